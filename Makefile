@@ -1,0 +1,84 @@
+# Tidings: everything a person types. Needs Python 3.11 or newer with pip and venv; `make help` lists the rest.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# The first Python that is new enough and really runs: a shim may exist and still fail.
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo "$$python" && break; done)
+
+BIN := .venv/bin
+LOG := .venv/setup.log
+RUNTIME := .venv/.runtime-is-installed
+DEV := .venv/.dev-is-installed
+
+# Quick parts first, so that a plain mistake shows early.
+SUITES := $(wildcard $(addprefix tests/,tidy unit contract scenario security chaos))
+
+.PHONY: help setup run test check lock clean
+
+help:  ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target text; do \
+		printf '%-12s %s\n' "$$target" "$$text"; done
+
+setup: $(DEV)  ## make .venv with everything that running and testing take
+
+run: $(RUNTIME)  ## start the gateway (ARGS="..." are passed on)
+	@exec $(BIN)/tidings run $(ARGS)
+
+test: $(DEV)  ## run all tests, quick ones first (ARGS="..." are passed on)
+	@$(BIN)/python -m pytest $(SUITES) $(ARGS)
+
+check: $(DEV)  ## lint, format, types, import contracts and house rules
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy --strict
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m pytest tests/tidy
+
+lock: $(DEV)  ## write both lock files anew (ARGS=--upgrade takes the newest versions)
+	@$(call compile,--extra build,requirements.lock)
+	@$(call compile,--extra build --extra dev --constraint requirements.lock,requirements-dev.lock)
+
+clean:  ## remove .venv and everything that tools left behind
+	@rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+
+# One lock serves every platform and every Python from 3.11 on, and names no host.
+compile = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--custom-compile-command 'make lock' --no-emit-index-url --no-emit-find-links $(ARGS) pyproject.toml $(1) -o $(2)
+
+# A stamp stands for an installed lock; a second start finds it and does nothing else.
+$(RUNTIME): requirements.lock pyproject.toml | .venv/pyvenv.cfg
+	@$(call install,requirements.lock)
+	@touch $@
+
+$(DEV): requirements-dev.lock pyproject.toml | .venv/pyvenv.cfg
+	@$(call install,requirements-dev.lock)
+	@touch $(RUNTIME) $@
+
+.venv/pyvenv.cfg:
+	@python="$(PYTHON)"; \
+	test -n "$$python" || { echo "Tidings needs Python 3.11 or newer: install it, or name it: make PYTHON=/path/to/python" >&2; exit 1; }; \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "$$python does not run or is older than 3.11: name another, make PYTHON=/path/to/python" >&2; exit 1; }; \
+	echo "Making .venv with $$("$$python" --version)"; \
+	if uv --version >/dev/null 2>&1 && uv venv --quiet --python "$$("$$python" -c 'import sys; print(sys.executable)')" .venv 2>/dev/null; then exit 0; fi; \
+	"$$python" -c 'import ensurepip, venv' 2>/dev/null || { echo "$$python has no venv or no pip: install them (Debian, Ubuntu: apt install python3-venv python3-pip)" >&2; exit 1; }; \
+	rm -rf .venv; "$$python" -m venv .venv >/dev/null 2>&1 || { rm -rf .venv; echo "$$python could not make .venv here: is the folder writable and the disk not full?" >&2; exit 1; }
+
+# Takes a lock file. uv from PATH, else uv from the lock (hashed like the rest), else plain pip: whatever works first.
+define install
+echo "Installing $(1)"; : >$(LOG); \
+if uv --version >/dev/null 2>&1; then uv=uv; else uv=$(BIN)/uv; $(BIN)/uv --version >/dev/null 2>&1 || { \
+	awk '/^uv==/ { found = 1 } found { print } found && !/\\$$/ { exit }' requirements-dev.lock >.venv/uv.lock; \
+	$(BIN)/python -m pip install --quiet --require-hashes -r .venv/uv.lock >>$(LOG) 2>&1; }; fi; \
+{ "$$uv" pip install --python $(BIN)/python --require-hashes --compile-bytecode -r $(1) && \
+  "$$uv" pip install --python $(BIN)/python --no-deps --no-build-isolation --editable .; } >>$(LOG) 2>&1 || \
+{ $(BIN)/python -m pip --version || $(BIN)/python -m ensurepip; \
+  $(BIN)/python -m pip install --require-hashes -r $(1) && \
+  $(BIN)/python -m pip install --no-deps --no-build-isolation --editable .; } >>$(LOG) 2>&1 || \
+{ echo "Could not install $(1): $(LOG) says why (no network?)" >&2; exit 1; }; \
+$(BIN)/python -m compileall -q core adapters bots >>$(LOG) 2>&1 || true
+endef

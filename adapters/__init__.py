@@ -1,0 +1,1 @@
+"""Platforms: each knows core and adapters.shared, never another platform."""

@@ -1,0 +1,1 @@
+"""The console: the reference platform, small; `tidings chat` is its client."""

@@ -1,0 +1,19 @@
+"""The [console] section of the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Self
+
+from pydantic import Field
+
+from core.settings import Section
+
+
+class ConsoleSettings(Section):
+    enabled: bool = Field(True, description="Whether `tidings chat` may talk to the bot.")
+    name: str = Field("", description="The name before the bot's lines; empty is the bot's own name.")
+
+    def accounts(self) -> Mapping[str, Self]:
+        """What is configured, by account; nothing means that the platform is off."""
+        return {"main": self} if self.enabled else {}

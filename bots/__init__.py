@@ -1,0 +1,1 @@
+"""Who answers: each bot knows core, never a platform."""

@@ -1,0 +1,1 @@
+"""Needs no key: shows streaming, tools, background work and failures."""

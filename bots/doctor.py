@@ -1,0 +1,88 @@
+"""What `tidings doctor` looks over: one line for each thing, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.errors import TidingsError
+
+if TYPE_CHECKING:
+    from bots.settings import Loaded
+
+# A full disk stops everything; it is worth saying before.
+SCARCE_BYTES = 200 * 1024 * 1024
+
+
+class Doctor:
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.failed = False
+        self._say = say
+
+    def ok(self, subject: str, words: str) -> None:
+        self._say(f"ok    {subject}: {words}")
+
+    def warn(self, subject: str, words: str) -> None:
+        self._say(f"warn  {subject}: {words}")
+
+    def fail(self, subject: str, words: str) -> None:
+        self.failed = True
+        self._say(f"fail  {subject}: {words}")
+
+    @contextmanager
+    def examining(self, subject: str) -> Iterator[None]:
+        """What is wrong with one thing must not keep us from the next."""
+        try:
+            yield
+        except TidingsError as error:
+            self.fail(subject, str(error))
+
+    def settings(self, loaded: Loaded) -> None:
+        for warning in loaded.warnings:
+            self.warn("settings", warning)
+        if loaded.file.exists():
+            self.ok("settings", f"{loaded.file}")
+        else:
+            self.ok("settings", f"there is no {loaded.file}, so all have their defaults")
+
+    def home(self, home: Path) -> None:
+        there = next(path for path in (home, *home.parents) if path.exists())
+        if not there.is_dir():
+            self.fail("home", f"{there} is not a folder; move it away, or choose another with --home")
+        elif not os.access(there, os.W_OK | os.X_OK):
+            self.fail("home", f"{there} cannot be written; mend its permissions, or choose another with --home")
+        elif there != home:
+            self.ok("home", f"{home} will be made at the first start")
+        else:
+            self._home_in_use(home)
+
+    def _home_in_use(self, home: Path) -> None:
+        self.ok("home", str(home))
+        if home.stat().st_mode & 0o077:
+            self.warn("home", f"others may look inside; close it with: chmod 700 {home}")
+        free = shutil.disk_usage(home).free
+        if free < SCARCE_BYTES:
+            self.warn("home", f"only {free // 1024 // 1024} MB are free on its disk; make room")
+
+    def store(self, home: Path) -> None:
+        if not home.is_dir():
+            self.ok("store", "nothing is stored yet")
+            return
+        from core import gateway
+
+        for line in gateway.check_store(home):
+            self.ok("store", line)
+
+    def gateway(self, health: dict[str, Any]) -> None:
+        self.ok("gateway", f"version {health['version']} runs")
+        if health["store"] != "ok":
+            self.fail("gateway", f"its store cannot write: {health['store']}")
+        for part in health["parts"]:
+            if part["state"] in ("degraded", "misconfigured"):
+                self.warn("gateway", f"{part['name']} is {part['state']}: {part['last_error']}")
+        for alarm in health["alarms"]:
+            self.warn("gateway", f"alarm {alarm['name']}, {alarm['count']} times: {alarm['last']}")

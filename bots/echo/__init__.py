@@ -1,0 +1,1 @@
+"""Says back what it was told: the smallest agent there is."""

@@ -1,0 +1,368 @@
+"""The composition root and the command line: the only module that sees bots, adapters and core."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import typer
+
+from core.errors import ConfigError, TidingsError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from adapters.shared.local import LocalServer
+    from bots.settings import Bot, Loaded
+    from core.agent import Agent
+    from core.gateway import Gateway
+
+T = TypeVar("T")
+
+USAGE = 64
+# What a shell says of a command that Ctrl-C ended.
+INTERRUPTED = 130
+# By name, so that an error's home need not be imported before it is raised.
+EXIT_CODES = {"NotRunning": 69, "HomeInUse": 75, "StoreRefused": 76, "ConfigError": 78}
+EPILOGUE = """\b
+Exit codes:
+  0   done
+  1   failed, for the reason given
+  64  wrong command line
+  69  no gateway runs in this home
+  75  another process uses this home
+  76  the store was refused: foreign, newer, corrupt or not durable
+  78  a setting is wrong
+"""
+AGENTS = {"demo": "bots.demo.agent:DemoAgent", "echo": "bots.echo.agent:EchoAgent"}
+# Nothing more is expected of a pipe that has been silent for so long.
+PIPE_SECONDS = 120.0
+
+app = typer.Typer(
+    name="tidings",
+    help="A messaging gateway for bots and agents: never silent, never lost, never in the wrong place.",
+    epilog=EPILOGUE,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Place(NamedTuple):
+    home: Path
+    config: Path | None
+
+
+def main() -> None:
+    """One line for what went wrong, and an exit code that means something; never a traceback for a known error."""
+    try:
+        app(prog_name="tidings")
+    except TidingsError as error:
+        _tell(str(error))
+        names = [kind.__name__ for kind in type(error).__mro__]
+        sys.exit(next((EXIT_CODES[name] for name in names if name in EXIT_CODES), 1))
+    except SystemExit as end:
+        # The parser says 2 for a wrong command line, as no other program's documentation does.
+        sys.exit(USAGE if end.code == 2 else end.code)
+
+
+@app.callback()
+def _options(
+    context: typer.Context,
+    home: Path | None = typer.Option(
+        None, envvar="TIDINGS_HOME", show_default="~/.tidings", help="Where everything is kept."
+    ),
+    config: Path | None = typer.Option(
+        None, envvar="TIDINGS_CONFIG", show_default="tidings.toml in the home", help="The settings to read."
+    ),
+) -> None:
+    try:
+        folder = Path(home or "~/.tidings").expanduser().absolute()
+    except RuntimeError as error:
+        raise ConfigError("there is no home directory to keep things in; name a folder with --home") from error
+    context.obj = Place(folder, config.expanduser().absolute() if config else None)
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    no_chat: bool = typer.Option(False, "--no-chat", help="Only serve, in a terminal too."),
+) -> None:
+    """Start the gateway. In a terminal you can talk to the bot at once; otherwise it serves until SIGTERM."""
+    from adapters import catalog
+    from core import logs
+
+    place: Place = context.obj
+    loaded = _load(place)
+    platforms = {name for name, _, _ in catalog.configured(loaded.platforms)}
+    chats = _is_terminal() and "console" in platforms and not no_chat
+    try:
+        place.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # In a terminal the log would run over the prompt.
+        logs.configure(loaded.core.log, file=place.home / "tidings.log" if chats else None)
+    except OSError as error:
+        mend = "mend its permissions, or choose another with --home or TIDINGS_HOME"
+        raise ConfigError(f"the home {place.home} cannot be written ({error.strerror}); {mend}") from error
+    for warning in loaded.warnings:
+        _tell(f"warning: {warning}")
+    _run(_serve(place.home, loaded, chats))
+
+
+@app.command()
+def chat(
+    context: typer.Context,
+    thread: str = typer.Option("", help="Talk in a thread of its own."),
+    timeout: float = typer.Option(
+        PIPE_SECONDS, min=0.1, help="From a pipe: give up after so many seconds without any news."
+    ),
+) -> None:
+    """Talk to the bot. From a pipe, each line is a message: echo hi | tidings chat."""
+    from adapters.console import client
+
+    place: Place = context.obj
+    if _is_terminal():
+        _run(client.terminal(place.home, thread))
+    elif not _run(client.pipe(place.home, thread, timeout)):
+        raise typer.Exit(1)
+
+
+@app.command()
+def notify(
+    context: typer.Context,
+    target: str = typer.Argument(help="Where to: console, platform:CHAT or platform:CHAT:THREAD."),
+    text: str = typer.Argument("-", help="What to say.", show_default="read from the pipe"),
+) -> None:
+    """Send a message. It is stored first, so it arrives even if the platform or the gateway fails now."""
+    from adapters.shared import local
+
+    if text == "-":
+        if sys.stdin.isatty():
+            raise typer.BadParameter("say what to send, or pipe it in: df -h | tidings notify console")
+        text = sys.stdin.buffer.read().decode("utf-8", "replace").rstrip("\n")
+    # What the shell passed on may not be UTF-8.
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if not text.strip():
+        raise typer.BadParameter("there is nothing to send: the text is empty")
+    place: Place = context.obj
+    answer = _run(local.call(place.home, {"verb": "notify", "target": target, "text": text}))
+    typer.echo(f"stored as {answer['owed']}; it goes to {answer['target']} as soon as that can be reached")
+
+
+@app.command()
+def allow(
+    context: typer.Context, id: str = typer.Argument(help="Who, as platform:ID; the bot tells strangers theirs.")
+) -> None:
+    """Let somebody talk to the bot, at once. Works without a running gateway, too."""
+    from adapters.shared import local
+
+    place: Place = context.obj
+    try:
+        added = _run(local.call(place.home, {"verb": "allow", "id": id}))["allowed"]
+    except local.NotRunning:
+        from core import gateway
+
+        added = gateway.allow_offline(place.home, id)
+    typer.echo(f"{id} may talk to the bot now" if added else f"{id} was admitted before")
+
+
+@app.command()
+def status(context: typer.Context, as_json: bool = typer.Option(False, "--json", help="For programs.")) -> None:
+    """Say how the running gateway fares."""
+    from adapters.console.screen import visible
+    from adapters.shared import local
+
+    place: Place = context.obj
+    health: dict[str, Any] = _run(local.call(place.home, {"verb": "status"}))["health"]
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(health))
+        return
+    typer.echo(f"tidings {health['version']} in {place.home}, store {visible(health['store'])}")
+    for line in _lines_of(health):
+        typer.echo(visible(line))
+
+
+@app.command()
+def doctor(context: typer.Context) -> None:
+    """Look everything over: settings, home, store and gateway, and what to mend."""
+    from adapters.console.screen import visible
+    from adapters.shared import local
+    from bots.doctor import Doctor
+
+    place: Place = context.obj
+    examined = Doctor(lambda line: typer.echo(visible(line)))
+    with examined.examining("settings"):
+        loaded = _load(place)
+        examined.settings(loaded)
+        _agent(loaded.bot)
+    examined.home(place.home)
+    with examined.examining("store"):
+        examined.store(place.home)
+    with examined.examining("gateway"):
+        try:
+            examined.gateway(_run(local.call(place.home, {"verb": "status"}))["health"])
+        except local.NotRunning:
+            examined.ok("gateway", "none runs now; start it with: tidings run")
+    raise typer.Exit(int(examined.failed))
+
+
+@app.command()
+def version() -> None:
+    """Say which version this is."""
+    typer.echo(f"tidings {_version()}")
+
+
+async def _serve(home: Path, loaded: Loaded, chats: bool) -> None:
+    import asyncio
+    import logging
+    import signal
+
+    from adapters.shared import local
+
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+
+    def stop_once() -> None:
+        stop.set()
+        # Whoever asks a second time does not want to wait; the next start resumes what was cut off.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_once)
+    # The server is outermost: while the gateway drains, whoever is attached still gets the last answers.
+    async with local.LocalServer() as server, _gateway(home, loaded, server) as gateway:
+        with server.routes(local.routes_for(gateway)):
+            async with server.serving(home):
+                logging.getLogger(__name__).info("the gateway serves in %s", home)
+                if chats:
+                    await _chat_until(stop, home, loaded.bot)
+                else:
+                    await stop.wait()
+
+
+async def _chat_until(stop: asyncio.Event, home: Path, bot: Bot) -> None:
+    import asyncio
+
+    from adapters.console import client
+
+    typer.echo(_greeting(home, bot))
+    tasks = [asyncio.create_task(stop.wait()), asyncio.create_task(client.terminal(home, ""))]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    stopping, chatting = tasks
+    stopping.cancel()
+    if not chatting.done():
+        chatting.cancel()
+    await asyncio.wait(tasks)
+    typer.echo("stopping; what is not finished goes on at the next start")
+    if not chatting.cancelled():
+        chatting.result()
+
+
+def _greeting(home: Path, bot: Bot) -> str:
+    return f"""\
+Tidings {_version()}: {bot.called} listens here. Everything is kept in {home}, the log in tidings.log there.
+  Say hi, or /help. Ctrl-D or /quit stops the gateway; from another terminal talk with: tidings chat
+  Telegram is not in this version yet; it will be connected by TIDINGS_TELEGRAM__TOKEN.
+  A model is not in this version yet; an agent of your own can answer now: TIDINGS_BOT__AGENT=module:object
+"""
+
+
+def _gateway(home: Path, loaded: Loaded, server: LocalServer) -> Gateway:
+    from functools import partial
+
+    from adapters import catalog
+    from core.adapter import Platform
+    from core.gateway import Gateway
+
+    agent, kinds = _agent(loaded.bot)
+    platforms = []
+    for name, account, section in catalog.configured(loaded.platforms):
+        # Where no name was chosen for a platform, the bot is called there as it is called everywhere.
+        if getattr(section, "name", None) == "":
+            section = section.model_copy(update={"name": loaded.bot.called})
+        build = partial(catalog.PLATFORMS[name].load_adapter(), account, section)
+        platforms.append(Platform(name, account, build))
+    bots = {loaded.bot.called: agent}
+    return Gateway(home, loaded.core, platforms, bots, loaded.bot.called, server, kinds)
+
+
+def _agent(bot: Bot) -> tuple[Agent, tuple[Any, ...]]:
+    """The agent and the kinds of background work that its module offers as KINDS."""
+    from importlib import import_module
+
+    place = AGENTS.get(bot.agent, bot.agent)
+    module_name, _, name = place.partition(":")
+    wanted = f'[bot] agent = "{bot.agent}"'
+    if not module_name or not name:
+        known = ", ".join(AGENTS)
+        raise ConfigError(f'{wanted} is not an agent; write one of {known}, or "package.module:object"')
+    try:
+        module = import_module(module_name)
+        found = getattr(module, name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{wanted} cannot be loaded: {error}") from error
+    agent = found() if isinstance(found, type) else found
+    if not callable(getattr(agent, "run", None)):
+        raise ConfigError(f"{wanted} has no run(turn), so it is not an agent")
+    return agent, tuple(getattr(module, "KINDS", ()))
+
+
+def _load(place: Place) -> Loaded:
+    from adapters import catalog
+    from bots import settings
+    from core import redaction
+
+    loaded = settings.load(catalog.sections(), place.home, place.config, os.environ)
+    redaction.remember(*loaded.secrets)
+    return loaded
+
+
+def _lines_of(health: dict[str, Any]) -> list[str]:
+    import time
+
+    lines = []
+    for part in health["parts"]:
+        trouble = f", {part['restarts']} restarts, last: {part['last_error']}" if part["last_error"] else ""
+        lines.append(f"  {part['name']:<20} {part['state']}{trouble}")
+    owed = ", ".join(f"{count} {state}" for state, count in sorted(health["deliveries"].items()))
+    lines.append(f"  running {health['running']}, queued {health['queued']}; owed: {owed or 'nothing'}")
+    for alarm in health["alarms"]:
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(alarm["at"]))
+        lines.append(f"  alarm {alarm['name']}: {alarm['count']} times, last at {at}: {alarm['last']}")
+    return lines
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    import asyncio
+
+    try:
+        return asyncio.run(work)
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version("tidings")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def _tell(sentence: str) -> None:
+    typer.echo(f"tidings: {sentence}", err=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The gateway: knows no platform and no bot, and opens no socket."""

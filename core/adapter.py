@@ -1,0 +1,118 @@
+"""The contract of a platform: what every adapter must answer, take and raise."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from core.clock import Clock
+from core.desk import Desk
+from core.types import (
+    Absent,
+    Admission,
+    Attachment,
+    Body,
+    Capabilities,
+    Inbound,
+    Note,
+    Part,
+    Receipt,
+    Signal,
+    Target,
+    Unreadable,
+    View,
+)
+
+
+class Receive(Protocol):
+    """The door. Returns only when the message is durable, so only then may it be confirmed.
+
+    Raises Unstored when the store cannot write: do not confirm, come back. Calls may overlap; order is
+    that of the calls. A note commits with the message.
+    """
+
+    async def __call__(self, inbound: Inbound, note: Note | None = None) -> Admission: ...
+
+
+class Notebook(Protocol):
+    """A small durable key-value of one adapter's. Nothing else of an adapter survives a crash."""
+
+    async def read(self, name: str) -> str | None: ...
+    async def write(self, name: str, value: str) -> None: ...
+
+
+class Line(Protocol):
+    """One connection to the local socket: JSON objects both ways."""
+
+    async def read(self) -> dict[str, Any] | None:
+        """None means that the other side has gone."""
+        ...
+
+    async def write(self, message: dict[str, Any]) -> None:
+        """Raises ConnectionError when the other side has gone."""
+        ...
+
+
+class Local(Protocol):
+    """The one Unix socket in the home; a route lives as long as the `with` around it."""
+
+    def route(self, verb: str, handler: Callable[[Line], Awaitable[None]]) -> AbstractContextManager[None]: ...
+
+
+class Host(NamedTuple):
+    """What every adapter is built with, the same for all."""
+
+    notebook: Notebook
+    desk: Desk
+    clock: Clock
+    local: Local
+
+
+class Platform(NamedTuple):
+    """A configured account and how to build its adapter."""
+
+    name: str
+    account: str
+    build: Callable[[Host], Adapter]
+
+
+class Adapter(Protocol):
+    """One object per account. Errors of a platform become the types in errors.py in one function."""
+
+    name: str
+    account: str
+
+    def can(self, target: Target) -> Capabilities:
+        """Pure; may differ by target."""
+        ...
+
+    def compose(self, target: Target, body: Body) -> tuple[Body, ...]:
+        """Cuts a body into what fits, measured after rendering. No I/O."""
+        ...
+
+    async def listen(self, receive: Receive) -> None:
+        """One lifetime: runs until cancelled. Raises Unreachable, or Misconfigured when a retry is useless."""
+        ...
+
+    async def send(self, part: Part) -> Receipt:
+        """Raises a SendError; anything else counts as Doubtful. Never retries by itself."""
+        ...
+
+    async def show(self, view: View, text: str) -> View:
+        """Grows what an opening part opened; the text is always whole, never a delta.
+
+        Raises ViewLost when there is nothing left to grow. What it returns replaces the view.
+        """
+        ...
+
+    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+        """Settles a doubtful send by reading back, where `readback` is declared."""
+        ...
+
+    async def signal(self, target: Target, signal: Signal) -> None:
+        """Best effort; never fails a run."""
+        ...
+
+    async def fetch(self, attachment: Attachment) -> Path: ...

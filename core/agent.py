@@ -1,0 +1,150 @@
+"""The contract of an agent: a Turn in, events out, one Outcome last."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from core.desk import Desk
+from core.types import Entry, File, Inbound, Value
+
+
+class Effect(StrEnum):
+    PURE = "pure"
+    IDEMPOTENT = "idempotent"
+    # Never run again by itself: what nobody declares counts as this.
+    EFFECT = "effect"
+
+
+class OutcomeKind(StrEnum):
+    COMPLETED = "completed"
+    HALTED = "halted"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Usage(Value, frozen=True, kw_only=True):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    requests: int = 0
+    cost: float = 0.0
+
+
+class _Event(msgspec.Struct, frozen=True, tag_field="type"):
+    pass
+
+
+class TextDelta(_Event, frozen=True, tag="text"):
+    text: str
+
+
+class ReasoningDelta(_Event, frozen=True, tag="reasoning"):
+    text: str
+
+
+class ToolStarted(_Event, frozen=True, tag="tool_started"):
+    """Yield this before the tool acts: the runner stores it, and only then lets the iterator go on."""
+
+    call: str
+    name: str
+    arguments: str = ""
+    effect: Effect = Effect.EFFECT
+
+
+class ToolFinished(_Event, frozen=True, tag="tool_finished"):
+    call: str
+    output: str = ""
+    error: str = ""
+
+
+class Progress(_Event, frozen=True, tag="progress"):
+    text: str
+
+
+class FileMade(_Event, frozen=True, tag="file"):
+    path: str
+    name: str
+
+
+class Checkpoint(_Event, frozen=True, tag="checkpoint"):
+    """Opaque bytes, handed back by the next turn; overwrites the last and is no entry of the journal."""
+
+    data: bytes
+
+
+class ApprovalAsked(_Event, frozen=True, tag="approval"):
+    """The iterator ends after this and is run again with the verdict."""
+
+    call: str
+    question: str
+
+
+class Finished(_Event, frozen=True, tag="finished"):
+    """Carries no text: an outcome's text is the deltas and nothing else."""
+
+    kind: OutcomeKind = OutcomeKind.COMPLETED
+    reason: str = ""
+    usage: Usage | None = None
+
+
+Event = (
+    TextDelta
+    | ReasoningDelta
+    | ToolStarted
+    | ToolFinished
+    | Progress
+    | FileMade
+    | Checkpoint
+    | ApprovalAsked
+    | Finished
+)
+
+
+class Restarted(_Event, frozen=True, tag="restarted"):
+    """The text so far is void."""
+
+    attempt: int
+
+
+class Ended(_Event, frozen=True, tag="ended"):
+    """The one terminal event of a run, always last; carries the whole outcome."""
+
+    kind: OutcomeKind
+    reason: str
+    text: str
+    usage: Usage | None = None
+    files: tuple[File, ...] = ()
+
+
+JournalEvent = (
+    TextDelta | ReasoningDelta | ToolStarted | ToolFinished | Progress | FileMade | ApprovalAsked | Restarted | Ended
+)
+
+# An outcome and the terminal event are the same value.
+Outcome = Ended
+
+
+class Verdict(Value, frozen=True, kw_only=True):
+    call: str
+    granted: bool
+    reason: str = ""
+
+
+class Turn(Value, frozen=True, kw_only=True):
+    """What a run is given."""
+
+    run: str
+    attempt: int
+    bot: str
+    message: Inbound
+    desk: Desk
+    history: tuple[Entry, ...] = ()
+    checkpoint: bytes | None = None
+    verdicts: tuple[Verdict, ...] = ()
+
+
+class Agent(Protocol):
+    def run(self, turn: Turn) -> AsyncIterator[Event]: ...

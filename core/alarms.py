@@ -1,0 +1,26 @@
+"""What the owner should look at: each alarm is an ERROR line, and a count with the last reason in `status`."""
+
+from __future__ import annotations
+
+import logging
+
+from core.clock import Clock
+from core.desk import Alarm
+from core.redaction import clean
+
+log = logging.getLogger(__name__)
+
+
+class Alarms:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._alarms: dict[str, Alarm] = {}
+
+    def sound(self, name: str, reason: str) -> None:
+        """`name` is one of a few words in the code, so the table stays small."""
+        count = self._alarms[name].count + 1 if name in self._alarms else 1
+        self._alarms[name] = Alarm(name, count, clean(reason), self._clock.wall())
+        log.error("%s: %s", name, reason)
+
+    def all(self) -> tuple[Alarm, ...]:
+        return tuple(self._alarms.values())

@@ -1,0 +1,73 @@
+"""Time that never jumps: a steady clock for durations, the wall clock only for people and platforms."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """`now` survives restarts and ignores changes of the wall clock; compare only `now` with `now`."""
+
+    def now(self) -> float: ...
+    def wall(self) -> float: ...
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer: ...
+    async def sleep(self, seconds: float) -> None: ...
+
+
+def boot_id() -> str:
+    """Names this boot of the machine; empty where the system does not tell."""
+    path = Path("/proc/sys/kernel/random/boot_id")
+    return path.read_text().strip() if path.exists() else ""
+
+
+def since_boot() -> float:
+    """Counts while the machine sleeps too, where the system can."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class SystemClock:
+    """Steady time is the time since boot plus an offset that is stored with the data.
+
+    Within one boot the offset never changes, so a wall clock that jumps a day expires nothing and
+    immortalises nothing. After a reboot the wall clock sets it anew, never backwards.
+    """
+
+    def __init__(self, offset: float | None = None) -> None:
+        self.offset = time.time() - since_boot() if offset is None else offset
+
+    def now(self) -> float:
+        return self.offset + since_boot()
+
+    def wall(self) -> float:
+        return time.time()
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        return asyncio.get_running_loop().call_later(seconds, callback)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(max(seconds, 0.0))
+
+
+async def ended_within(clock: Clock, task: asyncio.Task[Any], seconds: float) -> bool:
+    """Waits for a task by this clock without cancelling it."""
+    patience: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def give_up() -> None:
+        if not patience.done():
+            patience.set_result(None)
+
+    timer = clock.call_later(seconds, give_up)
+    try:
+        await asyncio.wait({task, patience}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        timer.cancel()
+        patience.cancel()
+    return task.done()

@@ -1,0 +1,67 @@
+"""The session bound to the running task: one ContextVar, a frozen value, no default."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+from core.errors import NoSession, Unsupported
+from core.types import Capabilities, Conversation, Sender, Target, Value
+
+
+class Session(Value, frozen=True, kw_only=True):
+    run: str
+    conversation: Conversation
+    sender: Sender
+    bot: str
+    target: Target
+    can: Capabilities
+    workspace: Path
+
+    def require(self, ability: str) -> None:
+        """Refuses what the platform does not declare, before anybody relies on it."""
+        if not getattr(self.can, ability):
+            raise Unsupported(ability, str(self.target))
+
+
+_session: ContextVar[Session] = ContextVar("session")
+
+
+def current() -> Session:
+    try:
+        return _session.get()
+    except LookupError:
+        raise NoSession("no session is bound to this task; only a run has one") from None
+
+
+def current_or_none() -> Session | None:
+    """For the log filter alone, which also speaks outside runs."""
+    return _session.get(None)
+
+
+@contextmanager
+def bind(session: Session) -> Iterator[Session]:
+    token = _session.set(session)
+    try:
+        yield session
+    finally:
+        _session.reset(token)
+
+
+def child_environment() -> dict[str, str]:
+    """The environment for one subprocess of the current run; `os.environ` itself never carries a session."""
+    session = current()
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(session.workspace),
+        "LANG": os.environ.get("LANG", "C.UTF-8"),
+        "TIDINGS_SESSION_RUN": session.run,
+        "TIDINGS_SESSION_CONVERSATION": session.conversation.id,
+        "TIDINGS_SESSION_SENDER": session.sender.id,
+        "TIDINGS_SESSION_TARGET": str(session.target),
+        "TIDINGS_SESSION_BOT": session.bot,
+        "TIDINGS_SESSION_WORKSPACE": str(session.workspace),
+    }

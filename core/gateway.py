@@ -1,0 +1,264 @@
+"""Builds the parts in order and runs them: store, recovery, courier, dispatcher, adapters; and is the desk."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+
+from core import clock as clocks
+from core import ids
+from core.adapter import Adapter, Host, Local, Platform
+from core.agent import Agent
+from core.alarms import Alarms
+from core.clock import Clock, SystemClock
+from core.desk import Health, Numbered
+from core.errors import ConfigError, Unknown, Unsupported
+from core.failpoints import fail_here
+from core.inbound import policy, recovery
+from core.inbound.commands import Command, Commands
+from core.inbound.dispatcher import Bots, Dispatcher
+from core.inbound.door import Door
+from core.inbound.notebook import StoredNotebook
+from core.outbound import draft, outbox
+from core.outbound.courier import Courier
+from core.outbound.draft import Drafts
+from core.outbound.outbox import Class, Owed
+from core.runs.feed import Feed
+from core.settings import Core
+from core.store.database import Store, Transaction
+from core.store.inspection import inspect
+from core.store.lock import HomeLock
+from core.store.sqlite import SqliteTransaction, connect, open_store
+from core.supervisor import Supervisor
+from core.types import Body, Delivery, Target
+from core.work.tasks import TaskKind, Tasks
+
+log = logging.getLogger(__name__)
+
+DATABASE = "tidings.db"
+# How often a live process looks for what was forgotten.
+SWEEP_SECONDS = 15.0
+
+
+class Gateway:
+    """One home, one process. `async with` opens, recovers and listens; leaving it drains and closes."""
+
+    def __init__(
+        self,
+        home: Path,
+        settings: Core,
+        platforms: Sequence[Platform],
+        bots: Mapping[str, Agent],
+        default_bot: str,
+        local: Local,
+        kinds: Sequence[TaskKind] = (),
+        commands: Sequence[Command] = (),
+        clock: Clock | None = None,
+        grouped: bool = True,
+    ) -> None:
+        if default_bot not in bots:
+            raise ConfigError(f"there is no bot named {default_bot!r}; there are: {', '.join(sorted(bots))}")
+        self._home = home
+        self._settings = settings
+        self._platforms = platforms
+        self._bots = Bots(bots, default_bot)
+        self._local = local
+        self._kinds = kinds
+        self._commands = Commands(commands)
+        self._given_clock = clock
+        self._clock: Clock
+        self._grouped = grouped
+        self._lock = HomeLock(home)
+        self._adapters: dict[tuple[str, str], Adapter] = {}
+        self._allowed: set[str] = set(settings.access.allow)
+
+    async def __aenter__(self) -> Gateway:
+        self._lock.take()
+        try:
+            self._store: Store = await open_store(self._home / DATABASE, grouped=self._grouped)
+        except BaseException:
+            self._lock.release()
+            raise
+        try:
+            await self._start()
+        except BaseException:
+            await self._store.close()
+            self._lock.release()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._supervisor.stop()
+        self._dispatcher.pause()
+        await self._drain()
+        await self._dispatcher.stop()
+        await self._tasks.stop()
+        await self._courier.stop()
+        await self._store.close()
+        self._lock.release()
+
+    async def _start(self) -> None:
+        steady: Clock = await self._store.insist(_steady_clock)
+        self._clock = self._given_clock or steady
+        self._alarms = Alarms(self._clock)
+        self._supervisor = Supervisor(self._clock, self._alarms)
+        self._feed = Feed(self._store)
+        self._courier = Courier(self._store, self._clock, self._adapters, self._alarms)
+        self._drafts = Drafts(self._clock, self._courier.views, self._feed.follow, draft.tail(self._compose))
+        limits, workspaces = self._settings.limits, self._home / "workspaces"
+        self._dispatcher = Dispatcher(
+            self._store, self._clock, limits, self._bots, self._feed, self._courier, self._drafts, workspaces
+        )
+        self._dispatcher.desk = self
+        self._tasks = Tasks(self._store, self._clock, self._courier, self._kinds, workspaces)
+        self._door = Door(
+            self._store, self._clock, limits, self._allowed, self._commands, self._dispatcher, self._courier
+        )
+        for platform in self._platforms:
+            self._adapters[platform.name, platform.account] = platform.build(self._host(platform))
+        self._allowed |= await self._store.read(_admitted)
+        await recovery.recover(self._store, self._clock, self._courier.can)
+        await self._courier.start()
+        await self._tasks.start()
+        await self._dispatcher.start()
+        self._supervisor.keep("sweeper", self._sweep)
+        for (name, account), adapter in self._adapters.items():
+            self._supervisor.keep(f"{name}@{account}", self._listening(adapter))
+
+    def _listening(self, adapter: Adapter) -> Callable[[], Awaitable[None]]:
+        receive = self._door.receive_for(adapter.name, adapter.account)
+
+        async def listen() -> None:
+            # A new lifetime may mean that what was held can go.
+            await self._courier.reachable(adapter.name, adapter.account)
+            await adapter.listen(receive)
+
+        return listen
+
+    def _host(self, platform: Platform) -> Host:
+        notebook = StoredNotebook(self._store, platform.name, platform.account)
+        return Host(notebook=notebook, desk=self, clock=self._clock, local=self._local)
+
+    def _compose(self, target: Target, body: Body) -> tuple[Body, ...]:
+        adapter = self._adapters.get((target.adapter, target.account))
+        return adapter.compose(target, body) if adapter else (body,)
+
+    async def _sweep(self) -> None:
+        while True:
+            await self._clock.sleep(SWEEP_SECONDS)
+            await self._dispatcher.sweep()
+            await self._courier.sweep()
+            await self._tasks.sweep()
+
+    async def _drain(self) -> None:
+        """Lets running answers end and reach their chats; what remains is resumed at the next start."""
+        fail_here("shutdown.drain")
+        deadline = self._clock.now() + self._settings.limits.drain_seconds
+        while (self._dispatcher.busy or self._courier.busy) and self._clock.now() < deadline:
+            await self._clock.sleep(0.05)
+
+    def follow(self, run: str, after: int = 0) -> AsyncIterator[Numbered]:
+        return self._feed.follow(run, after)
+
+    async def stop(self, run: str, by: str) -> bool:
+        return await self._door.stop(run, by)
+
+    async def owe(self, target: Target, body: Body, cause: str) -> str:
+        can = self._courier.can(target)
+        if can is None:
+            known = ", ".join(sorted({name for name, _ in self._adapters})) or "none"
+            raise Unknown(f"no platform {target.adapter}@{target.account} is configured (there are: {known})")
+        wishes = {"async_delivery": True, "threads": target.thread, "files": body.files, "buttons": body.choices}
+        for ability, wanted in wishes.items():
+            if wanted and not getattr(can, ability):
+                raise Unsupported(ability, str(target))
+        owed = Owed(ids.new("dlv"), Class.REPLY, target, body, None, cause)
+        await self._store.write(lambda tx: outbox.put(tx, owed, self._clock.now()))
+        self._courier.wake(target.lane)
+        return owed.id
+
+    async def delivery(self, id: str) -> Delivery:
+        return await self._store.read(lambda tx: outbox.lookup(tx, id))
+
+    async def begin(self, kind: str, argument: str, after: float) -> str:
+        return await self._tasks.begin(kind, argument, after)
+
+    async def allow(self, id: str) -> bool:
+        added = await self._store.write(lambda tx: _admit(tx, id, self._clock.now()))
+        self._allowed.add(id)
+        return added
+
+    async def reachable(self, adapter: str, account: str) -> None:
+        await self._courier.reachable(adapter, account)
+
+    async def health(self) -> Health:
+        return Health(
+            version=version("tidings"),
+            store=self._store.fault or "ok",
+            parts=self._supervisor.health(),
+            running=self._dispatcher.running,
+            queued=self._dispatcher.queued,
+            deliveries={} if self._store.fault else await self._store.read(outbox.counts),
+            alarms=self._alarms.all(),
+        )
+
+
+def _steady_clock(tx: Transaction) -> SystemClock:
+    """Within one boot steady time goes on where it was; after a reboot the wall clock sets it, never backwards."""
+    row = tx.one("SELECT boot, clock_offset, latest FROM epoch")
+    boot = clocks.boot_id()
+    if row and boot and row["boot"] == boot:
+        clock = SystemClock(row["clock_offset"])
+    else:
+        clock = SystemClock()
+        latest = max(row["latest"], *_newest(tx)) if row else 0.0
+        if clock.now() < latest:
+            clock = SystemClock(clock.offset + latest - clock.now())
+    tx.execute(
+        "INSERT INTO epoch (only, boot, clock_offset, latest) VALUES (1, ?, ?, ?) ON CONFLICT (only)"
+        " DO UPDATE SET boot = excluded.boot, clock_offset = excluded.clock_offset, latest = excluded.latest",
+        boot,
+        clock.offset,
+        clock.now(),
+    )
+    return clock
+
+
+def _newest(tx: Transaction) -> list[float]:
+    """How late it was when the last process still lived: the epoch only knows when that one started."""
+    accepted = tx.all("SELECT accepted AS at FROM inbox ORDER BY seq DESC LIMIT 1")
+    created = tx.all("SELECT created AS at FROM deliveries ORDER BY seq DESC LIMIT 1")
+    return [0.0, *(row["at"] for row in (*accepted, *created))]
+
+
+def _admitted(tx: Transaction) -> set[str]:
+    return {row["id"] for row in tx.all("SELECT id FROM access")}
+
+
+def _admit(tx: Transaction, id: str, now: float) -> bool:
+    if not policy.is_access_id(id):
+        raise Unknown(f"{id!r} is not an id; write platform:ID, for example the one the bot told you")
+    return bool(tx.execute("INSERT INTO access (id, at) VALUES (?, ?) ON CONFLICT (id) DO NOTHING", id, now))
+
+
+def allow_offline(home: Path, id: str) -> bool:
+    """Admits somebody while no gateway runs; raises HomeInUse when one does."""
+    lock = HomeLock(home)
+    lock.take()
+    try:
+        connection = connect(home / DATABASE)
+        try:
+            return _admit(SqliteTransaction(connection), id, SystemClock().now())
+        finally:
+            connection.close()
+    finally:
+        lock.release()
+
+
+def check_store(home: Path) -> list[str]:
+    return inspect(home / DATABASE)

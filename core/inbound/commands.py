@@ -1,0 +1,88 @@
+"""Control commands: values with a handler that runs in the storing transaction, obeyed at once and once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from core.inbound import inbox, policy
+from core.store.database import Transaction
+from core.types import Inbound
+
+
+class Obeyed(NamedTuple):
+    """What a handler answers: a reply, or a run whose own outcome will be the reply."""
+
+    reply: str = ""
+    stopped: str = ""
+
+
+class Command(NamedTuple):
+    name: str
+    help: str
+    handler: Callable[[Transaction, Inbound], Obeyed]
+
+
+class Commands:
+    def __init__(self, commands: Iterable[Command] = ()) -> None:
+        self._commands = {command.name: command for command in (*BUILT_IN, *commands)}
+        self._commands["help"] = Command("help", "this list", self._help)
+
+    def get(self, name: str) -> Command | None:
+        # What platforms send when a person opens a chat with a bot.
+        return self._commands.get("help" if name == "start" else name)
+
+    def all(self) -> list[Command]:
+        return sorted(self._commands.values())
+
+    def _help(self, tx: Transaction, inbound: Inbound) -> Obeyed:
+        lines = [f"/{command.name} – {command.help}" for command in self.all()]
+        return Obeyed("Write to me and I answer. I also obey:\n" + "\n".join(lines))
+
+
+def _status(tx: Transaction, inbound: Inbound) -> Obeyed:
+    conversation = inbound.conversation.id
+    live = inbox.live_run(tx, conversation)
+    waiting = inbox.waiting_in(tx, conversation)
+    lost = tx.one(
+        "SELECT count(*) AS n FROM deliveries WHERE lane = ? AND state IN ('doubtful', 'dead', 'held')"
+        " AND kind <> 'opening'",
+        inbound.target.lane,
+    )
+    lines = [
+        f"Working on your message ({live})." if live else "Nothing is running here.",
+        f"{waiting} more waiting." if waiting else "Nothing is waiting.",
+    ]
+    if lost and lost["n"]:
+        lines.append(f"{lost['n']} answers to this chat may not have arrived.")
+    return Obeyed("\n".join(lines))
+
+
+def _whoami(tx: Transaction, inbound: Inbound) -> Obeyed:
+    name = f" ({inbound.sender.name})" if inbound.sender.name else ""
+    return Obeyed(f"You are {policy.names(inbound)[0]}{name}.\nThis conversation is {inbound.conversation.id}.")
+
+
+def _new(tx: Transaction, inbound: Inbound) -> Obeyed:
+    inbox.begin_generation(tx, inbound.conversation.id)
+    if inbox.live_run(tx, inbound.conversation.id):
+        return Obeyed("A new conversation begins. The answer that is still running belongs to the old one.")
+    return Obeyed("A new conversation begins; I no longer look at what was said before.")
+
+
+def _stop(tx: Transaction, inbound: Inbound) -> Obeyed:
+    """Has no reply of its own while something runs: the cancelled outcome is the answer."""
+    live = inbox.live_run(tx, inbound.conversation.id)
+    if live is None:
+        waiting = inbox.waiting_in(tx, inbound.conversation.id)
+        return Obeyed("Nothing is running." + (f" {waiting} messages still wait for their turn." if waiting else ""))
+    inbox.ask_stop(tx, live, inbound.sender.name or inbound.sender.id)
+    return Obeyed(stopped=live)
+
+
+BUILT_IN = (
+    Command("status", "what I am doing here", _status),
+    Command("whoami", "who you are to me", _whoami),
+    Command("new", "begin a new conversation", _new),
+    Command("stop", "stop the answer that is running", _stop),
+)

@@ -1,0 +1,288 @@
+"""Claims waiting messages, binds the session, runs the agent and settles the run in one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Coroutine, Mapping
+from contextvars import Context
+from pathlib import Path
+from typing import NamedTuple
+
+from core import context, ids
+from core.agent import Agent, Outcome, OutcomeKind, Turn
+from core.clock import Clock, Timer
+from core.desk import Desk, Numbered
+from core.errors import Fenced
+from core.failpoints import fail_here
+from core.inbound import answer, inbox, recovery, settlement
+from core.inbound.inbox import Claim
+from core.outbound.courier import Courier
+from core.outbound.draft import Drafts
+from core.outbound.outbox import Class, Head, Owed
+from core.runs import runner
+from core.runs.feed import Feed
+from core.runs.journal import Journal
+from core.runs.runner import Interrupt
+from core.settings import Limits
+from core.store.database import Store, Transaction
+from core.types import Capabilities, SendProof, Signal, workspace_name
+
+log = logging.getLogger(__name__)
+
+# What a target can do whose adapter is no longer configured: the answer is owed and held.
+NOTHING = Capabilities(
+    async_delivery=True,
+    streaming_edits=False,
+    send_proof=SendProof(keyed_for=0, readback=False),
+    threads=False,
+    reactions=False,
+    buttons=False,
+    files=False,
+    typing=False,
+    pace=(),
+)
+
+
+class Bots(NamedTuple):
+    """Who answers: agents by name, and the one that is asked when none is named."""
+
+    agents: Mapping[str, Agent]
+    default: str
+
+    def find(self, name: str) -> str:
+        return name if name in self.agents else self.default
+
+
+class _Settled(NamedTuple):
+    outcome: Outcome
+    entries: list[Numbered]
+    first: Head | None
+    following: Claim | None
+    # From when the conversation's next message may be claimed, if one waits.
+    later: float | None
+
+
+class Dispatcher:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        limits: Limits,
+        bots: Bots,
+        feed: Feed,
+        courier: Courier,
+        drafts: Drafts,
+        workspaces: Path,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._limits = limits
+        self._bots = bots
+        self._feed = feed
+        self._courier = courier
+        self._drafts = drafts
+        self._workspaces = workspaces
+        self.desk: Desk
+        self._free = limits.runs
+        self._live: dict[str, Interrupt] = {}
+        self._orphans: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Free conversations with something to do, served in turn so that none starves the others.
+        self._waiting: OrderedDict[str, None] = OrderedDict()
+        self._timers: dict[str, Timer] = {}
+        self.queued = 0
+        self._stopped = False
+
+    @property
+    def running(self) -> int:
+        return len(self._live)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._tasks)
+
+    async def start(self) -> None:
+        self.queued = await self._store.insist(inbox.count_waiting)
+        await self.sweep()
+
+    async def sweep(self) -> None:
+        """Finds every free conversation in which a message waits, and every run that nobody runs."""
+        for conversation, ready in await self._store.insist(inbox.busy_conversations):
+            self.expect(conversation, ready)
+        orphans = set(await self._store.insist(inbox.open_runs)) - self._live.keys()
+        for run in orphans & self._orphans:
+            log.error("nobody runs %s any more; it is recovered", run)
+            await self._store.insist(
+                lambda tx, run=run: recovery.recover_run(tx, run, self._clock, self._courier.can)  # type: ignore[misc]
+            )
+        # Twice in a row, since a run may end while it is looked for.
+        self._orphans = orphans
+
+    async def stop(self) -> None:
+        """Runs that are cut off stay open in the store; recovery decides about them at the next start."""
+        self.pause()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def pause(self) -> None:
+        self._stopped = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def reserve(self) -> bool:
+        """A slot for a run that the door may claim with the same commit that stores its message."""
+        if self._free <= 0 or self._waiting or self._stopped:
+            return False
+        self._free -= 1
+        return True
+
+    def release(self) -> None:
+        self._free += 1
+        self._fill()
+
+    def begin(self, claimed: Claim) -> None:
+        """Runs what was claimed in a slot that was reserved."""
+        self._live[claimed.run] = Interrupt()
+        self._spawn(self._run(claimed))
+
+    def expect(self, conversation: str, ready: float) -> None:
+        """The oldest waiting message of this conversation may be claimed from `ready` on."""
+        if self._stopped:
+            return
+        if timer := self._timers.pop(conversation, None):
+            timer.cancel()
+        if (wait := ready - self._clock.now()) > 0:
+            self._timers[conversation] = self._clock.call_later(wait, lambda: self._due(conversation))
+        else:
+            self._due(conversation)
+
+    def interrupt(self, run: str, by: str) -> None:
+        if run in self._live:
+            self._live[run].stop(by)
+
+    def _due(self, conversation: str) -> None:
+        self._timers.pop(conversation, None)
+        self._waiting[conversation] = None
+        self._fill()
+
+    def _fill(self) -> None:
+        while self._free > 0 and self._waiting and not self._stopped:
+            conversation, _ = self._waiting.popitem(last=False)
+            self._free -= 1
+            self._spawn(self._claim(conversation))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        # A fresh context: what is bound is this run's session and nothing of the caller's.
+        task = asyncio.create_task(work, context=Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A fault of ours leaves its run open in the store; the sweep finds it there."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("a run was left open by a fault: %r", error, exc_info=error)
+
+    async def _claim(self, conversation: str) -> None:
+        claimed = await self._store.insist(lambda tx: inbox.claim(tx, conversation, self._clock.now()))
+        if claimed is None:
+            self.release()
+            return
+        self.queued -= 1
+        await self._run(claimed)
+
+    async def _run(self, claimed: Claim) -> None:
+        """One run after another while this conversation has its turn."""
+        following: Claim | None = claimed
+        try:
+            while following is not None:
+                fail_here("run.claimed")
+                following = await self._run_one(following)
+        except Fenced as error:
+            log.warning("%s; what was done here is discarded", error)
+        finally:
+            self.release()
+
+    async def _run_one(self, claimed: Claim) -> Claim | None:
+        run, inbound = claimed.run, claimed.inbound
+        can = self._courier.can(inbound.target) or NOTHING
+        bot = self._bots.find(inbound.bot)
+        session = context.Session(
+            run=run,
+            conversation=inbound.conversation,
+            sender=inbound.sender,
+            bot=bot,
+            target=inbound.target,
+            can=can,
+            workspace=self._workspaces / workspace_name(inbound.conversation),
+        )
+        turn = Turn(
+            run=run,
+            attempt=claimed.attempt,
+            bot=bot,
+            message=inbound,
+            desk=self.desk,
+            history=claimed.history,
+            checkpoint=claimed.checkpoint,
+        )
+        log_book = Journal(self._store, self._clock, self._feed.publish, run, claimed.fence, claimed.journalled)
+        interrupt = self._live.setdefault(run, Interrupt())
+        try:
+            with context.bind(session):
+                self._drafts.watch(run, inbound.target, can, claimed.view)
+                outcome = await runner.run(self._bots.agents[bot], turn, log_book, interrupt, self._clock, self._limits)
+                return await self._settle(claimed, log_book, outcome, can)
+        finally:
+            self._drafts.close(run)
+            del self._live[run]
+
+    async def _settle(self, claimed: Claim, log_book: Journal, outcome: Outcome, can: Capabilities) -> Claim | None:
+        """One transaction: the run closed with its outcome, its terminal event, and what we owe for it."""
+        # Closed before the commit, so that nothing of this run is shown after its end.
+        seen = self._drafts.close(claimed.run)
+        pending = await log_book.close()
+        target, conversation = claimed.inbound.target, claimed.inbound.conversation.id
+        owed = Owed(ids.new("dlv"), Class.FINAL, target, answer.body_of(outcome), claimed.run)
+        # An opened view is finished in place, in its lane; only a plain answer may go at once.
+        plain = can.async_delivery and not seen and claimed.view is None
+        reserved = self._courier.reserve(owed) if plain else None
+        # A conversation goes on at once only while nobody else waits for a slot.
+        take_next = not self._waiting and not self._stopped
+        now, wall = self._clock.now(), self._clock.wall()
+        fail_here("halt.pre_terminal" if outcome.kind is OutcomeKind.HALTED else "run.pre_terminal")
+
+        def unit(tx: Transaction) -> _Settled:
+            settled = settlement.settle(tx, claimed, outcome, pending, log_book.last, now, wall)
+            first = None
+            if can.async_delivery:
+                stopped = settled.outcome is not outcome
+                final = owed._replace(body=answer.body_of(settled.outcome)) if stopped else owed
+                first = self._courier.put(tx, final, None if stopped else reserved)
+            following = inbox.claim(tx, conversation, now) if take_next else None
+            later = None if following else inbox.next_ready(tx, conversation)
+            return _Settled(settled.outcome, settled.entries, first, following, later)
+
+        try:
+            settled = await self._store.insist(unit)
+        except Fenced:
+            log.warning("%s was settled elsewhere; this result is discarded", claimed.run)
+            if reserved:
+                self._courier.give_back(reserved)
+            return None
+        fail_here("run.post_terminal")
+        log.info("run %s%s", settled.outcome.kind, f": {settled.outcome.reason}" if settled.outcome.reason else "")
+        log_book.show(settled.entries)
+        if can.async_delivery:
+            self._courier.carry(owed, reserved, settled.first)
+        if seen and can.reactions:
+            failed = settled.outcome.kind is OutcomeKind.FAILED
+            self._courier.views.signal(target, Signal.FAILED if failed else Signal.DONE)
+        if settled.following:
+            self.queued -= 1
+        elif settled.later is not None:
+            self.expect(conversation, settled.later)
+        return settled.following

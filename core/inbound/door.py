@@ -1,0 +1,258 @@
+"""The one entrance: admit, obey a control command, or store; it returns only when that is durable."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from core import ids
+from core.adapter import Receive
+from core.agent import Outcome, OutcomeKind
+from core.clock import Clock
+from core.failpoints import fail_here
+from core.inbound import answer, inbox, notebook, policy, settlement
+from core.inbound.commands import Command, Commands
+from core.inbound.dispatcher import Dispatcher
+from core.inbound.inbox import Claim
+from core.inbound.policy import Judgement
+from core.outbound import outbox
+from core.outbound.courier import Courier
+from core.outbound.outbox import Class, Owed
+from core.settings import Limits
+from core.store.database import Store, Transaction
+from core.types import (
+    Admission,
+    Body,
+    Duplicate,
+    Ignored,
+    Inbound,
+    Kind,
+    Note,
+    Refused,
+    Stored,
+    Target,
+)
+
+log = logging.getLogger(__name__)
+
+BUSY = "I have too much waiting here already, so I did not take this message. Please send it again later."
+TOO_LONG = "This message is too long for me, so I did not take it."
+NOBODY_WAITS = "Nobody is waiting for this answer any more."
+MAY_BE_LOST = "An earlier answer of mine to this chat may not have arrived. Ask me again if you miss it."
+# A full queue is said at most once a minute.
+BUSY_SECONDS = 60.0
+
+
+class _Taken(NamedTuple):
+    """What the transaction did, for what must follow it."""
+
+    admission: Admission
+    claimed: Claim | None = None
+    stopped: str = ""
+    queued: int = 0
+    # From when the conversation's oldest message may be claimed, where nothing runs there.
+    later: float | None = None
+
+
+class Door:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        limits: Limits,
+        allowed: set[str],
+        commands: Commands,
+        dispatcher: Dispatcher,
+        courier: Courier,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._limits = limits
+        self._allowed = allowed
+        self._commands = commands
+        self._dispatcher = dispatcher
+        self._courier = courier
+
+    def receive_for(self, adapter: str, account: str) -> Receive:
+        """The door as one adapter sees it: its notes go to its own notebook."""
+
+        async def receive(inbound: Inbound, note: Note | None = None) -> Admission:
+            write_note = notebook.writer(adapter, account, note)
+            return await self._receive(inbound, write_note)
+
+        return receive
+
+    async def _receive(self, inbound: Inbound, write_note: Callable[[Transaction], None] | None) -> Admission:
+        """Nothing is awaited before the row is handed to the writer, so order is that of the calls."""
+        fail_here("in.received")
+        inbound = _storable(inbound)
+        judgement = policy.judge(inbound, self._allowed)
+        if judgement is Judgement.IGNORE:
+            if write_note:
+                await self._store.write(write_note)
+            return Ignored()
+        reserved = inbound.kind in (Kind.MESSAGE, Kind.COMMANDED) and self._dispatcher.reserve()
+
+        def unit(tx: Transaction) -> _Taken:
+            if write_note:
+                write_note(tx)
+            if judgement is Judgement.TELL:
+                return self._tell_stranger(tx, inbound)
+            return self._take(tx, inbound, reserved)
+
+        fail_here("in.pre_commit")
+        taken = _Taken(Ignored())
+        try:
+            taken = await self._store.write(unit)
+        finally:
+            if reserved and taken.claimed is None:
+                self._dispatcher.release()
+        fail_here("in.post_commit")
+        self._follow_up(inbound, taken)
+        return taken.admission
+
+    def _follow_up(self, inbound: Inbound, taken: _Taken) -> None:
+        """Memory only hurries what the rows say already."""
+        self._dispatcher.queued += taken.queued
+        if taken.claimed:
+            self._dispatcher.begin(taken.claimed)
+        elif taken.later is not None:
+            self._dispatcher.expect(inbound.conversation.id, taken.later)
+        if taken.stopped:
+            self._dispatcher.interrupt(taken.stopped, inbound.sender.name or inbound.sender.id)
+        self._courier.wake(inbound.target.lane)
+
+    def _take(self, tx: Transaction, inbound: Inbound, reserved: bool) -> _Taken:
+        known = inbox.find(tx, inbound)
+        if known is not None:
+            fail_here("in.dup")
+            if inbound.digest and known.digest and inbound.digest != known.digest:
+                return _Taken(Refused(reason="this key was used for another message"))
+            return _Taken(Duplicate(run=known.run))
+        command = self._commands.get(inbound.command) if inbound.kind is Kind.COMMANDED else None
+        if command is not None:
+            return self._obey(tx, inbound, command)
+        if inbound.kind in (Kind.EDITED, Kind.DELETED, Kind.PRESSED):
+            return self._amend(tx, inbound)
+        return self._store_message(tx, msgspec.structs.replace(inbound, kind=Kind.MESSAGE), reserved)
+
+    def _store_message(self, tx: Transaction, inbound: Inbound, reserved: bool) -> _Taken:
+        now, run, conversation = self._clock.now(), ids.new("run"), inbound.conversation.id
+        if len(inbound.text) > self._limits.message_characters:
+            short = msgspec.structs.replace(inbound, text=inbound.text[:1000])
+            return self._refuse(tx, short, run, "too long", TOO_LONG)
+        full = self._dispatcher.queued >= self._limits.queued
+        if full or inbox.waiting_in(tx, conversation) >= self._limits.queued_per_conversation:
+            return self._refuse(tx, inbound, run, "busy", BUSY)
+        if self._may_push(inbound.target):
+            notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=MAY_BE_LOST), None, "lost")
+            outbox.tell_losses(tx, inbound.target, notice, now)
+        waits = inbox.put(tx, inbound, run, now)
+        claimed = inbox.claim(tx, conversation, now) if reserved else None
+        free = claimed is None and inbox.live_run(tx, conversation) is None
+        return _Taken(
+            Stored(run=run),
+            claimed,
+            queued=int(waits) - int(claimed is not None),
+            later=inbox.next_ready(tx, conversation) if free else None,
+        )
+
+    def _refuse(self, tx: Transaction, inbound: Inbound, run: str, reason: str, words: str) -> _Taken:
+        """Turned away, and told so; the row only keeps a repetition from being taken for another message."""
+        now = self._clock.now()
+        inbox.put_closed(tx, inbound, run, now, f"refused: {reason}")
+        if self._may_push(inbound.target):
+            notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=words), None, reason)
+            outbox.put_notice(tx, notice, now, every=BUSY_SECONDS)
+        log.warning("refused a message in %s: %s", inbound.conversation.id, reason)
+        return _Taken(Refused(reason=reason))
+
+    def _obey(self, tx: Transaction, inbound: Inbound, command: Command) -> _Taken:
+        """Stored with its reply in one transaction: obeyed at once, and once."""
+        run, now = ids.new("run"), self._clock.now()
+        obeyed = command.handler(tx, inbound)
+        inbox.put_closed(tx, inbound, run, now, f"obeyed: /{command.name}")
+        if obeyed.reply and self._may_push(inbound.target):
+            outbox.put(tx, Owed(ids.new("dlv"), Class.REPLY, inbound.target, Body(text=obeyed.reply), run), now)
+        if obeyed.stopped:
+            fail_here("cancel.requested")
+        return _Taken(Stored(run=run), stopped=obeyed.stopped)
+
+    def _amend(self, tx: Transaction, change: Inbound) -> _Taken:
+        """An edit corrects and a deletion cancels what still waits; neither ever becomes a run."""
+        run, now = ids.new("run"), self._clock.now()
+        inbox.put_closed(tx, change, run, now, change.kind)
+        if change.kind is Kind.PRESSED:
+            notice = Owed(ids.new("dlv"), Class.NOTICE, change.target, Body(text=NOBODY_WAITS), None, change.key)
+            outbox.put_notice(tx, notice, now)
+            return _Taken(Stored(run=run))
+        deleted = inbox.amend(tx, change)
+        if deleted is None:
+            return _Taken(Stored(run=run))
+        return _Taken(Stored(run=run), queued=self._cancel(tx, deleted["run"], "the message was deleted"))
+
+    def _cancel(self, tx: Transaction, run: str, reason: str) -> int:
+        """Ends a run that still waits; returns by how much the queue grew."""
+        claimed = inbox.waiting_claim(tx, run)
+        if claimed is None:
+            return 0
+        now, outcome = self._clock.now(), Outcome(OutcomeKind.CANCELLED, reason, "")
+        settlement.settle(tx, claimed, outcome, [], claimed.journalled, now, self._clock.wall())
+        if self._may_push(claimed.inbound.target):
+            body = answer.body_of(outcome)
+            outbox.put(tx, Owed(ids.new("dlv"), Class.FINAL, claimed.inbound.target, body, run), now)
+        return -1
+
+    async def stop(self, run: str, by: str) -> bool:
+        """Ends a run from outside the conversation: a live one is asked, a waiting one is cancelled."""
+
+        def unit(tx: Transaction) -> tuple[bool, int, str]:
+            if inbox.ask_stop(tx, run, by):
+                return True, 0, ""
+            claimed = inbox.waiting_claim(tx, run)
+            lane = claimed.inbound.target.lane if claimed else ""
+            return False, self._cancel(tx, run, f"stopped by {by}"), lane
+
+        live, queued, lane = await self._store.write(unit)
+        if live:
+            self._dispatcher.interrupt(run, by)
+        self._dispatcher.queued += queued
+        if lane:
+            self._courier.wake(lane)
+        return live or bool(queued)
+
+    def _tell_stranger(self, tx: Transaction, inbound: Inbound) -> _Taken:
+        """At most once an hour, so that nobody can make us shout."""
+        words = policy.how_to_be_admitted(inbound)
+        if self._may_push(inbound.target):
+            notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=words), None, "stranger")
+            outbox.put_notice(tx, notice, self._clock.now())
+        return _Taken(Refused(reason="not admitted"))
+
+    def _may_push(self, target: Target) -> bool:
+        can = self._courier.can(target)
+        return can is None or can.async_delivery
+
+
+def _storable(inbound: Inbound) -> Inbound:
+    """Lone surrogates cannot be stored; a message that has them is taken all the same."""
+    try:
+        msgspec.json.encode(inbound)
+    except UnicodeEncodeError:
+        return msgspec.convert(_scrub(msgspec.to_builtins(inbound)), Inbound)
+    return inbound
+
+
+def _scrub(value: object) -> object:
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode("utf-8")
+        case dict():
+            return {name: _scrub(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_scrub(each) for each in value]
+        case _:
+            return value

@@ -1,0 +1,322 @@
+"""Put once, claim in order per conversation, finish; every verb is part of somebody's transaction."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from core.agent import Outcome
+from core.errors import Fenced
+from core.runs import journal
+from core.store.database import Row, Transaction
+from core.types import Author, Entry, Inbound, Kind, Origin, Quoted, View, encode
+
+# An album has no end mark: it is complete when nothing came for a second, after ten at the latest.
+ALBUM_QUIET_SECONDS = 1.0
+ALBUM_LONGEST_SECONDS = 10.0
+# What an agent without a memory of its own is given; the rest stays readable in the store.
+HISTORY_ENTRIES = 100
+
+
+class Claim(NamedTuple):
+    """A run that is ours: nobody else runs this conversation until it is finished."""
+
+    run: str
+    inbound: Inbound
+    attempt: int
+    fence: int
+    generation: int
+    history: tuple[Entry, ...]
+    checkpoint: bytes | None
+    view: View | None
+    journalled: int
+
+
+class Known(NamedTuple):
+    run: str
+    digest: str
+
+
+def find(tx: Transaction, inbound: Inbound) -> Known | None:
+    row = tx.one(
+        "SELECT run, digest FROM inbox WHERE adapter = ? AND account = ? AND key = ?",
+        inbound.target.adapter,
+        inbound.target.account,
+        inbound.key,
+    )
+    return Known(row["run"], row["digest"]) if row else None
+
+
+def put(tx: Transaction, inbound: Inbound, run: str, now: float) -> bool:
+    """False when it joined an album that waits already."""
+    conversation = inbound.conversation.id
+    tx.execute("INSERT INTO conversations (id) VALUES (?) ON CONFLICT (id) DO NOTHING", conversation)
+    leader = _album_leader(tx, inbound, conversation)
+    ready = now + ALBUM_QUIET_SECONDS if inbound.group else now
+    if leader is not None:
+        latest = min(ready, leader["accepted"] + ALBUM_LONGEST_SECONDS)
+        tx.execute("UPDATE inbox SET ready = ? WHERE run = ?", latest, leader["run"])
+    else:
+        # Another message follows, so an album that still waits is complete.
+        tx.execute(
+            "UPDATE inbox SET ready = ? WHERE conversation = ? AND state = 'waiting' AND ready > ?",
+            now,
+            conversation,
+            now,
+        )
+    _insert(tx, inbound, run, "joined" if leader else "waiting", now, ready, leader["run"] if leader else None)
+    return leader is None
+
+
+def _album_leader(tx: Transaction, inbound: Inbound, conversation: str) -> Row | None:
+    if not inbound.group:
+        return None
+    return tx.one(
+        "SELECT run, accepted FROM inbox WHERE conversation = ? AND state = 'waiting' AND album = ?",
+        conversation,
+        inbound.group,
+    )
+
+
+def put_closed(tx: Transaction, inbound: Inbound, run: str, now: float, reason: str) -> None:
+    """Keeps what never becomes a run, so that its repetition is known for one."""
+    _insert(tx, inbound, run, "closed", now, now, None, reason)
+
+
+def _insert(
+    tx: Transaction,
+    inbound: Inbound,
+    run: str,
+    state: str,
+    now: float,
+    ready: float,
+    joined: str | None,
+    reason: str = "",
+) -> None:
+    tx.execute(
+        "INSERT INTO inbox (run, adapter, account, key, kind, conversation, album, joined, state, message, digest,"
+        " accepted, ready, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        run,
+        inbound.target.adapter,
+        inbound.target.account,
+        inbound.key,
+        inbound.kind,
+        inbound.conversation.id,
+        inbound.group,
+        joined,
+        state,
+        encode(inbound),
+        inbound.digest,
+        now,
+        ready,
+        reason,
+    )
+
+
+def waiting_in(tx: Transaction, conversation: str) -> int:
+    row = tx.one("SELECT count(*) AS n FROM inbox WHERE conversation = ? AND state = 'waiting'", conversation)
+    return int(row["n"]) if row else 0
+
+
+def next_ready(tx: Transaction, conversation: str) -> float | None:
+    """When the conversation's oldest waiting message may be claimed; None when none waits."""
+    row = tx.one(
+        "SELECT ready FROM inbox WHERE conversation = ? AND state = 'waiting' ORDER BY seq LIMIT 1",
+        conversation,
+    )
+    return float(row["ready"]) if row else None
+
+
+def live_run(tx: Transaction, conversation: str) -> str | None:
+    row = tx.one("SELECT run FROM inbox WHERE conversation = ? AND state = 'running'", conversation)
+    return str(row["run"]) if row else None
+
+
+def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
+    """Takes the oldest waiting message, if the conversation is free and the message may be taken."""
+    row = tx.one(
+        "SELECT run, message, attempt, fence, ready, checkpoint, view, album FROM inbox"
+        " WHERE conversation = ? AND state = 'waiting' ORDER BY seq LIMIT 1",
+        conversation,
+    )
+    if row is None or row["ready"] > now or live_run(tx, conversation) is not None:
+        return None
+    memory = tx.one("SELECT generation, checkpoint FROM conversations WHERE id = ?", conversation)
+    assert memory is not None, "a waiting message always has its conversation"
+    tx.execute(
+        "UPDATE inbox SET state = 'running', attempt = attempt + 1, fence = fence + 1, generation = ? WHERE run = ?",
+        memory["generation"],
+        row["run"],
+    )
+    inbound = _with_album(tx, row["run"], msgspec.json.decode(row["message"], type=Inbound), row["album"])
+    given = inbound.given is not None
+    # After a restart a run goes on from its own checkpoint, else from the last run's of its generation.
+    checkpoint = row["checkpoint"] or (None if given else memory["checkpoint"])
+    return Claim(
+        run=row["run"],
+        inbound=inbound,
+        attempt=row["attempt"] + 1,
+        fence=row["fence"] + 1,
+        generation=memory["generation"],
+        history=inbound.given.history if inbound.given else history(tx, conversation, memory["generation"]),
+        checkpoint=checkpoint,
+        view=msgspec.json.decode(row["view"], type=View) if row["view"] else None,
+        journalled=journal.last(tx, row["run"]) if row["attempt"] else 0,
+    )
+
+
+def _with_album(tx: Transaction, run: str, inbound: Inbound, album: str) -> Inbound:
+    if not album:
+        return inbound
+    rows = tx.all(
+        "SELECT message FROM inbox WHERE adapter = ? AND joined = ? ORDER BY seq", inbound.target.adapter, run
+    )
+    later = [msgspec.json.decode(row["message"], type=Inbound) for row in rows]
+    return msgspec.structs.replace(
+        inbound,
+        text="\n".join(filter(None, (inbound.text, *(each.text for each in later)))),
+        attachments=(*inbound.attachments, *(file for each in later for file in each.attachments)),
+    )
+
+
+def history(tx: Transaction, conversation: str, generation: int) -> tuple[Entry, ...]:
+    rows = tx.all(
+        "SELECT author, text, run, at FROM history WHERE conversation = ? AND generation = ? ORDER BY seq DESC LIMIT ?",
+        conversation,
+        generation,
+        HISTORY_ENTRIES,
+    )
+    return tuple(
+        Entry(author=Author(row["author"]), text=row["text"], run=row["run"], at=row["at"]) for row in reversed(rows)
+    )
+
+
+def remember(
+    tx: Transaction, conversation: str, generation: int, author: Author, text: str, run: str, at: float
+) -> None:
+    tx.execute(
+        "INSERT INTO history (conversation, generation, author, text, run, at) VALUES (?, ?, ?, ?, ?, ?)",
+        conversation,
+        generation,
+        author,
+        text,
+        run,
+        at,
+    )
+
+
+def finish(tx: Transaction, run: str, fence: int, outcome: Outcome, now: float) -> None:
+    """Sets the outcome, once and for ever; raises Fenced when the run is no longer ours."""
+    done = tx.execute(
+        "UPDATE inbox SET state = 'done', outcome = ?, reason = ?, usage = ?, ended = ?"
+        " WHERE run = ? AND fence = ? AND state IN ('running', 'waiting')",
+        outcome.kind,
+        outcome.reason,
+        encode(outcome.usage) if outcome.usage else None,
+        now,
+        run,
+        fence,
+    )
+    if done != 1:
+        raise Fenced(f"{run} was settled by somebody else")
+
+
+def keep_memory(tx: Transaction, claimed: Claim, outcome: Outcome, at: float) -> None:
+    """What was said becomes history, and the run's last checkpoint the generation's."""
+    conversation, run = claimed.inbound.conversation.id, claimed.run
+    said = Author.PERSON if claimed.inbound.origin is Origin.PERSON else Author.NOTICE
+    remember(tx, conversation, claimed.generation, said, claimed.inbound.text, run, at)
+    if outcome.text:
+        remember(tx, conversation, claimed.generation, Author.BOT, outcome.text, run, at)
+    if outcome.reason:
+        remember(tx, conversation, claimed.generation, Author.NOTICE, outcome.reason, run, at)
+    tx.execute(
+        "UPDATE conversations SET checkpoint = (SELECT coalesce(inbox.checkpoint, conversations.checkpoint)"
+        " FROM inbox WHERE run = ?) WHERE id = ? AND generation = ?",
+        run,
+        conversation,
+        claimed.generation,
+    )
+
+
+def ask_stop(tx: Transaction, run: str, by: str) -> bool:
+    return bool(
+        tx.execute(
+            "UPDATE inbox SET stop_asked = coalesce(stop_asked, ?) WHERE run = ? AND state = 'running'",
+            by,
+            run,
+        )
+    )
+
+
+def stop_asked(tx: Transaction, run: str) -> str | None:
+    row = tx.one("SELECT stop_asked FROM inbox WHERE run = ?", run)
+    return row["stop_asked"] if row else None
+
+
+def begin_generation(tx: Transaction, conversation: str) -> None:
+    """The history stays readable; the next run starts without it."""
+    tx.execute(
+        "INSERT INTO conversations (id, generation) VALUES (?, 2) ON CONFLICT (id)"
+        " DO UPDATE SET generation = conversations.generation + 1, checkpoint = NULL",
+        conversation,
+    )
+
+
+def amend(tx: Transaction, change: Inbound) -> Row | None:
+    """Corrects a message that still waits; returns the row of a deleted one that must be cancelled."""
+    row = tx.one(
+        "SELECT run, message, fence FROM inbox WHERE adapter = ? AND account = ? AND key = ?"
+        " AND state IN ('waiting', 'joined')",
+        change.target.adapter,
+        change.target.account,
+        change.about,
+    )
+    if row is None or change.kind is Kind.DELETED:
+        return row
+    message = msgspec.json.decode(row["message"], type=Inbound)
+    quoted: Quoted | None = change.quoted or message.quoted
+    corrected = msgspec.structs.replace(message, text=change.text, quoted=quoted)
+    tx.execute("UPDATE inbox SET message = ? WHERE run = ?", encode(corrected), row["run"])
+    return None
+
+
+def waiting_claim(tx: Transaction, run: str) -> Claim | None:
+    """A run that still waits, in the shape that ends it without ever having run."""
+    row = tx.one("SELECT * FROM inbox WHERE run = ? AND state = 'waiting'", run)
+    return claim_of(row, journal.last(tx, run)) if row else None
+
+
+def claim_of(row: Row, journalled: int) -> Claim:
+    """A claim for ending a run, which needs neither history nor checkpoint."""
+    return Claim(
+        run=row["run"],
+        inbound=msgspec.json.decode(row["message"], type=Inbound),
+        attempt=row["attempt"],
+        fence=row["fence"],
+        generation=row["generation"],
+        history=(),
+        checkpoint=None,
+        view=None,
+        journalled=journalled,
+    )
+
+
+def busy_conversations(tx: Transaction) -> list[tuple[str, float]]:
+    """Free conversations in which a message waits, with the time from which it may be claimed."""
+    rows = tx.all(
+        "SELECT conversation, min(seq) AS first, ready FROM inbox w WHERE state = 'waiting' AND NOT EXISTS"
+        " (SELECT 1 FROM inbox r WHERE r.conversation = w.conversation AND r.state = 'running')"
+        " GROUP BY conversation ORDER BY first"
+    )
+    return [(row["conversation"], row["ready"]) for row in rows]
+
+
+def open_runs(tx: Transaction) -> list[str]:
+    return [row["run"] for row in tx.all("SELECT run FROM inbox WHERE state = 'running' ORDER BY seq")]
+
+
+def count_waiting(tx: Transaction) -> int:
+    row = tx.one("SELECT count(*) AS n FROM inbox WHERE state = 'waiting'")
+    return int(row["n"]) if row else 0

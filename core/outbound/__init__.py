@@ -1,0 +1,1 @@
+"""What we owe and how it gets there: the only way out."""

@@ -1,0 +1,401 @@
+"""Carries what we owe to its target: the only caller of Adapter.send, show and signal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextvars import Context
+from typing import NamedTuple
+
+import msgspec
+
+from core.adapter import Adapter
+from core.alarms import Alarms
+from core.clock import Clock
+from core.errors import (
+    Misconfigured,
+    Moved,
+    RateLimited,
+    Rejected,
+    Unfit,
+    Unreachable,
+    ViewLost,
+)
+from core.failpoints import fail_here
+from core.outbound import doubts, outbox, pace, splitter
+from core.outbound.outbox import Class, Head, Owed
+from core.outbound.pace import Budgets
+from core.outbound.settler import Settler, is_harmless
+from core.outbound.views import Views
+from core.store.database import Store, Transaction
+from core.types import Body, Capabilities, Pace, PartKind, Receipt, Target
+
+log = logging.getLogger(__name__)
+
+
+Adapters = Mapping[tuple[str, str], Adapter]
+
+
+class Lane:
+    """One target's queue while somebody works on it."""
+
+    __slots__ = ("idle", "poked", "task")
+
+    def __init__(self) -> None:
+        self.poked = asyncio.Event()
+        # Nothing can be done here before a pause ends.
+        self.idle = False
+        self.task: asyncio.Task[None] | None = None
+
+
+class Reserved(NamedTuple):
+    """A turn that was granted before the delivery was put, so that one commit can do both."""
+
+    owed: Owed
+    bodies: tuple[Body, ...]
+    paces: tuple[Pace, ...]
+
+
+class Courier:
+    def __init__(self, store: Store, clock: Clock, adapters: Adapters, alarms: Alarms) -> None:
+        self._store = store
+        self._clock = clock
+        self._adapters = adapters
+        self._alarms = alarms
+        self._budgets = Budgets(clock)
+        self._lanes: dict[str, Lane] = {}
+        self._aliases: dict[tuple[str, str, str], str] = {}
+        self.views = Views(store, clock, adapters, self._budgets, self.wake)
+        self._settler = Settler(store, clock, adapters, alarms, self._where, self._settled)
+        self._stopped = False
+
+    async def start(self) -> None:
+        """After recovery: goes on with everything that was open when the last process ended."""
+
+        def unit(tx: Transaction) -> tuple[dict[str, float], list[str]]:
+            outbox.release(tx, "%")
+            pace.forget_pauses(tx, self._clock.now())
+            for row in tx.all("SELECT adapter, account, chat, moved_to FROM aliases"):
+                self._aliases[row["adapter"], row["account"], row["chat"]] = row["moved_to"]
+            return pace.load_pauses(tx), outbox.open_lanes(tx)
+
+        paused, lanes = await self._store.insist(unit)
+        for budget, until in paused.items():
+            self._budgets.pause(budget, until)
+        for lane in lanes:
+            self.wake(lane)
+        await self._settler.start()
+
+    @property
+    def busy(self) -> bool:
+        return any(not lane.idle for lane in self._lanes.values())
+
+    async def stop(self) -> None:
+        self._stopped = True
+        tasks = [lane.task for lane in self._lanes.values() if lane.task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, self._settler.stop(), self.views.stop(), return_exceptions=True)
+
+    async def sweep(self) -> None:
+        """Nothing that is due may wait for a restart."""
+        now = self._clock.now()
+
+        def unit(tx: Transaction) -> tuple[list[str], list[Head]]:
+            gone = outbox.expired(tx, now)
+            for old in gone:
+                outbox.die(tx, old, "expired: it could not be delivered in time", now)
+            return outbox.open_lanes(tx), gone
+
+        lanes, gone = await self._store.insist(unit)
+        for old in gone:
+            self._lost(old, "expired")
+        for lane in lanes:
+            if lane not in self._lanes:
+                self.wake(lane)
+        await self._settler.start()
+
+    async def reachable(self, adapter: str, account: str) -> None:
+        def unit(tx: Transaction) -> list[str]:
+            prefix = f"{Target(adapter=adapter, account=account).lane}%"
+            return [*outbox.release(tx, prefix), *outbox.hurry(tx, prefix)]
+
+        for lane in await self._store.insist(unit):
+            self.wake(lane)
+
+    def can(self, target: Target) -> Capabilities | None:
+        adapter = self._adapter(target)
+        return adapter.can(target) if adapter else None
+
+    def wake(self, lane: str) -> None:
+        """Something may be due in this lane."""
+        if self._stopped:
+            return
+        if lane in self._lanes:
+            self._lanes[lane].poked.set()
+        else:
+            self._lanes[lane] = Lane()
+            self._work_on(lane, None)
+
+    def reserve(self, owed: Owed) -> Reserved | None:
+        """Grants a turn at once when nothing is before this delivery; else it waits in its lane like any other."""
+        adapter = self._adapter(owed.target)
+        if adapter is None or owed.target.lane in self._lanes or self._stopped:
+            return None
+        can = adapter.can(self._where(owed.target))
+        bodies = _compose(adapter, owed.target, declared(owed.body, can))
+        if not self._budgets.take(can.pace):
+            return None
+        self._lanes[owed.target.lane] = Lane()
+        return Reserved(owed, bodies, can.pace)
+
+    def put(self, tx: Transaction, owed: Owed, reserved: Reserved | None) -> Head | None:
+        """In the transaction of its cause: owes it and, where a turn was granted, marks its first part sending."""
+        now = self._clock.now()
+        outbox.put(tx, owed, now)
+        if reserved is None:
+            return None
+        first = outbox.head(tx, owed.target.lane)
+        if first is None or first.owed.id != owed.id or first.view is not None:
+            return None
+        outbox.compose(tx, owed, reserved.bodies, None)
+        wall = self._clock.wall()
+        first = first._replace(body=reserved.bodies[0], total=len(reserved.bodies), composed=True, since=wall)
+        return first if outbox.mark_sending(tx, first, now, wall) else None
+
+    def carry(self, owed: Owed, reserved: Reserved | None, first: Head | None) -> None:
+        """After that transaction: sends what was marked, or lets the lane take its course."""
+        if reserved is None:
+            self.wake(owed.target.lane)
+            return
+        if first is None:
+            self._budgets.give_back(reserved.paces)
+        self._work_on(owed.target.lane, first)
+
+    def give_back(self, reserved: Reserved) -> None:
+        """The transaction never came: nothing was sent."""
+        self._budgets.give_back(reserved.paces)
+        self._work_on(reserved.owed.target.lane, None)
+
+    def _adapter(self, target: Target) -> Adapter | None:
+        return self._adapters.get((target.adapter, target.account))
+
+    def _work_on(self, lane: str, first: Head | None) -> None:
+        # A fresh context: a delivery outlives the run that caused it and must not inherit its session.
+        self._lanes[lane].task = asyncio.create_task(self._work(lane, first), context=Context())
+
+    async def _work(self, name: str, first: Head | None) -> None:
+        lane = self._lanes[name]
+        sending = first
+        while True:
+            if sending is not None:
+                try:
+                    await self._carry(sending)
+                except Exception as error:
+                    # Our own fault after the send: nobody can say any more what became of it.
+                    await self._doubt(sending, error)
+                sending = None
+            lane.poked.clear()
+            due = await self._store.insist(lambda tx: outbox.head(tx, name))
+            if due is not None:
+                sending = await self._prepare(due, lane)
+            elif not lane.poked.is_set():
+                del self._lanes[name]
+                return
+
+    async def _prepare(self, due: Head, lane: Lane) -> Head | None:
+        """Waits until this part may go and marks it sending; None when the lane must be looked at again."""
+        adapter = self._adapter(due.owed.target)
+        if adapter is None:
+            reason = f"no adapter {due.owed.target.adapter}@{due.owed.target.account} is configured"
+            await self._store.insist(lambda tx: outbox.hold(tx, due, reason))
+            self._alarms.sound("held", f"{due.owed.id}: {reason}")
+            return None
+        if (wait := due.not_before - self._clock.now()) > 0:
+            lane.idle = True
+            await self._wait(lane, wait)
+            lane.idle = False
+            return None
+        can = adapter.can(self._where(due.owed.target))
+        bodies = () if due.composed else _compose(adapter, due.owed.target, declared(due.body, can))
+        fail_here("out.claimed")
+        # Before its turn: a show in flight may meet a pause, which then counts for this part too.
+        await self.views.await_show(due.owed.run)
+        lane.idle = self._budgets.ready_in(can.pace) > 0
+        await self._budgets.turn(can.pace)
+        lane.idle = False
+        if due.tried is not None and not is_harmless(due, can, self._clock.now()):
+            # It waited so long for its turn that what made its repetition harmless has run out.
+            self._budgets.give_back(can.pace)
+            await self._store.insist(lambda tx: doubts.doubt(tx, due))
+            self._settler.settle(due.owed.id)
+            return None
+        wall = self._clock.wall()
+
+        def unit(tx: Transaction) -> Head | None:
+            ready = due
+            if not due.composed:
+                if not tx.one("SELECT 1 FROM deliveries WHERE id = ? AND state = 'waiting'", due.owed.id):
+                    return None
+                outbox.compose(tx, due.owed, bodies, due.view)
+                ready = due._replace(body=bodies[0], total=len(bodies), composed=True)
+            ready = ready._replace(since=due.since or wall)
+            return ready if outbox.mark_sending(tx, ready, self._clock.now(), wall) else None
+
+        marked = await self._store.insist(unit)
+        if marked is None:
+            self._budgets.give_back(can.pace)
+        return marked
+
+    async def _wait(self, lane: Lane, seconds: float) -> None:
+        timer = self._clock.call_later(seconds, lane.poked.set)
+        try:
+            await lane.poked.wait()
+        finally:
+            timer.cancel()
+
+    async def _carry(self, sending: Head) -> None:
+        """One attempt, one verdict, one commit."""
+        fail_here("out.dispatching_committed")
+        owed = sending.owed
+        adapter = self._adapters[owed.target.adapter, owed.target.account]
+        part = sending.part(self._where(owed.target), sending.since)
+        try:
+            receipt = await adapter.send(part)
+        except RateLimited as error:
+            await self._pause(adapter.can(part.target), sending, error)
+        except Unreachable as error:
+            log.info("%s waits, %s is unreachable: %s", owed.id, owed.target, error)
+            later = self._clock.now() + pace.backoff(sending.misses)
+            await self._store.insist(lambda tx: outbox.not_sent(tx, sending, later, missed=True))
+        except Misconfigured as error:
+            reason = str(error)
+            await self._store.insist(lambda tx: outbox.hold(tx, sending, reason))
+            self._alarms.sound("held", f"{owed.id} to {owed.target}: {error}")
+        except ViewLost:
+            await self._store.insist(lambda tx: outbox.forget_view(tx, sending))
+        except Moved as error:
+            await self._move(owed.target, sending, error.chat)
+        except Unfit:
+            await self._refit(adapter, sending)
+        except Rejected as error:
+            await self._reject(sending, str(error))
+        except Exception as error:
+            await self._doubt(sending, error)
+        else:
+            await self._delivered(sending, receipt)
+
+    async def _delivered(self, sending: Head, receipt: Receipt) -> None:
+        fail_here(_effect_label(sending))
+        fail_here("out.pre_receipt")
+        await self._store.insist(lambda tx: outbox.delivered(tx, sending, receipt, self._clock.now()))
+        fail_here("out.post_receipt" if sending.position >= sending.total else "out.between_parts")
+        self.views.opened(sending.owed.id, receipt.view)
+
+    async def _doubt(self, sending: Head, error: Exception) -> None:
+        log.warning(
+            "%s to %s is in doubt: %s",
+            sending.owed.id,
+            sending.owed.target,
+            str(error) or type(error).__name__,
+        )
+        fail_here("out.ambiguous_pre_commit")
+        await self._store.insist(lambda tx: doubts.doubt(tx, sending))
+        self._settler.settle(sending.owed.id)
+
+    async def _pause(self, can: Capabilities, sending: Head, error: RateLimited) -> None:
+        now = self._clock.now()
+        budget, until = pace.pause_of(can, error, now, sending.misses)
+        if budget:
+            self._budgets.pause(budget, until)
+
+        def unit(tx: Transaction) -> None:
+            if budget:
+                pace.store_pause(tx, budget, until)
+            outbox.not_sent(tx, sending, until, missed=error.retry_after is None)
+
+        await self._store.insist(unit)
+        log.info("%s pauses until the platform allows it again, in %.1f s", sending.owed.target, until - now)
+
+    async def _move(self, target: Target, sending: Head, chat: str) -> None:
+        def unit(tx: Transaction) -> None:
+            tx.execute(
+                "INSERT INTO aliases (adapter, account, chat, moved_to) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT (adapter, account, chat) DO UPDATE SET moved_to = excluded.moved_to",
+                target.adapter,
+                target.account,
+                target.chat,
+                chat,
+            )
+            outbox.not_sent(tx, sending, 0.0, missed=False)
+
+        await self._store.insist(unit)
+        self._aliases[target.adapter, target.account, target.chat] = chat
+
+    async def _refit(self, adapter: Adapter, sending: Head) -> None:
+        if sending.kind is PartKind.OPENING:
+            # A view is one message; only the final is cut.
+            await self._reject(sending, "it does not fit")
+            return
+        bodies = _compose(adapter, sending.owed.target, sending.body)
+        if len(bodies) < 2 and len(sending.body.text) > 1:
+            halves = splitter.split(sending.body.text, max(len(sending.body.text) // 2, 1))
+            bodies = tuple(msgspec.structs.replace(sending.body, text=text) for text in halves)
+        if len(bodies) < 2:
+            await self._reject(sending, "the platform finds it too long and it cannot be cut")
+            return
+        await self._store.insist(lambda tx: outbox.recompose(tx, sending, bodies))
+
+    async def _reject(self, sending: Head, reason: str) -> None:
+        if sending.body.files:
+            names = ", ".join(file.name for file in sending.body.files)
+            line = Body(text=f"{sending.body.text}\n\nI could not send {names}: {reason}".strip())
+            await self._store.insist(lambda tx: outbox.recompose(tx, sending, (line,)))
+            return
+        view_only = sending.owed.kind is Class.OPENING
+        await self._store.insist(lambda tx: outbox.die(tx, sending, reason, self._clock.now(), silent=view_only))
+        if view_only:
+            self.views.opened(sending.owed.id, None)
+        else:
+            self._lost(sending, reason)
+
+    async def _settled(self, settled: Head, receipt: Receipt | None) -> None:
+        """The settler has closed a doubt; what it held back may go on."""
+        if settled.kind is PartKind.OPENING:
+            self.views.opened(settled.owed.id, receipt.view if receipt else None)
+        self.wake(settled.owed.target.lane)
+
+    def _lost(self, dead: Head, reason: str) -> None:
+        self._alarms.sound("dead", f"{dead.owed.id} to {dead.owed.target} will not arrive: {reason}")
+
+    def _where(self, target: Target) -> Target:
+        chat = self._aliases.get((target.adapter, target.account, target.chat))
+        return msgspec.structs.replace(target, chat=chat) if chat else target
+
+
+def _compose(adapter: Adapter, target: Target, body: Body) -> tuple[Body, ...]:
+    """A body that an adapter cannot cut is sent whole: the platform's refusal then cuts it in halves."""
+    try:
+        return adapter.compose(target, body) or (body,)
+    except Exception:
+        log.exception("%s could not compose a body for %s", adapter.name, target)
+        return (body,)
+
+
+def declared(body: Body, can: Capabilities) -> Body:
+    """Says in words what the platform does not declare, so that nothing is dropped unsaid."""
+    lines = [body.text] if body.text else []
+    if body.files and not can.files:
+        lines += [f"(The file {file.name} cannot be sent here.)" for file in body.files]
+        body = msgspec.structs.replace(body, files=())
+    if body.choices and not can.buttons:
+        lines += [f"• {choice.label}" for choice in body.choices]
+        body = msgspec.structs.replace(body, choices=())
+    return msgspec.structs.replace(body, text="\n\n".join(lines))
+
+
+def _effect_label(sending: Head) -> str:
+    if sending.kind is PartKind.ANCHOR:
+        return "anchor.effect"
+    return "edit.effect" if sending.view else "out.effect"

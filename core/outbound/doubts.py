@@ -1,0 +1,102 @@
+"""Deliveries that may or may not have arrived: the verbs that settle them, each part of a transaction."""
+
+from __future__ import annotations
+
+import msgspec
+
+from core.outbound.outbox import Head, head_of, key_of
+from core.store.database import Transaction
+from core.types import Body, DeliveryState, encode
+
+MARK = "↻ Sent again after a lost connection; you may see this twice.\n\n"
+
+
+def doubt(tx: Transaction, next_part: Head) -> None:
+    _set_states(tx, next_part, "doubtful", DeliveryState.DOUBTFUL)
+
+
+def again(tx: Transaction, next_part: Head, *, absent: bool = True) -> None:
+    """Repeats a doubtful part under the same key: it was proved absent, or its repetition is harmless for now."""
+    _set_states(tx, next_part, "waiting", DeliveryState.WAITING)
+    tx.execute(
+        "UPDATE parts SET not_before = 0, tried = CASE WHEN ? THEN NULL ELSE tried END"
+        " WHERE delivery = ? AND position = ?",
+        int(absent),
+        next_part.owed.id,
+        next_part.position,
+    )
+
+
+def again_marked(tx: Transaction, next_part: Head, *, anchored: bool) -> None:
+    """Repeats a doubtful part once, marked; by an anchor where the platform can edit, so it is the last doubt."""
+    again(tx, next_part)
+    body = msgspec.structs.replace(next_part.body, text=MARK + next_part.body.text)
+    generation = int(next_part.key.partition("#")[2] or 1) + 1
+    tx.execute(
+        "UPDATE parts SET marked = 1, key = ?, body = ?, view = NULL, tried = NULL, since = 0"
+        " WHERE delivery = ? AND position = ?",
+        key_of(next_part.owed.id, next_part.position, generation),
+        encode(body),
+        next_part.owed.id,
+        next_part.position,
+    )
+    if anchored:
+        tx.execute("DELETE FROM parts WHERE delivery = ? AND position = 0", next_part.owed.id)
+        tx.execute(
+            "INSERT INTO parts (delivery, position, kind, key, body, state) VALUES (?, 0, 'anchor', ?, ?, 'waiting')",
+            next_part.owed.id,
+            key_of(next_part.owed.id, 0, next_part.position),
+            encode(Body(text="…")),
+        )
+
+
+def another_anchor(tx: Transaction, next_part: Head) -> None:
+    """A lost placeholder is only an orphaned "…": a new one may be sent under a new key."""
+    again(tx, next_part)
+    tx.execute(
+        "UPDATE parts SET key = ?, tried = NULL, since = 0 WHERE delivery = ? AND position = 0",
+        f"{next_part.key}+",
+        next_part.owed.id,
+    )
+
+
+def replace_files(tx: Transaction, next_part: Head) -> None:
+    """A file in doubt is never sent twice: a line that names it takes its place."""
+    names = ", ".join(file.name for file in next_part.body.files)
+    text = f"I tried to send {names}, but the connection broke; it may not have arrived."
+    again(tx, next_part)
+    generation = int(next_part.key.partition("#")[2] or 1) + 1
+    tx.execute(
+        "UPDATE parts SET marked = 1, key = ?, body = ?, tried = NULL, since = 0 WHERE delivery = ? AND position = ?",
+        key_of(next_part.owed.id, next_part.position, generation),
+        encode(Body(text=f"{next_part.body.text}\n\n{text}".strip())),
+        next_part.owed.id,
+        next_part.position,
+    )
+
+
+def doubtful(tx: Transaction, delivery: str) -> Head | None:
+    row = tx.one("SELECT * FROM deliveries WHERE id = ? AND state = 'doubtful'", delivery)
+    return None if row is None else head_of(tx, row)
+
+
+def recover(tx: Transaction) -> int:
+    """What was in flight when the process died may or may not have arrived."""
+    tx.execute(
+        "UPDATE deliveries SET state = 'doubtful' WHERE id IN (SELECT delivery FROM parts WHERE state = 'sending')"
+    )
+    return tx.execute("UPDATE parts SET state = 'doubtful' WHERE state = 'sending'")
+
+
+def open_doubts(tx: Transaction) -> list[str]:
+    return [row["id"] for row in tx.all("SELECT id FROM deliveries WHERE state = 'doubtful'")]
+
+
+def _set_states(tx: Transaction, next_part: Head, part: str, delivery: DeliveryState) -> None:
+    tx.execute(
+        "UPDATE parts SET state = ? WHERE delivery = ? AND position = ?",
+        part,
+        next_part.owed.id,
+        next_part.position,
+    )
+    tx.execute("UPDATE deliveries SET state = ? WHERE id = ?", delivery, next_part.owed.id)

@@ -1,0 +1,139 @@
+"""Turns a growing answer into texts worth showing, latest wins, with typing while it works."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextvars import Context
+
+from core.agent import Ended, Progress, Restarted, TextDelta, ToolFinished, ToolStarted
+from core.clock import Clock, Timer
+from core.desk import Numbered
+from core.errors import Lagged
+from core.outbound.views import Views
+from core.types import Body, Capabilities, Signal, Target, View
+
+# An answer that is ready sooner needs no view; a person hardly notices the wait.
+OPEN_AFTER_SECONDS = 0.5
+# Typing fades after five seconds on most platforms.
+TYPING_SECONDS = 4.0
+
+Follow = Callable[[str, int], AsyncIterator[Numbered]]
+Fit = Callable[[Target, str], str]
+
+
+class Drafts:
+    """One draft per live run; closing it is immediate, so that nothing is shown after the end."""
+
+    def __init__(self, clock: Clock, views: Views, follow: Follow, fit: Fit) -> None:
+        self._clock = clock
+        self._views = views
+        self._follow = follow
+        self._fit = fit
+        self._open: dict[str, Draft] = {}
+        self._timers: dict[str, Timer] = {}
+
+    def watch(self, run: str, target: Target, can: Capabilities, view: View | None) -> None:
+        def begin() -> None:
+            self._timers.pop(run, None)
+            self._open[run] = Draft(run, target, can, view, self)
+
+        if can.typing or can.streaming_edits or can.reactions:
+            self._timers[run] = self._clock.call_later(OPEN_AFTER_SECONDS, begin)
+
+    def close(self, run: str) -> bool:
+        """True when the person has seen a sign of this run."""
+        if timer := self._timers.pop(run, None):
+            timer.cancel()
+        draft = self._open.pop(run, None)
+        if draft:
+            draft.close()
+        return draft is not None
+
+
+class Draft:
+    def __init__(self, run: str, target: Target, can: Capabilities, view: View | None, drafts: Drafts) -> None:
+        self._run = run
+        self._target = target
+        self._view = view
+        self._clock, self._views = drafts._clock, drafts._views
+        self._follow, self._fit = drafts._follow, drafts._fit
+        self._text = ""
+        self._activity = ""
+        self._changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        if can.reactions:
+            self._views.signal(target, Signal.SEEN)
+        if can.typing:
+            self._tasks.append(asyncio.create_task(self._type(), context=Context()))
+        if can.streaming_edits:
+            self._tasks.append(asyncio.create_task(self._read(), context=Context()))
+            self._tasks.append(asyncio.create_task(self._show(), context=Context()))
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _type(self) -> None:
+        while True:
+            self._views.signal(self._target, Signal.TYPING)
+            await self._clock.sleep(TYPING_SECONDS)
+
+    async def _read(self) -> None:
+        """Never waits for the platform, so a slow one cannot make this reader lag for long."""
+        seen = 0
+        while True:
+            try:
+                async for entry in self._follow(self._run, seen):
+                    seen = entry.seq
+                    if isinstance(entry.event, Ended):
+                        return
+                    self._take(entry)
+                return
+            except Lagged:
+                continue
+
+    def _take(self, entry: Numbered) -> None:
+        match entry.event:
+            case TextDelta(text=text):
+                self._text += text
+            case Restarted():
+                self._text, self._activity = "", ""
+            case ToolStarted(name=name):
+                self._activity = f"{name} …"
+            case ToolFinished():
+                self._activity = ""
+            case Progress(text=text):
+                self._activity = text
+            case _:
+                return
+        self._changed.set()
+
+    def _latest(self) -> str:
+        """Past one message's length the tail is shown; only the final is split."""
+        self._changed.clear()
+        text = "\n\n".join(filter(None, (self._text.strip(), self._activity)))
+        return self._fit(self._target, text or "…")
+
+    async def _show(self) -> None:
+        shown = ""
+        while True:
+            await self._changed.wait()
+            text = self._latest()
+            if text == shown:
+                continue
+            if self._view is None:
+                self._view = await self._views.open(self._run, self._target, text)
+            else:
+                self._view = await self._views.show(self._run, self._target, self._view, self._latest)
+            if self._view is None:
+                return
+            shown = text
+
+
+def tail(compose: Callable[[Target, Body], tuple[Body, ...]]) -> Fit:
+    def fit(target: Target, text: str) -> str:
+        bodies = compose(target, Body(text=text))
+        return bodies[-1].text if bodies else text
+
+    return fit

@@ -1,0 +1,415 @@
+"""What we owe: put, claim, wait, doubt, delivered, dead; every verb is part of somebody's transaction."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from core.errors import Unknown
+from core.redaction import clean
+from core.store.database import Row, Transaction
+from core.types import Body, Delivery, DeliveryState, Part, PartKind, Receipt, Target, View, encode
+
+# A delivery that could not be made for so long is given up, and says so.
+EXPIRES_SECONDS = 72 * 3600.0
+NOTICE_SECONDS = 3600.0
+
+
+class Class(StrEnum):
+    """What a delivery is for; one final per run."""
+
+    FINAL = "final"
+    REPLY = "reply"
+    NOTICE = "notice"
+    OPENING = "opening"
+
+
+class Owed(NamedTuple):
+    id: str
+    kind: Class
+    target: Target
+    body: Body
+    run: str | None = None
+    cause: str = ""
+
+
+class Opening(NamedTuple):
+    """The part that opens a run's view, and what became of it."""
+
+    delivery: str
+    settled: bool
+    view: View | None = None
+
+
+class Head(NamedTuple):
+    """The part that a lane must send next."""
+
+    owed: Owed
+    position: int
+    total: int
+    kind: PartKind
+    key: str
+    body: Body
+    not_before: float
+    attempts: int
+    misses: int
+    marked: bool
+    tried: float | None
+    since: float
+    view: View | None
+    # False until the courier has cut the body into parts.
+    composed: bool
+
+    def part(self, target: Target, since: float) -> Part:
+        return Part(
+            key=self.key,
+            kind=self.kind,
+            target=target,
+            body=self.body,
+            position=self.position,
+            count=self.total,
+            view=self.view,
+            since=since,
+        )
+
+
+def put(tx: Transaction, owed: Owed, now: float) -> None:
+    """The one way out for every text, so this is where secrets are kept in."""
+    owed = owed._replace(body=msgspec.structs.replace(owed.body, text=clean(owed.body.text)))
+    if owed.kind is Class.FINAL:
+        _supersede_opening(tx, owed.run, now)
+    tx.execute(
+        "INSERT INTO deliveries (id, lane, kind, run, cause, target, body, state, created)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', ?)",
+        owed.id,
+        owed.target.lane,
+        owed.kind,
+        owed.run,
+        owed.cause,
+        encode(owed.target),
+        encode(owed.body),
+        now,
+    )
+
+
+def put_notice(tx: Transaction, owed: Owed, now: float, *, every: float = NOTICE_SECONDS) -> bool:
+    """Owes a notice unless the same one went to the same lane within `every` seconds."""
+    recent = tx.one(
+        "SELECT 1 FROM deliveries WHERE kind = 'notice' AND lane = ? AND cause = ? AND created > ?",
+        owed.target.lane,
+        owed.cause,
+        now - every,
+    )
+    if recent is None:
+        put(tx, owed, now)
+    return recent is None
+
+
+def _supersede_opening(tx: Transaction, run: str | None, now: float) -> None:
+    """An opening that is not on the platform would only flash before the final."""
+    tx.execute(
+        "UPDATE deliveries SET state = 'dead', reason = 'superseded', closed = ? WHERE kind = 'opening' AND run = ?"
+        " AND state IN ('waiting', 'held')"
+        " AND NOT EXISTS (SELECT 1 FROM parts WHERE delivery = id AND (state = 'sending' OR tried IS NOT NULL))",
+        now,
+        run,
+    )
+
+
+def head(tx: Transaction, lane: str) -> Head | None:
+    """The oldest delivery of the lane that is neither doubtful, held nor settled.
+
+    A final waits for its own opening's doubt, so that it can finish what the opening opened.
+    """
+    row = tx.one(
+        "SELECT * FROM deliveries d WHERE lane = ? AND state = 'waiting' AND NOT (kind = 'final' AND EXISTS ("
+        " SELECT 1 FROM deliveries o WHERE o.run = d.run AND o.kind = 'opening' AND o.state = 'doubtful'))"
+        " ORDER BY seq LIMIT 1",
+        lane,
+    )
+    return None if row is None else head_of(tx, row)
+
+
+def head_of(tx: Transaction, row: Row) -> Head:
+    owed = _owed(row)
+    part = tx.one(
+        "SELECT *, (SELECT max(position) FROM parts WHERE delivery = ?) AS total FROM parts"
+        " WHERE delivery = ? AND state <> 'delivered' ORDER BY position LIMIT 1",
+        owed.id,
+        owed.id,
+    )
+    if part is None:
+        kind = PartKind.OPENING if owed.kind is Class.OPENING else PartKind.PLAIN
+        view = _view_of_run(tx, owed)
+        return Head(owed, 1, 1, kind, f"{owed.id}.1", owed.body, 0.0, 0, 0, False, None, 0.0, view, False)
+    return _head(owed, part)
+
+
+def _view_of_run(tx: Transaction, owed: Owed) -> View | None:
+    if owed.kind is not Class.FINAL:
+        return None
+    row = tx.one("SELECT view FROM inbox WHERE run = ?", owed.run)
+    return _decode_view(row["view"]) if row else None
+
+
+def opening_of(tx: Transaction, run: str) -> Opening | None:
+    row = tx.one(
+        "SELECT d.id, d.state, i.view FROM deliveries d JOIN inbox i ON i.run = d.run"
+        " WHERE d.run = ? AND d.kind = 'opening'",
+        run,
+    )
+    if row is None:
+        return None
+    return Opening(row["id"], row["state"] in ("delivered", "dead"), _decode_view(row["view"]))
+
+
+def _head(owed: Owed, part: Row) -> Head:
+    return Head(
+        owed=owed,
+        position=part["position"],
+        total=part["total"],
+        kind=PartKind(part["kind"]),
+        key=part["key"],
+        body=msgspec.json.decode(part["body"], type=Body),
+        not_before=part["not_before"],
+        attempts=part["attempts"],
+        misses=part["misses"],
+        marked=bool(part["marked"]),
+        tried=part["tried"],
+        since=part["since"],
+        view=_decode_view(part["view"]),
+        composed=True,
+    )
+
+
+def compose(tx: Transaction, owed: Owed, bodies: tuple[Body, ...], view: View | None, generation: int = 0) -> None:
+    """Writes the parts of a delivery; the first finishes the view in place where there is one."""
+    kind = PartKind.OPENING if owed.kind is Class.OPENING else PartKind.PLAIN
+    for position, body in enumerate(bodies, start=1):
+        tx.execute(
+            "INSERT INTO parts (delivery, position, kind, key, body, state, view) VALUES (?, ?, ?, ?, ?, 'waiting', ?)",
+            owed.id,
+            position,
+            kind,
+            key_of(owed.id, position, generation),
+            encode(body),
+            encode(view) if view and position == 1 else None,
+        )
+
+
+def recompose(tx: Transaction, next_part: Head, bodies: tuple[Body, ...]) -> None:
+    """Puts smaller parts in the place of one that did not fit; they are other bodies, so they get other keys."""
+    owed, position, more = next_part.owed, next_part.position, len(bodies) - 1
+    generation = int(next_part.key.partition("#")[2] or 1) + 1
+    view = tx.one("SELECT view FROM parts WHERE delivery = ? AND position = ?", owed.id, position)
+    later = tx.all(
+        "SELECT position FROM parts WHERE delivery = ? AND position > ? ORDER BY position DESC",
+        owed.id,
+        position,
+    )
+    for row in later:
+        tx.execute(
+            "UPDATE parts SET position = ?, key = ? WHERE delivery = ? AND position = ?",
+            row["position"] + more,
+            key_of(owed.id, row["position"] + more, generation),
+            owed.id,
+            row["position"],
+        )
+    tx.execute("DELETE FROM parts WHERE delivery = ? AND position = ?", owed.id, position)
+    for offset, body in enumerate(bodies):
+        tx.execute(
+            "INSERT INTO parts (delivery, position, kind, key, body, state, marked, view)"
+            " VALUES (?, ?, ?, ?, ?, 'waiting', ?, ?)",
+            owed.id,
+            position + offset,
+            next_part.kind,
+            key_of(owed.id, position + offset, generation),
+            encode(body),
+            int(next_part.marked),
+            view["view"] if view and offset == 0 else None,
+        )
+
+
+def key_of(delivery: str, position: int, generation: int = 0) -> str:
+    """A key is bound to its body: what is composed anew, or marked, is a new generation."""
+    return f"{delivery}.{position}" + (f"#{generation}" if generation > 1 else "")
+
+
+def mark_sending(tx: Transaction, next_part: Head, now: float, wall: float) -> bool:
+    """Committed immediately before the socket write; false when it is no longer this part's turn."""
+    return bool(
+        tx.execute(
+            "UPDATE parts SET state = 'sending', attempts = attempts + 1, tried = coalesce(tried, ?),"
+            " since = CASE WHEN since = 0 THEN ? ELSE since END"
+            " WHERE delivery = ? AND position = ? AND state = 'waiting'"
+            " AND EXISTS (SELECT 1 FROM deliveries WHERE id = ? AND state = 'waiting')",
+            now,
+            wall,
+            next_part.owed.id,
+            next_part.position,
+            next_part.owed.id,
+        )
+    )
+
+
+def delivered(tx: Transaction, next_part: Head, receipt: Receipt, now: float) -> None:
+    owed, position = next_part.owed, next_part.position
+    tx.execute(
+        "UPDATE parts SET state = 'delivered', receipt = ? WHERE delivery = ? AND position = ?",
+        encode(receipt),
+        owed.id,
+        position,
+    )
+    if next_part.kind is PartKind.OPENING and receipt.view:
+        tx.execute("UPDATE inbox SET view = ? WHERE run = ?", encode(receipt.view), owed.run)
+    if next_part.kind is PartKind.ANCHOR and receipt.view:
+        _hand_over_anchor(tx, owed.id, receipt.view)
+    open_part = tx.one("SELECT 1 FROM parts WHERE delivery = ? AND state <> 'delivered'", owed.id)
+    tx.execute(
+        "UPDATE deliveries SET state = ?, closed = ? WHERE id = ?",
+        DeliveryState.WAITING if open_part else DeliveryState.DELIVERED,
+        None if open_part else now,
+        owed.id,
+    )
+
+
+def _hand_over_anchor(tx: Transaction, delivery: str, view: View) -> None:
+    tx.execute(
+        "UPDATE parts SET view = ? WHERE delivery = ? AND position ="
+        " (SELECT min(position) FROM parts WHERE delivery = ? AND position > 0 AND state <> 'delivered')",
+        encode(view),
+        delivery,
+        delivery,
+    )
+
+
+def not_sent(tx: Transaction, next_part: Head, not_before: float, *, missed: bool) -> None:
+    """Back to waiting: nothing reached the platform, so the attempt is given back."""
+    tx.execute(
+        "UPDATE parts SET state = 'waiting', attempts = attempts - 1, tried = ?, misses = misses + ?, not_before = ?"
+        " WHERE delivery = ? AND position = ?",
+        next_part.tried,
+        int(missed),
+        not_before,
+        next_part.owed.id,
+        next_part.position,
+    )
+
+
+def forget_view(tx: Transaction, next_part: Head) -> None:
+    """What should have been finished in place is gone: the same text goes out as a new message."""
+    not_sent(tx, next_part, 0.0, missed=False)
+    tx.execute(
+        "UPDATE parts SET view = NULL, tried = NULL, since = 0 WHERE delivery = ? AND position = ?",
+        next_part.owed.id,
+        next_part.position,
+    )
+    tx.execute("UPDATE inbox SET view = NULL WHERE run = ?", next_part.owed.run)
+
+
+def hold(tx: Transaction, next_part: Head, reason: str) -> None:
+    """No attempt is spent on what the owner must mend first."""
+    if next_part.composed:
+        tx.execute(
+            "UPDATE parts SET state = 'waiting', attempts = max(attempts - 1, 0), tried = ?"
+            " WHERE delivery = ? AND position = ? AND state = 'sending'",
+            next_part.tried,
+            next_part.owed.id,
+            next_part.position,
+        )
+    tx.execute("UPDATE deliveries SET state = 'held', reason = ? WHERE id = ?", reason, next_part.owed.id)
+
+
+def release(tx: Transaction, lanes_like: str) -> list[str]:
+    """What was held goes on; returns the lanes that have something to send."""
+    rows = tx.all(
+        "UPDATE deliveries SET state = 'waiting', reason = '' WHERE state = 'held' AND lane LIKE ? RETURNING lane",
+        lanes_like,
+    )
+    return sorted({row["lane"] for row in rows})
+
+
+def hurry(tx: Transaction, lanes_like: str) -> list[str]:
+    """What waited out a connection failure is due now; a platform's own pause still stands."""
+    tx.execute(
+        "UPDATE parts SET not_before = 0, misses = 0 WHERE state = 'waiting' AND misses > 0"
+        " AND delivery IN (SELECT id FROM deliveries WHERE state = 'waiting' AND lane LIKE ?)",
+        lanes_like,
+    )
+    rows = tx.all("SELECT DISTINCT lane FROM deliveries WHERE state = 'waiting' AND lane LIKE ?", lanes_like)
+    return [row["lane"] for row in rows]
+
+
+def die(tx: Transaction, next_part: Head, reason: str, now: float, *, silent: bool = False) -> None:
+    """The end of a delivery that did not arrive; unless it was only a view, the chat is told at the next contact."""
+    tx.execute(
+        "UPDATE parts SET state = 'dead' WHERE delivery = ? AND state <> 'delivered'",
+        next_part.owed.id,
+    )
+    tx.execute(
+        "UPDATE deliveries SET state = 'dead', reason = ?, closed = ?, untold = ? WHERE id = ?",
+        reason,
+        now,
+        int(not silent),
+        next_part.owed.id,
+    )
+
+
+def tell_losses(tx: Transaction, target: Target, notice: Owed, now: float) -> bool:
+    """The next contact in a chat begins with what was lost there."""
+    lost = tx.execute("UPDATE deliveries SET untold = 0 WHERE lane = ? AND untold = 1", target.lane)
+    if lost > 0:
+        put(tx, notice, now)
+    return lost > 0
+
+
+def open_lanes(tx: Transaction) -> list[str]:
+    return [row["lane"] for row in tx.all("SELECT DISTINCT lane FROM deliveries WHERE state = 'waiting'")]
+
+
+def expired(tx: Transaction, now: float) -> list[Head]:
+    rows = tx.all(
+        "SELECT * FROM deliveries WHERE state IN ('waiting', 'doubtful') AND created < ? AND NOT EXISTS"
+        " (SELECT 1 FROM parts WHERE delivery = id AND state = 'sending')",
+        now - EXPIRES_SECONDS,
+    )
+    return [head_of(tx, row) for row in rows]
+
+
+def counts(tx: Transaction) -> dict[str, int]:
+    rows = tx.all(
+        "SELECT state, count(*) AS n FROM deliveries WHERE state <> 'delivered'"
+        " AND NOT (kind = 'opening' AND state = 'dead') GROUP BY state"
+    )
+    return {row["state"]: row["n"] for row in rows}
+
+
+def lookup(tx: Transaction, id: str) -> Delivery:
+    row = tx.one("SELECT * FROM deliveries WHERE id = ?", id)
+    if row is None:
+        raise Unknown(f"there is no delivery {id}")
+    parts = tx.all("SELECT receipt FROM parts WHERE delivery = ? AND receipt IS NOT NULL ORDER BY position", id)
+    return Delivery(
+        id=id,
+        target=_owed(row).target,
+        state=DeliveryState(row["state"]),
+        reason=row["reason"],
+        receipts=tuple(msgspec.json.decode(part["receipt"], type=Receipt) for part in parts),
+    )
+
+
+def _owed(row: Row) -> Owed:
+    return Owed(
+        id=row["id"],
+        kind=Class(row["kind"]),
+        target=msgspec.json.decode(row["target"], type=Target),
+        body=msgspec.json.decode(row["body"], type=Body),
+        run=row["run"],
+        cause=row["cause"],
+    )
+
+
+def _decode_view(data: bytes | None) -> View | None:
+    return msgspec.json.decode(data, type=View) if data else None

@@ -1,0 +1,107 @@
+"""Budgets shared by send, show and signal: a send reserves its turn, a show or signal takes only what is spare."""
+
+from __future__ import annotations
+
+from core.clock import Clock
+from core.errors import RateLimited
+from core.store.database import Transaction
+from core.types import Capabilities, Pace
+
+# Budgets that are full again are forgotten when there are more than this.
+FORGET_ABOVE = 10_000
+BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+
+
+class Budgets:
+    """Each budget is one number, the time at which it would be full again (virtual scheduling).
+
+    Sends reserve in order of arrival, so thousands may wait for one budget without waking each other, and
+    whatever is not a send cannot overtake them.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._full_at: dict[str, float] = {}
+        self._paused: dict[str, float] = {}
+
+    def pause(self, budget: str, until: float) -> None:
+        """The platform's own word; it counts for every call that draws on the budget, whoever met it."""
+        self._paused[budget] = max(until, self._paused.get(budget, 0.0))
+        if len(self._paused) > FORGET_ABOVE:
+            now = self._clock.now()
+            self._paused = {key: end for key, end in self._paused.items() if end > now}
+
+    def ready_in(self, paces: tuple[Pace, ...], *, spare: int = 0) -> float:
+        """Seconds until a call fits, with room for `spare` more at once."""
+        now = self._clock.now()
+        return max((self._start(pace, now, spare) - now for pace in paces), default=0.0)
+
+    def take(self, paces: tuple[Pace, ...], *, spare: int = 0) -> bool:
+        if self.ready_in(paces, spare=spare) > 0:
+            return False
+        self._draw(paces, self._clock.now())
+        return True
+
+    def give_back(self, paces: tuple[Pace, ...]) -> None:
+        """For a turn that was taken and not used."""
+        for pace in paces:
+            self._full_at[pace.key] = self._full_at.get(pace.key, 0.0) - pace.seconds
+
+    async def turn(self, paces: tuple[Pace, ...]) -> None:
+        """Returns when this send may go; pauses that begin meanwhile are waited for too."""
+        while True:
+            start = self._clock.now() + self.ready_in(paces)
+            self._draw(paces, start)
+            while (wait := start - self._clock.now()) > 0:
+                await self._clock.sleep(wait)
+            if not self._is_paused(paces):
+                return
+            # Its place was in the pause: it lines up again, else all who waited would rush in together.
+
+    def _is_paused(self, paces: tuple[Pace, ...]) -> bool:
+        return any(self._paused.get(pace.key, 0.0) > self._clock.now() for pace in paces)
+
+    def _start(self, pace: Pace, now: float, spare: int) -> float:
+        full_at = self._full_at.get(pace.key, 0.0)
+        room = pace.seconds * (pace.burst - 1 - spare)
+        paused = self._paused.get(pace.key, 0.0)
+        if paused and paused <= now:
+            del self._paused[pace.key]
+        if room < 0 and full_at <= now:
+            # A burst of one can never spare a turn.
+            full_at = now
+        return max(now, full_at - room, paused)
+
+    def _draw(self, paces: tuple[Pace, ...], at: float) -> None:
+        for pace in paces:
+            self._full_at[pace.key] = max(self._full_at.get(pace.key, 0.0), at) + pace.seconds
+        if len(self._full_at) > FORGET_ABOVE:
+            now = self._clock.now()
+            self._full_at = {key: full_at for key, full_at in self._full_at.items() if full_at > now}
+
+
+def backoff(misses: int) -> float:
+    return BACKOFF_SECONDS[min(misses, len(BACKOFF_SECONDS) - 1)]
+
+
+def pause_of(can: Capabilities, error: RateLimited, now: float, misses: int) -> tuple[str, float]:
+    """The budget that a platform has closed, and until when; without a budget only the part waits."""
+    budget = error.budget or (can.pace[0].key if can.pace else "")
+    return budget, now + (error.retry_after if error.retry_after is not None else backoff(misses))
+
+
+def load_pauses(tx: Transaction) -> dict[str, float]:
+    return {row["budget"]: row["until"] for row in tx.all("SELECT budget, until FROM pauses")}
+
+
+def store_pause(tx: Transaction, budget: str, until: float) -> None:
+    tx.execute(
+        "INSERT INTO pauses (budget, until) VALUES (?, ?)"
+        " ON CONFLICT (budget) DO UPDATE SET until = max(until, excluded.until)",
+        budget,
+        until,
+    )
+
+
+def forget_pauses(tx: Transaction, now: float) -> None:
+    tx.execute("DELETE FROM pauses WHERE until <= ?", now)

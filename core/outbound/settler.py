@@ -1,0 +1,170 @@
+"""Settles doubts: asks the platform whether a send arrived, and decides what may be repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import Context
+
+import msgspec
+
+from core.adapter import Adapter
+from core.alarms import Alarms
+from core.clock import Clock
+from core.errors import Moved, RateLimited, SendError, Unreachable
+from core.failpoints import fail_here
+from core.outbound import doubts, outbox, pace
+from core.outbound.outbox import Head
+from core.store.database import Store, Transaction
+from core.types import Absent, Capabilities, PartKind, Receipt, Target, Unreadable
+
+log = logging.getLogger(__name__)
+
+# A repetition close to the end of a key's life might come too late.
+KEY_MARGIN = 0.75
+# A message may become readable a little after it was taken.
+READBACK_SECONDS = 3.0
+# A platform that lets itself be asked so seldom cannot be asked.
+READBACK_LONGEST_SECONDS = 600.0
+# Two absences in a row prove that it was not sent.
+PROOF_OF_ABSENCE = 2
+# A copy that comes at once would often overtake the first.
+PATIENCE_SECONDS = 5.0
+ANCHORS = 5
+
+Settled = Callable[[Head, Receipt | None], Awaitable[None]]
+Decision = Callable[[Transaction], None]
+
+
+class Settler:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        adapters: Mapping[tuple[str, str], Adapter],
+        alarms: Alarms,
+        where: Callable[[Target], Target],
+        settled: Settled,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._adapters = adapters
+        self._alarms = alarms
+        self._where = where
+        self._settled = settled
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def start(self) -> None:
+        for delivery in await self._store.insist(doubts.open_doubts):
+            self.settle(delivery)
+
+    async def stop(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def settle(self, delivery: str) -> None:
+        if delivery not in self._tasks:
+            task = asyncio.create_task(self._settle(delivery), context=Context())
+            self._tasks[delivery] = task
+            task.add_done_callback(lambda _: self._tasks.pop(delivery, None))
+
+    async def _settle(self, delivery: str) -> None:
+        doubtful = await self._store.insist(lambda tx: doubts.doubtful(tx, delivery))
+        if doubtful is None:
+            return
+        target = doubtful.owed.target
+        adapter = self._adapters.get((target.adapter, target.account))
+        if adapter is None:
+            # Nobody can be asked until the adapter is configured again; the doubt stays.
+            return
+        found = await self._ask(adapter, doubtful)
+        if isinstance(found, Receipt):
+            receipt = found
+            await self._close(doubtful, lambda tx: outbox.delivered(tx, doubtful, receipt, self._clock.now()), receipt)
+        elif isinstance(found, Absent):
+            await self._close(doubtful, lambda tx: doubts.again(tx, doubtful, absent=True), None)
+        elif found is None:
+            await self._close(doubtful, lambda tx: doubts.again(tx, doubtful, absent=False), None)
+        else:
+            await self._decide(adapter, doubtful, found.reason)
+
+    async def _ask(self, adapter: Adapter, doubtful: Head) -> Receipt | Absent | Unreadable | None:
+        """None means that nobody needs to know: repeating it is harmless."""
+        can = adapter.can(doubtful.owed.target)
+        if is_harmless(doubtful, can, self._clock.now()):
+            # A connection that breaks each time must not be tried in a tight loop; as long as it is doubtful,
+            # nobody waits behind it.
+            await self._clock.sleep(pace.backoff(doubtful.attempts - 1))
+            if is_harmless(doubtful, can, self._clock.now()):
+                return None
+        if not can.send_proof.readback:
+            return Unreadable(reason="the platform cannot be asked")
+        return await self._read_back(adapter, doubtful)
+
+    async def _read_back(self, adapter: Adapter, doubtful: Head) -> Receipt | Absent | Unreadable:
+        """Asks until there is an answer: the connection that lost a receipt is seldom back within seconds."""
+        target = self._where(doubtful.owed.target)
+        absences, misses, pause = 0, 0, READBACK_SECONDS
+        while absences < PROOF_OF_ABSENCE:
+            await self._clock.sleep(pause)
+            pause = READBACK_SECONDS
+            try:
+                found = await adapter.find(doubtful.part(target, doubtful.since))
+            except RateLimited as error:
+                pause = max(error.retry_after or 0.0, READBACK_SECONDS)
+                if pause > READBACK_LONGEST_SECONDS:
+                    return Unreadable(reason=str(error))
+                continue
+            except Unreachable:
+                pause = max(pace.backoff(misses), READBACK_SECONDS)
+                misses += 1
+                continue
+            except Moved as error:
+                target = msgspec.structs.replace(target, chat=error.chat)
+                continue
+            except SendError as error:
+                return Unreadable(reason=str(error))
+            fail_here("rec.read_done")
+            if not isinstance(found, Absent):
+                return found
+            absences += 1
+        return Absent()
+
+    async def _decide(self, adapter: Adapter, doubtful: Head, reason: str) -> None:
+        """Nobody can tell: a view is dropped, a text is repeated once and marked, then it counts as lost."""
+        now = self._clock.now()
+        edits = adapter.can(doubtful.owed.target).streaming_edits
+        if doubtful.kind is PartKind.OPENING:
+            await self._close(doubtful, lambda tx: outbox.die(tx, doubtful, "dropped", now, silent=True), None)
+            return
+        await self._clock.sleep(PATIENCE_SECONDS)
+        if doubtful.kind is PartKind.ANCHOR and doubtful.attempts < ANCHORS:
+            await self._close(doubtful, lambda tx: doubts.another_anchor(tx, doubtful), None)
+        elif doubtful.kind is PartKind.PLAIN and doubtful.body.files:
+            await self._close(doubtful, lambda tx: doubts.replace_files(tx, doubtful), None)
+        elif doubtful.kind is PartKind.PLAIN and not doubtful.marked:
+            await self._close(doubtful, lambda tx: doubts.again_marked(tx, doubtful, anchored=edits), None)
+        else:
+            why = f"unconfirmed: {reason}"
+            await self._close(doubtful, lambda tx: outbox.die(tx, doubtful, why, self._clock.now()), None)
+            self._alarms.sound("unconfirmed", f"{doubtful.owed.id} to {doubtful.owed.target}: {reason}")
+
+    async def _close(self, doubtful: Head, decision: Decision, receipt: Receipt | None) -> None:
+        fail_here("rec.pre_commit")
+
+        def unit(tx: Transaction) -> None:
+            # It may have expired while we asked, and the dead stay dead.
+            if doubts.doubtful(tx, doubtful.owed.id) is not None:
+                decision(tx)
+
+        await self._store.insist(unit)
+        await self._settled(doubtful, receipt)
+
+
+def is_harmless(tried: Head, can: Capabilities, now: float) -> bool:
+    """May a part that was tried go out once more, whatever became of it?"""
+    if tried.view is not None and tried.view.anchored:
+        return True
+    return tried.tried is not None and 0 <= now - tried.tried < can.send_proof.keyed_for * KEY_MARGIN

@@ -1,0 +1,148 @@
+"""Shows what is not final: views that grow, and signals; all of it droppable, none of it a row but the opening."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextvars import Context
+
+from core import ids
+from core.adapter import Adapter
+from core.clock import Clock, ended_within
+from core.errors import Misconfigured, Moved, RateLimited, Rejected, ViewLost
+from core.failpoints import fail_here
+from core.outbound import outbox, pace
+from core.outbound.outbox import Class, Opening, Owed
+from core.outbound.pace import Budgets
+from core.store.database import Store, Transaction
+from core.types import Body, Capabilities, Signal, Target, View, encode
+
+log = logging.getLogger(__name__)
+
+# A show that hangs must not keep the final answer from a person.
+PATIENCE_SECONDS = 10.0
+# After a rate limit without a time, shows wait as long as a third failure would.
+UNNAMED_PAUSE = 2
+
+
+class Views:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        adapters: Mapping[tuple[str, str], Adapter],
+        budgets: Budgets,
+        wake: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._adapters = adapters
+        self._budgets = budgets
+        self._wake = wake
+        self._openings: dict[str, asyncio.Future[View | None]] = {}
+        self._shows: dict[str, asyncio.Task[View | None]] = {}
+        self._signals: set[asyncio.Task[None]] = set()
+        self._stopped = False
+
+    async def stop(self) -> None:
+        self._stopped = True
+        tasks: list[asyncio.Task[View | None] | asyncio.Task[None]] = [*self._shows.values(), *self._signals]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def open(self, run: str, target: Target, text: str) -> View | None:
+        """Durably opens what a growing answer is shown in; None when it could not be opened."""
+        owed = Owed(ids.new("dlv"), Class.OPENING, target, Body(text=text), run)
+        opened: asyncio.Future[View | None] = asyncio.get_running_loop().create_future()
+
+        def unit(tx: Transaction) -> Opening | None:
+            if tx.one("SELECT 1 FROM inbox WHERE run = ? AND state = 'running'", run) is None:
+                return None
+            # A run has one view: what was opened before a restart, or is in doubt since, is gone on with.
+            earlier = outbox.opening_of(tx, run)
+            if earlier is None:
+                outbox.put(tx, owed, self._clock.now())
+            return earlier or Opening(owed.id, False)
+
+        opening = await self._store.insist(unit)
+        if opening is None or opening.settled:
+            return opening.view if opening else None
+        self._openings[opening.delivery] = opened
+        try:
+            self._wake(target.lane)
+            return await opened
+        finally:
+            self._openings.pop(opening.delivery, None)
+
+    def opened(self, delivery: str, view: View | None) -> None:
+        """The courier has the verdict on an opening."""
+        waiter = self._openings.get(delivery)
+        if waiter and not waiter.done():
+            waiter.set_result(view)
+
+    async def show(self, run: str, target: Target, view: View, latest: Callable[[], str]) -> View | None:
+        """Shows the newest text when there is room; None when there is nothing left to show it in."""
+        adapter = self._adapter(target)
+        if adapter is None:
+            return None
+        paces = adapter.can(target).pace
+        while (wait := self._budgets.ready_in(paces)) > 0:
+            await self._clock.sleep(wait)
+        self._budgets.take(paces)
+        task = asyncio.create_task(self._show(adapter, run, target, view, latest()), context=Context())
+        self._shows[run] = task
+        task.add_done_callback(lambda _: self._shows.pop(run, None))
+        # The final waits for a show in flight, so a draft that is closed must not cut it.
+        return await asyncio.shield(task)
+
+    async def await_show(self, run: str | None) -> None:
+        """Nothing may overwrite a final that has arrived."""
+        task = self._shows.get(run or "")
+        if task is not None:
+            await ended_within(self._clock, task, PATIENCE_SECONDS)
+
+    def signal(self, target: Target, signal: Signal) -> None:
+        """Best effort: skipped unless a send would still fit."""
+        adapter = self._adapter(target)
+        if adapter is None or not self._budgets.take(adapter.can(target).pace, spare=1):
+            return
+        task = asyncio.create_task(self._signal(adapter, target, signal), context=Context())
+        self._signals.add(task)
+        task.add_done_callback(self._signals.discard)
+
+    def _adapter(self, target: Target) -> Adapter | None:
+        return None if self._stopped else self._adapters.get((target.adapter, target.account))
+
+    async def _show(self, adapter: Adapter, run: str, target: Target, view: View, text: str) -> View | None:
+        try:
+            shown = await adapter.show(view, text)
+        except RateLimited as error:
+            await self._pause(adapter.can(target), error)
+            return view
+        except (ViewLost, Rejected, Misconfigured, Moved) as error:
+            log.info("the view of %s is gone: %s", run, error)
+            return None
+        except Exception as error:
+            log.info("a show for %s was lost: %s", run, error)
+            return view
+        fail_here("edit.effect")
+        if shown != view:
+            data = encode(shown)
+            await self._store.insist(lambda tx: tx.execute("UPDATE inbox SET view = ? WHERE run = ?", data, run))
+        return shown
+
+    async def _pause(self, can: Capabilities, error: RateLimited) -> None:
+        budget, until = pace.pause_of(can, error, self._clock.now(), UNNAMED_PAUSE)
+        if budget:
+            self._budgets.pause(budget, until)
+            await self._store.insist(lambda tx: pace.store_pause(tx, budget, until))
+
+    async def _signal(self, adapter: Adapter, target: Target, signal: Signal) -> None:
+        try:
+            await adapter.signal(target, signal)
+        except RateLimited as error:
+            await self._pause(adapter.can(target), error)
+        except Exception as error:
+            log.debug("signal %s to %s was lost: %s", signal, target, error)

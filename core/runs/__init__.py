@@ -1,0 +1,1 @@
+"""One run: its events, their journal and whoever watches."""

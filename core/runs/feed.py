@@ -1,0 +1,89 @@
+"""Live fan-out of the journal to whoever watches; a slow reader loses its connection, never an event."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+
+from core.agent import Ended
+from core.desk import Numbered
+from core.errors import Lagged, Unknown
+from core.runs import journal
+from core.store.database import Store, Transaction
+
+# Entries a reader may be behind before it is cut off; it comes back with the last number it saw.
+BUFFERED_ENTRIES = 256
+PAGE = 500
+
+
+class Subscription:
+    __slots__ = ("_entries", "_lagged", "_news")
+
+    def __init__(self) -> None:
+        self._entries: deque[Numbered] = deque()
+        self._news = asyncio.Event()
+        self._lagged = False
+
+    def push(self, entries: list[Numbered]) -> None:
+        """Called by the writer: never waits, never raises."""
+        if len(self._entries) + len(entries) > BUFFERED_ENTRIES:
+            self._lagged = True
+            self._entries.clear()
+        else:
+            self._entries.extend(entries)
+        self._news.set()
+
+    async def next(self) -> Numbered:
+        while not self._entries:
+            if self._lagged:
+                raise Lagged("too slow: reconnect with the last number you saw")
+            self._news.clear()
+            await self._news.wait()
+        return self._entries.popleft()
+
+
+class Feed:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._readers: dict[str, set[Subscription]] = {}
+
+    def publish(self, run: str, entries: list[Numbered]) -> None:
+        """Only what is committed is shown."""
+        for reader in self._readers.get(run, ()):
+            reader.push(entries)
+
+    async def follow(self, run: str, after: int = 0) -> AsyncIterator[Numbered]:
+        """Replays from the journal, then goes on live, and ends with the terminal event."""
+        reader = Subscription()
+        self._readers.setdefault(run, set()).add(reader)
+        try:
+            # Subscribed before it reads: what is committed meanwhile comes by both ways and is told apart by number.
+            while True:
+                page = await self._store.read(lambda tx, after=after: _page(tx, run, after))  # type: ignore[misc]
+                for entry in page:
+                    yield entry
+                    after = entry.seq
+                    if isinstance(entry.event, Ended):
+                        return
+                if len(page) < PAGE:
+                    break
+            while True:
+                entry = await reader.next()
+                if entry.seq <= after:
+                    continue
+                yield entry
+                after = entry.seq
+                if isinstance(entry.event, Ended):
+                    return
+        finally:
+            readers = self._readers[run]
+            readers.discard(reader)
+            if not readers:
+                del self._readers[run]
+
+
+def _page(tx: Transaction, run: str, after: int) -> list[Numbered]:
+    if tx.one("SELECT 1 FROM inbox WHERE run = ?", run) is None:
+        raise Unknown(f"there is no run {run}")
+    return journal.read(tx, run, after, PAGE)

@@ -1,0 +1,165 @@
+"""Every event of a run, numbered and stored before it is shown, replayable from any point."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from core.agent import Checkpoint, Ended, JournalEvent, ReasoningDelta, TextDelta
+from core.clock import Clock
+from core.desk import Numbered
+from core.errors import Fenced
+from core.store.database import Store, Transaction
+
+# Deltas that arrive within this time share an entry, or within one commit where that takes longer.
+JOIN_SECONDS = 0.05
+# The first write waits so many turns of the loop: an answer that is ready at once needs no commit of its own.
+HOPS = 4
+
+_decode = msgspec.json.Decoder(JournalEvent).decode
+_encode = msgspec.json.Encoder().encode
+
+Publish = Callable[[str, list[Numbered]], None]
+
+
+class Journal:
+    """The writer of one run: one write in flight, numbers without gaps, an old fence is refused."""
+
+    def __init__(self, store: Store, clock: Clock, publish: Publish, run: str, fence: int, last: int) -> None:
+        self._store = store
+        self._clock = clock
+        self._publish = publish
+        self._run = run
+        self._fence = fence
+        self._last = last
+        self._pending: list[JournalEvent] = []
+        self._checkpoint: bytes | None = None
+        self._writer: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+        self._closed = False
+
+    def add(self, event: JournalEvent) -> None:
+        if self._closed:
+            raise Fenced(f"{self._run} has ended")
+        last = self._pending[-1] if self._pending else None
+        if isinstance(event, TextDelta) and isinstance(last, TextDelta):
+            self._pending[-1] = TextDelta(last.text + event.text)
+        elif isinstance(event, ReasoningDelta) and isinstance(last, ReasoningDelta):
+            self._pending[-1] = ReasoningDelta(last.text + event.text)
+        else:
+            self._pending.append(event)
+        self._start_writing()
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Stored with the events before it; it overwrites the last one."""
+        if self._closed:
+            raise Fenced(f"{self._run} has ended")
+        self._checkpoint = checkpoint.data
+        self._start_writing()
+
+    async def flush(self) -> None:
+        """Returns when everything added so far is durable."""
+        while (self._pending or self._checkpoint is not None or self._writer) and not self._closed:
+            self._hurry.set()
+            self._start_writing()
+            assert self._writer
+            await asyncio.shield(self._writer)
+
+    async def close(self) -> list[JournalEvent]:
+        """Ends the writing and hands over what is not stored yet, for the transaction that settles the run."""
+        self._closed = True
+        self._hurry.set()
+        while self._writer:
+            await asyncio.shield(self._writer)
+        pending, self._pending = self._pending, []
+        return pending
+
+    @property
+    def last(self) -> int:
+        return self._last
+
+    def show(self, entries: list[Numbered]) -> None:
+        self._publish(self._run, entries)
+
+    def _start_writing(self) -> None:
+        if self._writer is None and not self._closed:
+            self._writer = asyncio.create_task(self._write())
+
+    async def _write(self) -> None:
+        try:
+            for _ in range(HOPS):
+                if self._hurry.is_set():
+                    break
+                await asyncio.sleep(0)
+            while (self._pending or self._checkpoint is not None) and not self._closed:
+                await self._write_once()
+                if self._pending and not self._hurry.is_set():
+                    await self._pause()
+        finally:
+            self._writer = None
+            self._hurry.clear()
+
+    async def _pause(self) -> None:
+        timer = self._clock.call_later(JOIN_SECONDS, self._hurry.set)
+        try:
+            await self._hurry.wait()
+        finally:
+            timer.cancel()
+        if not self._closed:
+            self._hurry.clear()
+
+    async def _write_once(self) -> None:
+        events, self._pending = self._pending, []
+        checkpoint, self._checkpoint = self._checkpoint, None
+        entries = number(self._last, events, self._clock.wall())
+        self._last += len(entries)
+
+        def unit(tx: Transaction) -> None:
+            check_fence(tx, self._run, self._fence)
+            write(tx, self._run, entries)
+            if checkpoint is not None:
+                tx.execute(
+                    "UPDATE inbox SET checkpoint = ?, checkpoint_after = ? WHERE run = ?",
+                    checkpoint,
+                    self._last,
+                    self._run,
+                )
+
+        await self._store.insist(unit)
+        self.show(entries)
+
+
+def check_fence(tx: Transaction, run: str, fence: int) -> None:
+    row = tx.one("SELECT 1 FROM inbox WHERE run = ? AND fence = ? AND state = 'running'", run, fence)
+    if row is None:
+        raise Fenced(f"{run} is no longer ours")
+
+
+def number(last: int, events: Sequence[JournalEvent], wall: float) -> list[Numbered]:
+    return [Numbered(seq, event, wall) for seq, event in enumerate(events, start=last + 1)]
+
+
+def write(tx: Transaction, run: str, entries: list[Numbered]) -> None:
+    for entry in entries:
+        tx.execute(
+            "INSERT INTO journal (run, seq, kind, event, at) VALUES (?, ?, ?, ?, ?)",
+            run,
+            entry.seq,
+            "ended" if isinstance(entry.event, Ended) else "event",
+            _encode(entry.event),
+            entry.at,
+        )
+
+
+def last(tx: Transaction, run: str) -> int:
+    row = tx.one("SELECT coalesce(max(seq), 0) AS last FROM journal WHERE run = ?", run)
+    return int(row["last"]) if row else 0
+
+
+def read(tx: Transaction, run: str, after: int, limit: int) -> list[Numbered]:
+    rows = tx.all(
+        "SELECT seq, event, at FROM journal WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?", run, after, limit
+    )
+    return [Numbered(row["seq"], _decode(row["event"]), row["at"]) for row in rows]

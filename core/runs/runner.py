@@ -1,0 +1,233 @@
+"""Drives an agent's events to exactly one Outcome, whatever the agent does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from core.agent import (
+    Agent,
+    ApprovalAsked,
+    Checkpoint,
+    Event,
+    FileMade,
+    Finished,
+    Outcome,
+    OutcomeKind,
+    Progress,
+    ReasoningDelta,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    Turn,
+    Usage,
+    Verdict,
+)
+from core.clock import Clock, ended_within
+from core.errors import Fenced
+from core.failpoints import fail_here
+from core.redaction import Stream, clean
+from core.runs.journal import Journal
+from core.settings import Limits
+from core.types import File, Origin
+
+log = logging.getLogger(__name__)
+
+NO_ANSWER = "the agent ended without an answer"
+REASON_CHARACTERS = 300
+# How long an agent may take to end after it was asked to; then the run is settled without it.
+GRACE_SECONDS = 10.0
+# An agent that only ever asks is not let round for ever.
+APPROVALS = 20
+
+
+class Interrupt:
+    """The two ways in which a run ends from outside: a person stops it, or its time is up."""
+
+    def __init__(self) -> None:
+        self.came: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
+
+    def stop(self, by: str) -> None:
+        self._set(Finished(OutcomeKind.CANCELLED, f"stopped by {by}" if by else "stopped"))
+
+    def expire(self, seconds: float) -> None:
+        self._set(Finished(OutcomeKind.HALTED, f"it took longer than {seconds:g} s"))
+
+    def _set(self, finished: Finished) -> None:
+        if not self.came.done():
+            self.came.set_result(finished)
+
+
+class Tape:
+    """What a run has said so far: an outcome's text is the deltas and nothing else."""
+
+    def __init__(self, journal: Journal, limit: int) -> None:
+        self._journal = journal
+        self._limit = limit
+        self._pieces: list[str] = []
+        self._length = 0
+        self._stream = Stream()
+        self.files: list[File] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+    @property
+    def full(self) -> bool:
+        return self._length >= self._limit
+
+    def say(self, delta: str) -> None:
+        self._keep(self._stream.feed(delta)[: max(self._limit - self._length, 0)])
+
+    def explain(self, sentence: str) -> None:
+        """What the gateway itself has to say is a delta like any other, so that every reader sees it."""
+        self.end()
+        self._keep(("\n\n" if self._length else "") + sentence)
+
+    def end(self) -> None:
+        self._keep(self._stream.flush())
+
+    def _keep(self, text: str) -> None:
+        if text:
+            self._pieces.append(text)
+            self._length += len(text)
+            self._journal.add(TextDelta(text))
+
+
+async def run(
+    agent: Agent, turn: Turn, journal: Journal, interrupt: Interrupt, clock: Clock, limits: Limits
+) -> Outcome:
+    """Cancelling this leaves the run open, for recovery; every other way ends in an Outcome."""
+    tape = Tape(journal, limits.output_characters)
+    fail_here("run.pre_model")
+    driving = asyncio.create_task(_drive(agent, turn, journal, tape, limits))
+    timer = clock.call_later(limits.run_seconds, lambda: interrupt.expire(limits.run_seconds))
+    try:
+        await asyncio.wait({driving, interrupt.came}, return_when=asyncio.FIRST_COMPLETED)
+        if not driving.done():
+            await _cut_short(driving, turn.run, clock)
+        finished = _finish(driving, interrupt, tape)
+    finally:
+        timer.cancel()
+        driving.cancel()
+    fail_here("run.post_model")
+    return _outcome(finished, tape, turn)
+
+
+def _finish(driving: asyncio.Task[Finished], interrupt: Interrupt, tape: Tape) -> Finished:
+    """An interrupt that came first wins over whatever the agent made of it."""
+    if interrupt.came.done():
+        finished = interrupt.came.result()
+        if finished.kind is OutcomeKind.HALTED:
+            tape.explain(f"(I stopped here: {finished.reason}.)")
+        return finished
+    if driving.cancelled():
+        return Finished(OutcomeKind.FAILED, "the agent cancelled itself")
+    return driving.result()
+
+
+async def _cut_short(driving: asyncio.Task[Finished], run_id: str, clock: Clock) -> None:
+    driving.cancel()
+    if not await ended_within(clock, driving, GRACE_SECONDS):
+        log.error("the agent of %s does not end; the run is settled without it", run_id)
+
+
+async def _drive(agent: Agent, turn: Turn, journal: Journal, tape: Tape, limits: Limits) -> Finished:
+    for _ in range(APPROVALS):
+        finished = await _drive_once(agent, turn, journal, tape, limits)
+        if isinstance(finished, Finished):
+            return finished
+        denied = Verdict(call=finished.call, granted=False, reason="nobody can be asked for approval here")
+        turn = msgspec.structs.replace(turn, verdicts=(*turn.verdicts, denied))
+    return Finished(OutcomeKind.FAILED, "the agent kept asking for approval")
+
+
+async def _drive_once(
+    agent: Agent, turn: Turn, journal: Journal, tape: Tape, limits: Limits
+) -> Finished | ApprovalAsked:
+    """The seam where an agent's fault becomes an outcome."""
+    event: Any = None
+    try:
+        async with _closing(agent.run(turn)) as events:
+            async for event in events:
+                if isinstance(event, Finished):
+                    return event
+                await _record(event, journal, tape)
+                if tape.full:
+                    reason = f"the answer grew past {limits.output_characters} characters"
+                    tape.explain(f"(I stopped here: {reason}.)")
+                    return Finished(OutcomeKind.HALTED, reason)
+    except Fenced:
+        raise
+    except Exception as error:
+        log.warning("the agent failed: %s", error, exc_info=True)
+        return Finished(OutcomeKind.FAILED, str(error) or type(error).__name__)
+    if isinstance(event, ApprovalAsked):
+        return event
+    return Finished(OutcomeKind.FAILED, NO_ANSWER)
+
+
+@asynccontextmanager
+async def _closing(events: AsyncIterator[Event]) -> AsyncIterator[AsyncIterator[Event]]:
+    """An agent's generator is closed however its run ends; a plain iterator has nothing to close."""
+    try:
+        yield events
+    finally:
+        if isinstance(events, AsyncGenerator):
+            await events.aclose()
+
+
+async def _record(event: object, journal: Journal, tape: Tape) -> None:
+    match event:
+        case TextDelta(text=text):
+            tape.say(text)
+            fail_here("run.mid_stream")
+        case ReasoningDelta(text=text):
+            journal.add(ReasoningDelta(clean(text)))
+        case Progress(text=text):
+            journal.add(Progress(clean(text)))
+        case ToolStarted():
+            fail_here("tool.pre_start")
+            journal.add(msgspec.structs.replace(event, arguments=clean(event.arguments)))
+            # Only when this is stored may the iterator go on and the tool act.
+            await journal.flush()
+            fail_here("tool.started")
+        case ToolFinished():
+            fail_here("tool.pre_finish")
+            journal.add(msgspec.structs.replace(event, output=clean(event.output), error=clean(event.error)))
+        case FileMade(path=path, name=name):
+            tape.files.append(File(path=path, name=clean(name)))
+            journal.add(event)
+        case Checkpoint():
+            journal.save(event)
+            await journal.flush()
+        case ApprovalAsked():
+            journal.add(msgspec.structs.replace(event, question=clean(event.question)))
+            await journal.flush()
+        case _:
+            raise TypeError(f"an agent may not yield {type(event).__name__}")
+
+
+def _outcome(finished: Finished, tape: Tape, turn: Turn) -> Outcome:
+    tape.end()
+    text, kind, reason = tape.text, finished.kind, finished.reason
+    silent = not text.strip() and not tape.files
+    if kind is OutcomeKind.COMPLETED and silent and turn.message.origin is Origin.PERSON:
+        kind, reason = OutcomeKind.FAILED, NO_ANSWER
+    if kind is OutcomeKind.HALTED and silent:
+        tape.explain(f"(I stopped here: {reason or 'a limit was reached'}.)")
+        text = tape.text
+    usage: Usage | None = finished.usage
+    return Outcome(kind, one_line(reason), text, usage, tuple(tape.files))
+
+
+def one_line(reason: str) -> str:
+    """A reason is shown to people: redacted, one line, short."""
+    line = " ".join(clean(reason).split())
+    return line if len(line) <= REASON_CHARACTERS else line[: REASON_CHARACTERS - 1] + "…"

@@ -1,0 +1,56 @@
+"""The settings that core itself reads; each platform and each bot brings its own section."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Section(BaseModel):
+    """Unknown keys are kept, so that whoever loads the file can warn with the nearest name."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class Access(Section):
+    allow: tuple[str, ...] = Field(
+        (), description='Who may talk to the bot, as "platform:ID"; nobody else is answered.'
+    )
+
+
+class Limits(Section):
+    runs: int = Field(1000, ge=1, description="Runs at once; more messages wait their turn.")
+    queued_per_conversation: int = Field(
+        200,
+        ge=1,
+        description="Messages that may wait in one conversation before the sender is told to slow down.",
+    )
+    queued: int = Field(20_000, ge=1, description="Messages that may wait in all.")
+    run_seconds: float = Field(600, gt=0, description="A run that takes longer is halted, and says so.")
+    output_characters: int = Field(400_000, ge=1000, description="An answer that grows longer is halted, and says so.")
+    message_characters: int = Field(
+        200_000, ge=1000, description="A message that is longer is refused, and the sender is told."
+    )
+    drain_seconds: float = Field(
+        10,
+        ge=0,
+        description="How long a stop waits for running answers; the rest is resumed at the next start.",
+    )
+
+
+class Log(Section):
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="How much is logged: debug, info, warning or error."
+    )
+    format: Literal["auto", "text", "json"] = Field(
+        "auto", description="auto is text in a terminal and JSON otherwise."
+    )
+
+
+class Core(Section):
+    """The sections of core, as they stand in tidings.toml."""
+
+    access: Access = Access()
+    limits: Limits = Limits()
+    log: Log = Log()

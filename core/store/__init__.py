@@ -1,0 +1,1 @@
+"""Where everything durable lives: one writer, plain SQL."""

@@ -1,0 +1,45 @@
+"""The few verbs of a store: a unit of work is one plain function, run alone and committed before it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Row(Protocol):
+    def __getitem__(self, column: str) -> Any: ...
+
+
+class Transaction(Protocol):
+    """Plain SQL with `?` for parameters, kept to what SQLite and PostgreSQL share."""
+
+    def execute(self, sql: str, *parameters: object) -> int:
+        """Returns how many rows it touched."""
+        ...
+
+    def one(self, sql: str, *parameters: object) -> Row | None: ...
+    def all(self, sql: str, *parameters: object) -> list[Row]: ...
+
+
+Unit = Callable[[Transaction], T]
+
+
+class Store(Protocol):
+    """No transaction stays open across an await: a unit never awaits, and its result means COMMIT."""
+
+    # Why the last write failed; empty while all is well.
+    fault: str
+
+    def write(self, unit: Unit[T]) -> Awaitable[T]:
+        """Queues the unit at once, in order of the calls. Raises Unstored when it cannot be committed."""
+        ...
+
+    def read(self, unit: Unit[T]) -> Awaitable[T]: ...
+
+    async def insist(self, unit: Unit[T]) -> T:
+        """Tries until it is stored: for what has happened already and must not be forgotten."""
+        ...
+
+    async def close(self) -> None: ...

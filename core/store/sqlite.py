@@ -1,0 +1,255 @@
+"""SQLite in one owner thread: WAL, synchronous=FULL, many units of work in one commit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from core.errors import StoreRefused, Unstored
+from core.failpoints import fail_here
+from core.store import migrate
+from core.store.database import Row, T, Unit
+
+log = logging.getLogger(__name__)
+
+# More units in one commit gain nothing and make the first of them wait.
+GROUP_LIMIT = 64
+BUSY_SECONDS = 5.0
+RETRY_SECONDS = 0.25
+FAULT_LOG_SECONDS = 60.0
+
+# Primary result codes that say "not now" rather than "this statement is wrong".
+_TRANSIENT = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_NOTADB,
+}
+
+
+class _Job(NamedTuple):
+    unit: Unit[Any]
+    future: asyncio.Future[Any]
+
+
+class _Done(NamedTuple):
+    future: asyncio.Future[Any]
+    value: Any
+    error: BaseException | None
+
+
+class SqliteTransaction:
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, *parameters: object) -> int:
+        return self._connection.execute(sql, parameters).rowcount
+
+    def one(self, sql: str, *parameters: object) -> Row | None:
+        row: Row | None = self._connection.execute(sql, parameters).fetchone()
+        return row
+
+    def all(self, sql: str, *parameters: object) -> list[Row]:
+        return self._connection.execute(sql, parameters).fetchall()
+
+
+class SqliteStore:
+    """Built by `open_store`. One connection writes and checkpoints, which also avoids the WAL-reset bug."""
+
+    def __init__(self, path: Path, *, grouped: bool = True) -> None:
+        self.fault = ""
+        self._path = path
+        self._group = GROUP_LIMIT if grouped else 1
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._thread = threading.Thread(target=self._own, name="store", daemon=True)
+        self._fault_logged = 0.0
+        self._closed = False
+
+    def write(self, unit: Unit[T]) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = self._loop.create_future()
+        if self._closed:
+            future.set_exception(Unstored("the store is closed"))
+        else:
+            self._jobs.put(_Job(unit, future))
+        return future
+
+    # Reads share the owner thread: they see every write that was asked for before them.
+    read = write
+
+    async def insist(self, unit: Unit[T]) -> T:
+        while True:
+            try:
+                return await self.write(unit)
+            except Unstored:
+                if self._closed:
+                    raise
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._jobs.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    async def start(self) -> None:
+        self._thread.start()
+        await self._opened
+
+    def _own(self) -> None:
+        try:
+            connection = connect(self._path)
+        except Exception as error:
+            # Whatever it is, whoever waits for the start must hear of it.
+            self._loop.call_soon_threadsafe(self._opened.set_exception, error)
+            return
+        self._loop.call_soon_threadsafe(self._opened.set_result, None)
+        transaction = SqliteTransaction(connection)
+        while (job := self._jobs.get()) is not None:
+            batch = [job]
+            last = False
+            while len(batch) < self._group and not self._jobs.empty():
+                following = self._jobs.get()
+                if following is None:
+                    last = True
+                    break
+                batch.append(following)
+            done = self._commit(connection, transaction, batch)
+            try:
+                self._loop.call_soon_threadsafe(_resolve, done)
+            except RuntimeError:
+                # The loop has gone, and with it everybody who could have waited.
+                break
+            if last:
+                break
+        connection.close()
+
+    def _commit(self, connection: sqlite3.Connection, transaction: SqliteTransaction, batch: list[_Job]) -> list[_Done]:
+        before = connection.total_changes
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            done = [_perform(connection, transaction, job) for job in batch]
+            wrote = connection.total_changes != before
+            if wrote:
+                fail_here("store.pre_commit")
+            connection.execute("COMMIT")
+            if wrote:
+                fail_here("store.post_commit")
+        except (sqlite3.Error, OSError) as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            return self._failed(batch, error)
+        if self.fault and wrote:
+            log.info("the store writes again")
+            self.fault = ""
+        return done
+
+    def _failed(self, batch: list[_Job], error: Exception) -> list[_Done]:
+        self.fault = f"the store cannot write: {error}"
+        if time.monotonic() - self._fault_logged > FAULT_LOG_SECONDS or not self._fault_logged:
+            self._fault_logged = time.monotonic()
+            log.error("%s; nothing is confirmed until it can", self.fault)
+        return [_Done(job.future, None, Unstored(self.fault)) for job in batch]
+
+
+def _perform(connection: sqlite3.Connection, transaction: SqliteTransaction, job: _Job) -> _Done:
+    """Runs one unit in its own savepoint: its fault undoes its own work alone and goes to who asked."""
+    connection.execute("SAVEPOINT unit")
+    try:
+        value = job.unit(transaction)
+    except Exception as error:
+        if _is_transient(error):
+            raise
+        connection.execute("ROLLBACK TO unit")
+        connection.execute("RELEASE unit")
+        return _Done(job.future, None, error)
+    connection.execute("RELEASE unit")
+    return _Done(job.future, value, None)
+
+
+def _is_transient(error: Exception) -> bool:
+    if isinstance(error, sqlite3.Error):
+        return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _TRANSIENT
+    return isinstance(error, OSError)
+
+
+def _resolve(done: list[_Done]) -> None:
+    for future, value, error in done:
+        if future.cancelled():
+            continue
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Opens, checks and migrates. Raises StoreRefused rather than run on what it cannot trust."""
+    existed = path.exists() and path.stat().st_size > 0
+    try:
+        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            connection.row_factory = sqlite3.Row
+            if existed:
+                _check_intact(connection, path)
+            _make_durable(connection)
+            migrate.upgrade(connection, path)
+        except BaseException:
+            # Whoever mends or replaces the file must not find it open.
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        raise StoreRefused(_explain(path, error)) from error
+    return connection
+
+
+def _check_intact(connection: sqlite3.Connection, path: Path) -> None:
+    migrate.check_owner(connection, path)
+    verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if verdict != "ok":
+        verdict = " ".join(verdict.split())
+        raise StoreRefused(f"{path} is damaged ({verdict}); put your newest backup in its place and start again")
+
+
+def _make_durable(connection: sqlite3.Connection) -> None:
+    """Asserted, not assumed: what the pragmas answer is what counts."""
+    mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    connection.execute("PRAGMA synchronous = FULL")
+    synchronous = connection.execute("PRAGMA synchronous").fetchone()[0]
+    if mode != "wal" or synchronous != 2:
+        raise StoreRefused(
+            f"the database is not durable here (journal_mode={mode}, synchronous={synchronous}); "
+            "use a local disk for the home"
+        )
+
+
+def _explain(path: Path, error: sqlite3.Error) -> str:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return f"{path} is locked by another program; close it and start again"
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return f"{path} is damaged or no database ({error}); put your newest backup in its place and start again"
+    if code == sqlite3.SQLITE_FULL:
+        return f"the disk of {path} is full; free some space and start again"
+    return f"{path} cannot be opened: {error}; check the folder's owner and permissions"
+
+
+async def open_store(path: Path, *, grouped: bool = True) -> SqliteStore:
+    store = SqliteStore(path, grouped=grouped)
+    await store.start()
+    return store

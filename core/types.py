@@ -1,0 +1,332 @@
+"""The nouns that every part speaks: conversations, targets, what comes in and what we owe."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from core.errors import Unknown
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True):
+    """A frozen value that can be stored: `encode` and `decode` are exact inverses."""
+
+
+def encode(value: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(value)
+
+
+def _escape(name: str) -> str:
+    return name if name.isalnum() and name.isascii() else quote(name, safe="@/#+ -._~")
+
+
+class Conversation(Value, frozen=True, kw_only=True):
+    """The unit of memory and order."""
+
+    adapter: str
+    account: str
+    chat: str
+    thread: str = ""
+    # Empty unless each member of a group has a memory of their own.
+    member: str = ""
+
+    @property
+    def id(self) -> str:
+        parts = (self.adapter, self.account, self.chat, self.thread, self.member)
+        return ":".join(_escape(part) for part in parts).rstrip(":")
+
+
+class Audience(StrEnum):
+    PRIVATE = "private"
+    GROUP = "group"
+    # One person inside a group, such as an ephemeral answer.
+    ONE = "one"
+
+
+class Target(Value, frozen=True, kw_only=True):
+    """Where a delivery goes; fixed when the inbound is accepted."""
+
+    adapter: str
+    account: str = "main"
+    chat: str = ""
+    thread: str = ""
+    reply_to: str = ""
+    audience: Audience = Audience.PRIVATE
+    # Opaque to core, may expire, never logged.
+    handle: str = ""
+
+    @property
+    def lane(self) -> str:
+        """Deliveries with the same lane go out in order of creation."""
+        return ":".join(_escape(part) for part in (self.adapter, self.account, self.chat, self.thread)).rstrip(":")
+
+    def __str__(self) -> str:
+        adapter = self.adapter if self.account == "main" else f"{self.adapter}@{self.account}"
+        return ":".join(part for part in (adapter, _escape(self.chat), _escape(self.thread)) if part)
+
+
+def parse_target(text: str) -> Target:
+    """Reads `adapter[@account][:chat[:thread]]`."""
+    adapter, *rest = text.strip().split(":")
+    name, _, account = adapter.partition("@")
+    if not name or len(rest) > 2:
+        raise Unknown(f"{text!r} is not a target; write platform:CHAT, platform:CHAT:THREAD or console")
+    chat, thread = ([unquote(part) for part in rest] + ["", ""])[:2]
+    return Target(adapter=name, account=account or "main", chat=chat, thread=thread)
+
+
+class Kind(StrEnum):
+    MESSAGE = "message"
+    EDITED = "edited"
+    DELETED = "deleted"
+    PRESSED = "pressed"
+    COMMANDED = "commanded"
+
+
+class Origin(StrEnum):
+    PERSON = "person"
+    TASK = "task"
+    SCHEDULE = "schedule"
+    CARD = "card"
+
+
+class Sender(Value, frozen=True, kw_only=True):
+    """`id` is the platform's immutable id; a name is only for showing."""
+
+    id: str
+    name: str = ""
+    is_bot: bool = False
+    # The adapter itself has proved who this is, such as the owner at the local console.
+    trusted: bool = False
+
+
+class Attachment(Value, frozen=True, kw_only=True):
+    """A file that came in; `handle` is what the adapter needs to fetch it."""
+
+    handle: str
+    name: str = ""
+    media_type: str = ""
+    size: int = 0
+
+
+class Quoted(Value, frozen=True, kw_only=True):
+    text: str
+    sender: str = ""
+
+
+class Given(Value, frozen=True, kw_only=True):
+    """History and instructions that a client brought along; stored history is then not read."""
+
+    history: tuple[Entry, ...] = ()
+    instructions: str = ""
+
+
+class Inbound(Value, frozen=True, kw_only=True):
+    """One thing that came from a platform.
+
+    `key` is the identity of the message, not of the event that announced it. Edited, Deleted and
+    Pressed have keys of their own and name the message in `about`.
+    """
+
+    key: str
+    conversation: Conversation
+    target: Target
+    sender: Sender
+    kind: Kind = Kind.MESSAGE
+    origin: Origin = Origin.PERSON
+    text: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    quoted: Quoted | None = None
+    # In a group: was the bot mentioned, replied to or commanded?
+    addressed: bool = True
+    # Rows of one album share a group and become one run.
+    group: str = ""
+    # The bot that was asked for by name; empty means the default.
+    bot: str = ""
+    given: Given | None = None
+    follows: str = ""
+    # A known key with another digest is refused as a conflict.
+    digest: str = ""
+    # The run ends with its connection.
+    attended: bool = False
+    about: str = ""
+    command: str = ""
+    choice: str = ""
+
+    @property
+    def argument(self) -> str:
+        """What stands behind the command's name."""
+        return self.text.partition(" ")[2].strip()
+
+
+class Author(StrEnum):
+    PERSON = "person"
+    BOT = "bot"
+    NOTICE = "notice"
+
+
+class Entry(Value, frozen=True, kw_only=True):
+    """One line of a conversation's history."""
+
+    author: Author
+    text: str
+    run: str = ""
+    at: float = 0.0
+
+
+class Pace(Value, frozen=True, kw_only=True):
+    """A budget: one call every `seconds` on average, `burst` at once. Calls that name the same key share it."""
+
+    key: str
+    seconds: float
+    burst: int
+
+
+class SendProof(Value, frozen=True, kw_only=True):
+    """How a doubtful send is settled; both may hold, the key first."""
+
+    # Seconds for which repeating a key is harmless; 0 means that there is no key.
+    keyed_for: float
+    readback: bool
+
+
+class Capabilities(Value, frozen=True, kw_only=True):
+    """What a platform can do at one target. No defaults: every adapter answers every question."""
+
+    # Can we push a message after the turn has ended?
+    async_delivery: bool
+    # Can a growing answer be shown in place?
+    streaming_edits: bool
+    send_proof: SendProof
+    threads: bool
+    reactions: bool
+    buttons: bool
+    files: bool
+    typing: bool
+    # Every budget that a call to this target draws on.
+    pace: tuple[Pace, ...]
+
+
+class File(Value, frozen=True, kw_only=True):
+    path: str
+    name: str
+
+
+class Choice(Value, frozen=True, kw_only=True):
+    id: str
+    label: str
+
+
+class Body(Value, frozen=True, kw_only=True):
+    text: str = ""
+    files: tuple[File, ...] = ()
+    choices: tuple[Choice, ...] = ()
+
+
+class View(Value, frozen=True, kw_only=True):
+    """What a person sees of a run that is not finished."""
+
+    # Opaque to core: a message id, a draft id, a stream.
+    handle: str
+    # Finishing it twice is harmless.
+    anchored: bool
+
+
+class PartKind(StrEnum):
+    PLAIN = "plain"
+    # Opens a view; may be an ephemeral draft.
+    OPENING = "opening"
+    # Opens a view that must be a message, so that finishing it can be repeated.
+    ANCHOR = "anchor"
+
+
+class Part(Value, frozen=True, kw_only=True):
+    """One message of a delivery, as handed to `Adapter.send`."""
+
+    # Bound to the body: another body has another key.
+    key: str
+    kind: PartKind
+    target: Target
+    body: Body
+    position: int
+    count: int
+    # Finish this in place instead of sending anew.
+    view: View | None = None
+    # Wall-clock time of the first attempt, for reading back; 0 before it.
+    since: float = 0.0
+
+
+class Receipt(Value, frozen=True, kw_only=True):
+    """The platform took it; `ids` are its own message ids."""
+
+    ids: tuple[str, ...]
+    view: View | None = None
+
+
+class Absent(Value, frozen=True, kw_only=True):
+    """Read back, and it is not there."""
+
+
+class Unreadable(Value, frozen=True, kw_only=True):
+    """Nobody can tell."""
+
+    reason: str
+
+
+class Signal(StrEnum):
+    TYPING = "typing"
+    SEEN = "seen"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Stored(Value, frozen=True, kw_only=True):
+    run: str
+
+
+class Duplicate(Value, frozen=True, kw_only=True):
+    run: str
+
+
+class Ignored(Value, frozen=True, kw_only=True):
+    pass
+
+
+class Refused(Value, frozen=True, kw_only=True):
+    reason: str
+
+
+Admission = Stored | Duplicate | Ignored | Refused
+
+
+class Note(Value, frozen=True, kw_only=True):
+    """A line for the adapter's notebook that commits with the message."""
+
+    name: str
+    value: str
+
+
+class DeliveryState(StrEnum):
+    WAITING = "waiting"
+    HELD = "held"
+    DOUBTFUL = "doubtful"
+    DELIVERED = "delivered"
+    DEAD = "dead"
+
+
+class Delivery(Value, frozen=True, kw_only=True):
+    """What we owe a target, as one can ask about it."""
+
+    id: str
+    target: Target
+    state: DeliveryState
+    reason: str
+    receipts: tuple[Receipt, ...]
+
+
+def workspace_name(conversation: Conversation) -> Path:
+    """A folder name of its own for each conversation, safe on every file system."""
+    return Path(quote(conversation.id, safe="-_@.").replace(".", "%2E"))

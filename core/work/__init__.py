@@ -1,0 +1,1 @@
+"""Work that ends later than the run that began it."""

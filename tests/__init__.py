@@ -1,0 +1,1 @@
+"""What proves that the gateway keeps its promises."""

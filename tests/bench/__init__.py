@@ -1,0 +1,1 @@
+"""Figures beside a bare baseline from the same run, since machines are noisy."""

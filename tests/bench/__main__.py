@@ -1,0 +1,90 @@
+"""Prints the table of `make bench`: each figure beside its baseline and its goal."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+SOCKET_SECONDS = 20.0
+
+
+class Line(NamedTuple):
+    what: str
+    figure: float
+    baseline: float | None
+    goal: str
+    unit: str
+
+
+def measure(name: str) -> dict[str, float]:
+    print(f"  measuring {name} …", file=sys.stderr, flush=True)
+    done = subprocess.run([sys.executable, "-m", "tests.bench.measures", name], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"bench: {name} failed\n{done.stderr}")
+    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def start_to_ready() -> tuple[float, float]:
+    """CPU and wall seconds from nothing to a gateway that answers on its socket."""
+    with tempfile.TemporaryDirectory() as home:
+        environment = {**os.environ, "TIDINGS_HOME": home, "TIDINGS_BOT__AGENT": "demo"}
+        tidings = Path(sys.executable).with_name("tidings")
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            [tidings, "run"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        while not (Path(home) / "tidings.sock").exists():
+            if process.poll() is not None or time.perf_counter() - began > SOCKET_SECONDS:
+                raise SystemExit(f"bench: tidings did not start: {process.communicate()[1].decode()}")
+            time.sleep(0.005)
+        wall = time.perf_counter() - began
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), wall
+
+
+def bare_start() -> float:
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import asyncio, sqlite3"], check=True)
+    return time.perf_counter() - began
+
+
+def lines() -> list[Line]:
+    echo, bare = measure("echo"), measure("bare")
+    crowd, bare_crowd = measure("crowd"), measure("bare_crowd")
+    idle, restart = measure("idle_memory"), measure("restart")
+    cpu, wall = start_to_ready()
+    return [
+        Line("CPU per echo turn, 100 conversations", echo["cpu_ms_per_turn"], bare["cpu_ms_per_turn"], "≤ 2", "ms"),
+        Line("turns per second, FULL durability", echo["turns_per_second"], bare["turns_per_second"], "≥ 500", "/s"),
+        Line("10,000 conversations, agent takes 2 s", crowd["seconds"], bare_crowd["seconds"], "≤ 25", "s"),
+        Line("  memory of that", crowd["rss_mb"], bare_crowd["rss_mb"], "≤ 400", "MB"),
+        Line("memory after 10,000 conversations", idle["rss_mb"], None, "", "MB"),
+        Line("first send after restart, 10,000 open rows", restart["seconds"], None, "≤ 5", "s"),
+        Line("start to ready, CPU", cpu, bare_start(), "≤ 0.8", "s"),
+        Line("start to ready, wall clock", wall, None, "≤ 2", "s"),
+    ]
+
+
+def main() -> None:
+    print(f"{'':44}{'tidings':>12}{'bare':>12}   goal")
+    for line in lines():
+        bare = "" if line.baseline is None else f"{line.baseline:.2f}"
+        print(f"{line.what:44}{line.figure:12.2f}{bare:>12}   {line.goal} {line.unit}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,232 @@
+"""The gateway as a process of its own, whose clock and kill belong to the driver; everything else is real."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import re
+import socket
+import sqlite3
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from core import failpoints, ids
+from core.adapter import Host, Platform, Receive
+from core.gateway import Gateway
+from core.settings import Access, Core
+from core.store import sqlite
+from core.store.database import Unit
+from core.types import Absent, Part, Receipt, Signal, Target, Unreadable, Value, View
+from tests.chaos import mutants, scenario
+from tests.chaos.stage import OwnedClock, Stage
+from tests.fakes import FakeLocal
+from tests.simulators.paper_adapter import PaperAdapter
+from tests.simulators.paper_client import PaperSettings
+
+_WRITES = re.compile(r"\s*(INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)", re.IGNORECASE)
+
+
+class Spec(Value, frozen=True, kw_only=True):
+    """What one process is told before it starts."""
+
+    home: str
+    # Which start on this home it is, from 1.
+    boot: int
+    now: float
+    # As in TIDINGS_FAILPOINT.
+    failpoint: str
+    # (account, settings) of each adapter.
+    adapters: tuple[tuple[str, PaperSettings], ...]
+    # Where the process writes a line for each commit, just before it.
+    trace: str
+    # What effectful tools really did.
+    ledger: str
+    log: str
+
+
+class Command(Value, frozen=True, kw_only=True):
+    """The driver's word: attach an adapter, fire the next timer that is due by then, or only come to rest."""
+
+    attach: str = ""
+    tick: float = 0.0
+
+
+class Rested(Value, frozen=True, kw_only=True):
+    """Said after each command, once nothing can happen any more by itself."""
+
+    # When the next timer is due, if one is set.
+    next: float | None
+
+
+class Doorbell:
+    """The desk as an adapter sees it; it tells when the adapter has reached its platform."""
+
+    def __init__(self, desk: Any, rung: asyncio.Event) -> None:
+        self._desk = desk
+        self._rung = rung
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._desk, name)
+
+    async def reachable(self, adapter: str, account: str) -> None:
+        await self._desk.reachable(adapter, account)
+        self._rung.set()
+
+
+class StagedAdapter(PaperAdapter):
+    """Listens when the driver says so, and calls when nothing else happens."""
+
+    def __init__(self, account: str, settings: PaperSettings, host: Host, stage: Stage) -> None:
+        self.may_listen = asyncio.Event()
+        self.listens = asyncio.Event()
+        super().__init__(account, settings, host._replace(desk=Doorbell(host.desk, self.listens)))
+        self._stage = stage
+
+    async def listen(self, receive: Receive) -> None:
+        await self.may_listen.wait()
+        await super().listen(receive)
+
+    async def send(self, part: Part) -> Receipt:
+        async with self._stage.call():
+            return await super().send(part)
+
+    async def show(self, view: View, text: str) -> View:
+        async with self._stage.call():
+            return await super().show(view, text)
+
+    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+        async with self._stage.call():
+            return await super().find(part)
+
+    async def signal(self, target: Target, signal: Signal) -> None:
+        async with self._stage.call():
+            await super().signal(target, signal)
+
+
+class Child:
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._clock = OwnedClock(spec.now)
+        self._stage = Stage()
+        self._adapters: dict[str, StagedAdapter] = {}
+
+    async def run(self, control: socket.socket) -> None:
+        _number_ids(self._spec.boot)
+        _watch_units(self._stage)
+        _trace_commits(Path(self._spec.trace), self._clock)
+        mutants.become(os.environ.get(mutants.VARIABLE, ""))
+        failpoints.arm(self._spec.failpoint)
+        reader, writer = await asyncio.open_unix_connection(sock=control)
+        conducting = asyncio.create_task(self._stage.conduct())
+        async with self._gateway():
+            try:
+                while True:
+                    await self._stage.rest()
+                    writer.write(msgspec.json.encode(Rested(next=self._clock.next())) + b"\n")
+                    line = await reader.readline()
+                    if not line:
+                        # The driver has gone; whoever is left over must not stay.
+                        os._exit(3)
+                    await self._obey(msgspec.json.decode(line, type=Command))
+            finally:
+                conducting.cancel()
+
+    async def _obey(self, command: Command) -> None:
+        if command.attach:
+            adapter = self._adapters[command.attach]
+            adapter.may_listen.set()
+            await adapter.listens.wait()
+        elif command.tick:
+            self._clock.tick(command.tick)
+
+    def _gateway(self) -> Gateway:
+        allowed = tuple(f"{settings.name}:{scenario.PERSON}" for _, settings in self._spec.adapters)
+        agent = scenario.ScriptedAgent(self._clock, scenario.Ledger(Path(self._spec.ledger)))
+        return Gateway(
+            Path(self._spec.home),
+            Core(access=Access(allow=allowed)),
+            [
+                Platform(settings.name, account, lambda host, a=account, s=settings: self._adapter(a, s, host))  # type: ignore[misc]
+                for account, settings in self._spec.adapters
+            ],
+            {"scripted": agent},
+            "scripted",
+            FakeLocal(),
+            scenario.KINDS,
+            clock=self._clock,
+            grouped=False,
+        )
+
+    def _adapter(self, account: str, settings: PaperSettings, host: Host) -> StagedAdapter:
+        adapter = self._adapters[f"{settings.name}@{account}"] = StagedAdapter(account, settings, host, self._stage)
+        return adapter
+
+
+def _number_ids(boot: int) -> None:
+    """Counted instead of random, so that one run's commits can be compared with another's."""
+    counts: dict[str, Iterator[int]] = defaultdict(lambda: itertools.count(1))
+
+    def new(prefix: str) -> str:
+        # Each thread counts for itself: the two do not wait for each other.
+        name = f"{prefix}_b{boot}{threading.current_thread().name[0].lower()}"
+        return f"{name}{next(counts[name])}"
+
+    ids.new = new
+
+
+def _watch_units(stage: Stage) -> None:
+    write, resolve = sqlite.SqliteStore.write, sqlite._resolve
+
+    def watched(self: sqlite.SqliteStore, unit: Unit[Any]) -> asyncio.Future[Any]:
+        stage.unit_began()
+        return write(self, unit)
+
+    def resolved(done: list[sqlite._Done]) -> None:
+        stage.unit_ended(lambda: resolve(done))
+
+    sqlite.SqliteStore.write = watched  # type: ignore[method-assign]
+    sqlite.SqliteStore.read = watched  # type: ignore[method-assign]
+    sqlite._resolve = resolved
+
+
+def _trace_commits(path: Path, clock: OwnedClock) -> None:
+    """One line for each commit that writes: its statements with their values, in the order of execution."""
+    connect, fail_here = sqlite.connect, sqlite.fail_here
+    written: list[str] = []
+    trace = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def saw(statement: str) -> None:
+        if statement.startswith("BEGIN"):
+            written.clear()
+        elif match := _WRITES.match(statement):
+            # The epoch holds the machine's own time, which is another in every run.
+            written.append("UPDATE epoch" if match[2] == "epoch" else statement)
+
+    def traced(path: Path) -> sqlite3.Connection:
+        connection = connect(path)
+        connection.set_trace_callback(saw)
+        return connection
+
+    def hit(name: str) -> None:
+        if name == "store.pre_commit":
+            os.write(trace, msgspec.json.encode((clock.now(), written)) + b"\n")
+        fail_here(name)
+
+    sqlite.connect = traced
+    sqlite.fail_here = hit
+
+
+def main(spec: Spec, control: socket.socket) -> None:
+    logging.basicConfig(filename=spec.log, level=logging.INFO, format=f"{spec.boot} %(levelname)s %(name)s %(message)s")
+    asyncio.run(_live(spec, control))
+
+
+async def _live(spec: Spec, control: socket.socket) -> None:
+    await Child(spec).run(control)

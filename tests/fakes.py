@@ -1,0 +1,207 @@
+"""Stand-ins that a test owns: a clock that moves when told, a notebook in memory, a desk that listens."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+
+from core.adapter import Adapter, Host, Line
+from core.clock import Clock
+from core.desk import Health, Numbered
+from core.errors import Unknown, Unstored
+from core.types import Admission, Body, Delivery, Inbound, Note, Stored, Target
+
+# Enough turns of the loop for a chain of awaits to come to rest, where no thread or socket takes part.
+SETTLING_TURNS = 50
+
+
+async def settle(real_seconds: float = 0.0) -> None:
+    """Lets everything that is ready run; real time is only needed for what waits for a thread or a socket."""
+    for _ in range(SETTLING_TURNS):
+        await asyncio.sleep(0)
+    if real_seconds:
+        await asyncio.sleep(real_seconds)
+
+
+class FakeTimer:
+    def __init__(self, at: float, callback: Callable[[], None]) -> None:
+        self.at = at
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class FakeClock:
+    """Stands still until `advance`. `patience` is real time after each timer, for threads and sockets."""
+
+    def __init__(
+        self, now: float = 1_000_000.0, wall: float = 1_750_000_000.0, patience: float = 0.0
+    ) -> None:
+        self.patience = patience
+        self._now = now
+        self._ahead = wall - now
+        self._timers: list[tuple[float, int, FakeTimer]] = []
+        self._order = itertools.count()
+
+    def now(self) -> float:
+        return self._now
+
+    def wall(self) -> float:
+        return self._now + self._ahead
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> FakeTimer:
+        timer = FakeTimer(self._now + max(seconds, 0.0), callback)
+        heapq.heappush(self._timers, (timer.at, next(self._order), timer))
+        return timer
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        woken = asyncio.Event()
+        timer = self.call_later(seconds, woken.set)
+        try:
+            await woken.wait()
+        finally:
+            timer.cancel()
+
+    @property
+    def waiting(self) -> int:
+        """How many timers are set."""
+        return sum(not timer.cancelled for _, _, timer in self._timers)
+
+    def jump(self, seconds: float) -> None:
+        """Moves the wall clock alone, as a person or a time server does."""
+        self._ahead += seconds
+
+    async def advance(self, seconds: float) -> None:
+        """Fires what becomes due, in order, and lets the loop settle after each."""
+        end = self._now + seconds
+        await settle(self.patience)
+        while self._timers and self._timers[0][0] <= end:
+            at, _, timer = heapq.heappop(self._timers)
+            if timer.cancelled:
+                continue
+            self._now = max(self._now, at)
+            timer.callback()
+            await settle(self.patience)
+        self._now = end
+        await settle(self.patience)
+
+    async def advance_until(
+        self, holds: Callable[[], object], *, limit: float = 3600.0, real_limit: float = 10.0
+    ) -> None:
+        """Goes from timer to timer until it holds. Gives threads and sockets real time before each step."""
+        end = self._now + limit
+        async with asyncio.timeout(real_limit):
+            while True:
+                await settle(max(self.patience, 0.01))
+                if holds():
+                    return
+                due = [timer.at for _, _, timer in self._timers if not timer.cancelled]
+                if due and min(due) <= end:
+                    await self.advance(max(0.0, min(due) - self._now))
+
+
+class MemoryNotebook:
+    def __init__(self) -> None:
+        self.lines: dict[str, str] = {}
+
+    async def read(self, name: str) -> str | None:
+        return self.lines.get(name)
+
+    async def write(self, name: str, value: str) -> None:
+        self.lines[name] = value
+
+
+class FakeDesk:
+    """Knows no run and no delivery; remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.reached: list[tuple[str, str]] = []
+        self.owed: list[tuple[Target, Body, str]] = []
+        self.begun: list[tuple[str, str, float]] = []
+        self.stopped: list[tuple[str, str]] = []
+        self.allowed: list[str] = []
+
+    async def follow(self, run: str, after: int = 0) -> AsyncIterator[Numbered]:
+        raise Unknown(f"no run {run}")
+        yield
+
+    async def stop(self, run: str, by: str) -> bool:
+        self.stopped.append((run, by))
+        return True
+
+    async def owe(self, target: Target, body: Body, cause: str) -> str:
+        self.owed.append((target, body, cause))
+        return f"dlv_{len(self.owed)}"
+
+    async def delivery(self, id: str) -> Delivery:
+        raise Unknown(f"no delivery {id}")
+
+    async def begin(self, kind: str, argument: str, after: float) -> str:
+        self.begun.append((kind, argument, after))
+        return f"task_{len(self.begun)}"
+
+    async def allow(self, id: str) -> bool:
+        self.allowed.append(id)
+        return self.allowed.count(id) == 1
+
+    async def reachable(self, adapter: str, account: str) -> None:
+        self.reached.append((adapter, account))
+
+    async def health(self) -> Health:
+        return Health(version="0", store="none", parts=(), running=0, queued=0, deliveries={}, alarms=())
+
+
+class FakeLocal:
+    """Keeps the routes, so that a test can play the other side."""
+
+    def __init__(self) -> None:
+        self.routes: dict[str, Callable[[Line], Awaitable[None]]] = {}
+
+    def route(self, verb: str, handler: Callable[[Line], Awaitable[None]]) -> AbstractContextManager[None]:
+        self.routes[verb] = handler
+        return nullcontext()
+
+
+class Door:
+    """Takes what comes; raises Unstored as often as told."""
+
+    def __init__(self, unstored: int = 0) -> None:
+        self.taken: list[Inbound] = []
+        self.unstored = unstored
+        self.knocked = asyncio.Event()
+
+    async def __call__(self, inbound: Inbound, note: Note | None = None) -> Admission:
+        self.knocked.set()
+        if self.unstored:
+            self.unstored -= 1
+            raise Unstored("full")
+        self.taken.append(inbound)
+        return Stored(run=f"run_{len(self.taken)}")
+
+    @property
+    def texts(self) -> list[str]:
+        return [inbound.text for inbound in self.taken]
+
+
+@asynccontextmanager
+async def listening(adapter: Adapter, door: Door) -> AsyncIterator[None]:
+    task = asyncio.create_task(adapter.listen(door))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def host(clock: Clock | None = None, desk: FakeDesk | None = None) -> Host:
+    return Host(
+        notebook=MemoryNotebook(), desk=desk or FakeDesk(), clock=clock or FakeClock(), local=FakeLocal()
+    )

@@ -1,0 +1,273 @@
+"""Control commands are obeyed at once and once, also while a run is busy; the agent never sees them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from core.agent import Event, Finished, OutcomeKind, TextDelta, Turn
+from core.inbound.commands import Command, Obeyed
+from core.store.database import Transaction
+from core.types import Author, Inbound
+from tests.fakes import FakeClock, settle
+from tests.world import Echo, Gate, Scripted, World, handed
+
+NOTHING_RUNS = "Nothing is running."
+
+
+class Deaf:
+    """Does not end when it is cancelled, until the test lets it."""
+
+    def __init__(self) -> None:
+        self.at_work = asyncio.Event()
+        self.tired = asyncio.Event()
+        self.cancelled = 0
+
+    async def run(self, turn: Turn) -> AsyncIterator[Event]:
+        yield TextDelta("begun")
+        self.at_work.set()
+        while not self.tired.is_set():
+            try:
+                await self.tired.wait()
+            except asyncio.CancelledError:
+                self.cancelled += 1
+        yield TextDelta(" and gone on")
+        yield Finished()
+
+
+async def test_help_lists_every_command_and_start_is_help(tmp_path: Path) -> None:
+    async with World(tmp_path, Echo()) as world:
+        world.paper.says("/help")
+        world.paper.says("/start")
+        await world.paper.until(lambda paper: len(paper.posts) >= 2)
+        assert world.posts[0] == world.posts[1]
+        for name in ("/help", "/status", "/whoami", "/new", "/stop"):
+            assert name in world.posts[0]
+        assert world.runs() == []
+
+
+async def test_whoami_names_the_sender_and_the_conversation(tmp_path: Path) -> None:
+    async with World(tmp_path, Echo()) as world:
+        world.paper.says("/whoami", chat="c", thread="t")
+        await world.paper.until(lambda paper: len(paper.posts) >= 1)
+        assert "paper:7" in world.posts[0]
+        assert "paper:main:c:t" in world.posts[0]
+
+
+async def test_status_is_told_while_a_run_is_busy(tmp_path: Path) -> None:
+    gate = Gate()
+    async with World(tmp_path, Echo({"one": gate})) as world:
+        key = world.paper.says("one")
+        await gate.reached()
+        world.paper.says("two")
+        world.paper.says("/status")
+        await world.paper.until(lambda paper: len(paper.posts) >= 1)
+        assert world.run(key)["run"] in world.posts[0]
+        assert "1 more waiting" in world.posts[0]
+        gate.open()
+        await world.settled()
+        world.paper.says("/status")
+        await world.paper.until(lambda paper: len(paper.posts) >= 4)
+        assert world.posts[3] == f"{NOTHING_RUNS[:-1]} here.\nNothing is waiting."
+
+
+async def test_a_command_told_again_is_obeyed_once(tmp_path: Path) -> None:
+    async with World(tmp_path, Echo()) as world:
+        world.paper.says("hi")
+        key = world.paper.says("/new")
+        await world.paper.until(lambda paper: len(paper.posts) >= 2)
+        await world.restart()
+        world.paper.redeliver(key)
+        world.paper.says("there")
+        await world.paper.until(lambda paper: len(paper.posts) >= 3)
+        assert world.posts[2] == "you said: there"
+        assert [row["generation"] for row in world.rows("SELECT generation FROM conversations")] == [2]
+
+
+async def test_a_command_nobody_registered_is_a_message_for_the_agent(tmp_path: Path) -> None:
+    echo = Echo()
+    async with World(tmp_path, echo) as world:
+        world.paper.says("/weather in Rome")
+        await world.paper.until(lambda paper: paper.posts == ["you said: /weather in Rome"])
+        assert echo.heard == ["/weather in Rome"]
+
+
+async def test_a_registered_command_is_obeyed_in_the_storing_transaction(tmp_path: Path) -> None:
+    def count(tx: Transaction, message: Inbound) -> Obeyed:
+        row = tx.one("SELECT count(*) AS n FROM inbox")
+        assert row is not None
+        return Obeyed(f"{row['n']} so far, {message.argument}")
+
+    async with World(tmp_path, Echo(), commands=[Command("count", "how many came", count)]) as world:
+        world.paper.says("/count please")
+        await world.paper.until(lambda paper: paper.posts == ["0 so far, please"])
+        world.paper.says("/help")
+        await world.paper.until(lambda paper: len(paper.posts) >= 2)
+        assert "/count – how many came" in world.posts[1]
+
+
+async def test_a_command_inside_a_quote_or_a_sentence_does_nothing(tmp_path: Path) -> None:
+    """D10."""
+    gate = Gate()
+    echo = Echo({"one": gate})
+    async with World(tmp_path, echo) as world:
+        world.paper.says("one")
+        await gate.reached()
+        quoting = world.paper.says("what is this?", quotes="/stop")
+        saying = world.paper.says("I wrote /stop before")
+        await world.paper.until(lambda paper: {quoting, saying} <= set(paper.confirmed))
+        gate.open()
+        await world.settled()
+        assert [row["outcome"] for row in world.runs()] == ["completed"] * 3
+        assert echo.heard == ["one", "what is this?", "I wrote /stop before"]
+
+
+async def test_stop_ends_the_run_and_its_outcome_is_the_answer(tmp_path: Path) -> None:
+    gate = Gate()
+    async with World(tmp_path, Scripted("so far", gate, "never")) as world:
+        key = world.paper.says("go")
+        await gate.reached()
+        world.paper.says("/stop")
+        ended = await world.outcome(key)
+        assert (ended.kind, ended.text) == (OutcomeKind.CANCELLED, "so far")
+        await world.settled()
+        assert len(world.posts) == 1
+        assert world.posts[0].startswith("so far\n\nStopped")
+
+
+async def test_stop_leaves_the_queue_and_other_conversations_alone(tmp_path: Path) -> None:
+    gates = {"one": Gate(), "elsewhere": Gate()}
+    async with World(tmp_path, Echo(gates)) as world:
+        world.paper.says("one")
+        world.paper.says("elsewhere", chat="2")
+        await asyncio.gather(*(gate.reached() for gate in gates.values()))
+        world.paper.says("two")
+        world.paper.says("/stop")
+        await world.paper.until(lambda paper: paper.posts_in("1")[1:] == ["you said: two"])
+        gates["elsewhere"].open()
+        await world.paper.until(lambda paper: paper.posts_in("2") == ["you said: elsewhere"])
+
+
+async def test_a_message_right_after_stop_is_answered(tmp_path: Path) -> None:
+    """A6."""
+    gate = Gate()
+    async with World(tmp_path, Echo({"one": gate})) as world:
+        world.paper.says("one")
+        await gate.reached()
+        await asyncio.gather(world.receive(handed("/stop")), world.receive(handed("two")))
+        await world.settled()
+        assert len(world.posts) == 2
+        assert world.posts[0].startswith("Stopped")
+        assert world.posts[1] == "you said: two"
+
+
+async def test_stop_right_after_a_message_stops_it(tmp_path: Path) -> None:
+    """The two may share a commit, before anybody has begun to run what the first one claimed."""
+    async with World(tmp_path, Echo({"one": Gate()})) as world:
+        await asyncio.gather(world.receive(handed("one")), world.receive(handed("/stop")))
+        await world.paper.until(lambda paper: len(paper.posts) >= 1)
+        assert world.posts[0].startswith("Stopped")
+
+
+async def test_an_agent_that_ignores_stop_is_settled_after_ten_seconds(tmp_path: Path) -> None:
+    clock, deaf = FakeClock(), Deaf()
+    async with World(tmp_path, {"deaf": deaf, "echo": Echo()}, clock=clock) as world:
+        key = world.paper.says("go")
+        await world.eventually(deaf.at_work.is_set)
+        stop = world.paper.says("/stop")
+        await world.paper.until(lambda paper: stop in paper.confirmed)
+        await clock.advance(9.9)
+        assert world.run(key)["state"] == "running"
+        await clock.advance(0.2)
+        assert (await world.outcome(key)).kind is OutcomeKind.CANCELLED
+        deaf.tired.set()
+        await settle()
+        await world.settled()
+        assert deaf.cancelled >= 1
+        assert "gone on" not in "".join(world.posts)
+        await world.receive(handed("still here?", bot="echo"))
+        await world.paper.until(lambda paper: paper.posts[-1] == "you said: still here?")
+
+
+async def test_stop_with_nothing_running_says_so(tmp_path: Path) -> None:
+    async with World(tmp_path, Echo()) as world:
+        world.paper.says("/stop")
+        await world.paper.until(lambda paper: paper.posts == [NOTHING_RUNS])
+
+
+async def test_two_stops_give_one_outcome(tmp_path: Path) -> None:
+    gate = Gate()
+    async with World(tmp_path, Echo({"one": gate})) as world:
+        world.paper.says("one")
+        await gate.reached()
+        await asyncio.gather(world.receive(handed("/stop")), world.receive(handed("/stop")))
+        await world.settled()
+        assert [post[:7] for post in world.posts] == ["Stopped"]
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+async def test_a_stop_that_races_the_end_is_answered_exactly_once(tmp_path: Path, grouped: bool) -> None:
+    async def dawdle(turn: Turn) -> None:
+        for _ in range(int(turn.message.text)):
+            await asyncio.sleep(0)
+
+    async with World(tmp_path, Scripted("done", dawdle), grouped=grouped) as world:
+        chats = [f"c{number}" for number in range(24)]
+        for number, chat in enumerate(chats):
+            world.paper.open_chat(chat)
+            await world.receive(handed(f"{number * 2}", chat=chat))
+            await world.receive(handed("/stop", chat=chat))
+        await world.settled()
+        for chat, run in zip(chats, world.runs(), strict=True):
+            posts = world.paper.posts_in(chat)
+            if run["outcome"] == "cancelled":
+                assert [post.partition(":")[0] for post in posts] in (["Stopped"], ["done\n\nStopped"])
+            else:
+                assert posts == ["done", NOTHING_RUNS]
+
+
+async def test_the_desk_stops_a_run_that_waits_and_one_that_runs(tmp_path: Path) -> None:
+    gate = Gate()
+    async with World(tmp_path, Echo({"one": gate})) as world:
+        one, two = world.paper.says("one"), world.paper.says("two")
+        await world.paper.until(lambda paper: {one, two} <= set(paper.confirmed))
+        assert await world.gateway.stop(world.run(two)["run"], "the owner") is True
+        assert await world.gateway.stop(world.run(one)["run"], "the owner") is True
+        await world.settled()
+        assert [row["outcome"] for row in world.runs()] == ["cancelled", "cancelled"]
+        assert ["the owner" in post for post in world.posts] == [True, True]
+        assert await world.gateway.stop(world.run(one)["run"], "the owner") is False
+
+
+async def test_after_new_the_next_turn_has_no_history_and_the_old_one_is_kept(tmp_path: Path) -> None:
+    agent = Scripted("fine")
+    async with World(tmp_path, agent) as world:
+        for text in ("one", "two", "/new", "three", "four"):
+            world.paper.says(text)
+        await world.paper.until(lambda paper: len(paper.posts) >= 5)
+        await world.settled()
+        told = [[(entry.author, entry.text) for entry in turn.history] for turn in agent.turns]
+        assert told == [
+            [],
+            [(Author.PERSON, "one"), (Author.BOT, "fine")],
+            [],
+            [(Author.PERSON, "three"), (Author.BOT, "fine")],
+        ]
+        old = world.rows("SELECT text FROM history WHERE generation = 1 ORDER BY seq")
+        assert [row["text"] for row in old] == ["one", "fine", "two", "fine"]
+
+
+async def test_new_during_a_run_leaves_that_run_to_the_old_conversation(tmp_path: Path) -> None:
+    gate = Gate()
+    agent = Scripted(gate, "fine")
+    async with World(tmp_path, agent) as world:
+        world.paper.says("one")
+        await gate.reached()
+        world.paper.says("/new")
+        await world.paper.until(lambda paper: len(paper.posts) >= 1)
+        assert "still running" in world.posts[0]
+        gate.open()
+        world.paper.says("two")
+        await world.paper.until(lambda paper: len(paper.posts) >= 3)
+        assert agent.turns[1].history == ()

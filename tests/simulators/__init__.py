@@ -1,0 +1,1 @@
+"""Small honest platforms with a ground truth of their own."""
