@@ -16,7 +16,7 @@ DEV := .venv/.dev-is-installed
 # Quick parts first, so that a plain mistake shows early.
 SUITES := $(wildcard $(addprefix tests/,tidy unit contract scenario security chaos))
 
-.PHONY: help setup run test check lock clean
+.PHONY: help setup run test sweep check lock clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -29,6 +29,9 @@ run: $(RUNTIME)  ## start the gateway (ARGS="..." are passed on)
 
 test: $(DEV)  ## run all tests, quick ones first (ARGS="..." are passed on)
 	@$(BIN)/python -m pytest $(SUITES) $(ARGS)
+
+sweep: $(DEV)  ## kill a gateway before and after every commit (ARGS="--at pre:17" replays one case)
+	@$(BIN)/python -m tests.chaos.sweep --progress $(ARGS)
 
 check: $(DEV)  ## lint, format, types, import contracts and house rules
 	@$(BIN)/ruff check .

@@ -103,8 +103,11 @@ def run(
     chats = _is_terminal() and "console" in platforms and not no_chat
     try:
         place.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Everything made from here on is the owner's alone.
+        os.umask(0o077)
         # In a terminal the log would run over the prompt.
-        logs.configure(loaded.core.log, file=place.home / "tidings.log" if chats else None)
+        stream = open(place.home / "tidings.log", "a", encoding="utf-8") if chats else sys.stderr  # noqa: SIM115
+        logs.configure(loaded.core.log.level, loaded.core.log.format, stream)
     except OSError as error:
         mend = "mend its permissions, or choose another with --home or TIDINGS_HOME"
         raise ConfigError(f"the home {place.home} cannot be written ({error.strerror}); {mend}") from error

@@ -227,6 +227,8 @@ class _Shape:
     A pattern consumes one character and only looks at the rest. So every place where a secret may
     begin is tried, and what is found does not depend on where a stream was cut. `not_after` is what
     may not stand in front; it also keeps a long word from being read again from each of its letters.
+    No character may belong to `before` by one reading and to the secret by another: a stream shows
+    what stands before.
     """
 
     def __init__(
@@ -305,7 +307,7 @@ _BEARER = (*_letters("bearer", any_case=True), _GAP)
 # As a line of its own, in JSON, or in what Python prints of a list of headers.
 _HEADER = (
     *_letters("authorization", any_case=True),
-    *(_QUOTE, _NO_GAP, _Step("[:=,]"), _NO_GAP, _Step("b", 0), _QUOTE),
+    *(_QUOTE, _NO_GAP, _Step("[:=,]"), _NO_GAP, _Step("(?:b(?=[\"']))", 0), _QUOTE),
 )
 _SCHEMES = ("bearer", "basic", "bot", "token")
 # Without a scheme in front a value must be long or have a digit, for "the bearer of bad news" is no secret.

@@ -176,15 +176,20 @@ class Door:
     def __init__(self, unstored: int = 0) -> None:
         self.taken: list[Inbound] = []
         self.unstored = unstored
-        self.knocked = asyncio.Event()
+        self._knocked = asyncio.Event()
 
     async def __call__(self, inbound: Inbound, note: Note | None = None) -> Admission:
-        self.knocked.set()
+        self._knocked.set()
         if self.unstored:
             self.unstored -= 1
             raise Unstored("full")
         self.taken.append(inbound)
         return Stored(run=f"run_{len(self.taken)}")
+
+    async def knocked(self) -> None:
+        """Somebody has called, whatever came of it."""
+        async with asyncio.timeout(10):
+            await self._knocked.wait()
 
     @property
     def texts(self) -> list[str]:

@@ -17,6 +17,8 @@ await world.rest()        nothing goes on by itself; an OwnedClock waits for thi
 await world.settled()     nothing runs, waits or is on its way
 await world.eventually(f) waits for what only the database or a fake knows, without moving the clock
 await world.stop()        settles and ends cleanly; `restart()` also starts again
+await world.cut_off()     ends cleanly at once, with calls in flight
+await world.end()         as SIGTERM does: drains as long as the limits say, which is not at all by default
 await world.crash()       as kill -9 leaves it: the home is put back to what was committed at this moment
 await world.start()       again in the same home, with whatever was changed in `world.agents`, `.limits` ...
 world.rows(sql, *values)  reads the database directly; also runs(), run(key), outcome(key), events(run), posts
@@ -75,7 +77,9 @@ SETTLE_SECONDS = 15.0
 # Longer than any call of the paper adapter hangs.
 REST_SECONDS = 6.0
 # A chain of so many units of work, each asked for by the one before, has come to its end.
-STORE_ROUNDS = 5
+STORE_ROUNDS = 4
+# So many turns of the loop lead from one unit of work to the next.
+LOOP_TURNS = 12
 
 T = TypeVar("T")
 # Every way in which a platform can or cannot prove what became of a send, with and without edits.
@@ -317,7 +321,7 @@ class World:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._end()
+        await self.end()
         await self._servers.aclose()
         if error is None:
             invariants(self)
@@ -347,18 +351,22 @@ class World:
 
     async def stop(self) -> None:
         await self.settled()
-        await self._end()
+        await self.end()
 
     async def restart(self) -> None:
         await self.stop()
         await self.start()
+
+    async def cut_off(self) -> None:
+        """A clean stop without patience: what is in flight is cancelled in the middle."""
+        await self.end()
 
     async def crash(self) -> None:
         """What is in memory dies; what the store had committed at this moment is all that remains."""
         database, frozen = self.home / DATABASE, self.home / "frozen.db"
         with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(frozen)) as copy:
             source.backup(copy)
-        await self._end()
+        await self.end()
         for suffix in ("", "-wal", "-shm"):
             Path(f"{database}{suffix}").unlink(missing_ok=True)
         frozen.rename(database)
@@ -379,10 +387,10 @@ class World:
         while time.monotonic() < deadline:
             before = self._marks()
             for _ in range(STORE_ROUNDS):
-                await settle()
                 if self._gateway is not None:
                     await self._gateway._store.read(lambda tx: None)
-            await settle()
+                for _ in range(LOOP_TURNS):
+                    await asyncio.sleep(0)
             if before == self._marks() and not self._moving():
                 return
             await asyncio.sleep(0.001)
@@ -442,13 +450,13 @@ class World:
 
     def events(self, key: str) -> list[JournalEvent]:
         """The stored journal of a message's run."""
-        return [_event(row["event"]) for row in self._journal(self.run(key)["run"])]
+        return [_event(row["event"]) for row in self.journal(self.run(key)["run"])]
 
     @property
     def posts(self) -> list[str]:
         return self.paper.posts
 
-    async def _end(self) -> None:
+    async def end(self) -> None:
         gateway, self._gateway = self._gateway, None
         if gateway is not None:
             await gateway.__aexit__(None, None, None)
@@ -466,7 +474,7 @@ class World:
         owed = self.rows("SELECT id || ' ' || state FROM deliveries WHERE state IN ('waiting', 'doubtful')")
         return [row[0] for row in (*runs, *owed)]
 
-    def _journal(self, run: str) -> list[sqlite3.Row]:
+    def journal(self, run: str) -> list[sqlite3.Row]:
         return self.rows("SELECT seq, kind, event FROM journal WHERE run = ? ORDER BY seq", run)
 
 
@@ -491,7 +499,7 @@ def _one_row_per_key(world: World) -> Iterator[str]:
 
 def _one_outcome_each(world: World) -> Iterator[str]:
     for row in world.runs():
-        ends = [_event(entry["event"]) for entry in world._journal(row["run"]) if entry["kind"] == "ended"]
+        ends = [_event(entry["event"]) for entry in world.journal(row["run"]) if entry["kind"] == "ended"]
         expected = [row["outcome"]] if row["state"] == "done" else []
         if [end.kind for end in ends if isinstance(end, Ended)] != expected:
             yield f"{row['run']} is {row['state']} with {ends}"
@@ -544,7 +552,7 @@ def _in_order(world: World) -> Iterator[str]:
     order = {message.id: message.order for paper in world.papers.values() for message in paper.sent}
     lanes: dict[str, list[tuple[int, str]]] = {}
     for delivery, part, _, messages in _delivered_parts(world):
-        if part["attempts"] == 1 and not part["view"] and delivery["kind"] != "opening" and not part["marked"]:
+        if part["attempts"] == 1 and not part["view"] and part["kind"] == "plain" and not part["marked"]:
             lanes.setdefault(delivery["lane"], []).extend((order[id], delivery["id"]) for id in messages if id in order)
     for shown in lanes.values():
         if shown != sorted(shown):
@@ -553,7 +561,7 @@ def _in_order(world: World) -> Iterator[str]:
 
 def _journals_are_whole(world: World) -> Iterator[str]:
     for row in world.runs():
-        entries = world._journal(row["run"])
+        entries = world.journal(row["run"])
         kinds = [entry["kind"] for entry in entries]
         if [entry["seq"] for entry in entries] != list(range(1, len(entries) + 1)):
             yield f"{row['run']} has gaps"

@@ -36,28 +36,26 @@ class DemoAgent:
     def __init__(self, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self._pause = pause
 
-    async def run(self, turn: Turn) -> AsyncIterator[Event]:
+    def run(self, turn: Turn) -> AsyncIterator[Event]:
         """Picks a behaviour by the first word, so that a newcomer can guess what to type."""
         text = turn.message.text.strip()
         match text.lower().split()[:1]:
             case ["time"]:
-                events = self._time()
+                return self._time()
             case ["remind"]:
-                events = self._remind(turn, text)
+                return self._remind(turn, text)
             case ["slow"]:
-                events = self._speak(" ".join(f"{number}" for number in range(1, 121)), SLOW_SECONDS)
+                return self._speak(" ".join(f"{number}" for number in range(1, 121)), SLOW_SECONDS)
             case ["long"]:
-                events = self._speak(long_text(), 0.0)
+                return self._speak(long_text(), 0.0)
             case ["fail"]:
-                events = self._fail()
+                return self._fail()
             case ["silence"]:
-                events = self._silence()
+                return self._silence()
             case ["hi" | "hello" | "hey" | "help" | "hi!" | "hello!"] | []:
-                events = self._speak(HELP, WORD_SECONDS)
+                return self._speak(HELP, WORD_SECONDS)
             case _:
-                events = self._speak(f"You said: {text}", WORD_SECONDS)
-        async for event in events:
-            yield event
+                return self._speak(f"You said: {text}", WORD_SECONDS)
 
     async def _speak(self, text: str, seconds: float) -> AsyncIterator[Event]:
         for word in re.findall(r"\S+\s*", text):

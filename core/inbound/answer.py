@@ -7,9 +7,9 @@ from core.types import Body
 
 
 def body_of(outcome: Outcome) -> Body:
-    text = outcome.text.strip()
-    line = _line(outcome)
-    return Body(text="\n\n".join(filter(None, (text, line))) or "(no text)", files=outcome.files)
+    text = "\n\n".join(filter(None, (outcome.text.strip(), _line(outcome))))
+    names = ", ".join(file.name for file in outcome.files)
+    return Body(text=text or names or "(no text)", files=outcome.files)
 
 
 def _line(outcome: Outcome) -> str:
@@ -17,7 +17,8 @@ def _line(outcome: Outcome) -> str:
         case OutcomeKind.FAILED:
             return f"⚠ I could not finish this: {outcome.reason or 'something went wrong'}."
         case OutcomeKind.CANCELLED:
-            return f"Stopped: {outcome.reason}." if outcome.reason not in ("", "stopped") else "Stopped."
+            reason = outcome.reason or "stopped"
+            return f"{reason[0].upper()}{reason[1:]}." if reason.startswith("stopped") else f"Cancelled: {reason}."
         case OutcomeKind.HALTED | OutcomeKind.COMPLETED:
             # What halted a run has said so in its text already.
             return ""

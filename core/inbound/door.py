@@ -150,13 +150,13 @@ class Door:
         if self._may_push(inbound.target):
             notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=MAY_BE_LOST), None, "lost")
             outbox.tell_losses(tx, inbound.target, notice, now)
-        waits = inbox.put(tx, inbound, run, now)
+        became = inbox.put(tx, inbound, run, now)
         claimed = inbox.claim(tx, conversation, now) if reserved else None
         free = claimed is None and inbox.live_run(tx, conversation) is None
         return _Taken(
-            Stored(run=run),
+            Stored(run=became),
             claimed,
-            queued=int(waits) - int(claimed is not None),
+            queued=int(became == run) - int(claimed is not None),
             later=inbox.next_ready(tx, conversation) if free else None,
         )
 
@@ -187,7 +187,8 @@ class Door:
         inbox.put_closed(tx, change, run, now, change.kind)
         if change.kind is Kind.PRESSED:
             notice = Owed(ids.new("dlv"), Class.NOTICE, change.target, Body(text=NOBODY_WAITS), None, change.key)
-            outbox.put_notice(tx, notice, now)
+            if self._may_push(change.target):
+                outbox.put_notice(tx, notice, now)
             return _Taken(Stored(run=run))
         deleted = inbox.amend(tx, change)
         if deleted is None:

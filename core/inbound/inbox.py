@@ -40,7 +40,7 @@ class Known(NamedTuple):
 
 def find(tx: Transaction, inbound: Inbound) -> Known | None:
     row = tx.one(
-        "SELECT run, digest FROM inbox WHERE adapter = ? AND account = ? AND key = ?",
+        "SELECT coalesce(joined, run) AS run, digest FROM inbox WHERE adapter = ? AND account = ? AND key = ?",
         inbound.target.adapter,
         inbound.target.account,
         inbound.key,
@@ -48,8 +48,8 @@ def find(tx: Transaction, inbound: Inbound) -> Known | None:
     return Known(row["run"], row["digest"]) if row else None
 
 
-def put(tx: Transaction, inbound: Inbound, run: str, now: float) -> bool:
-    """False when it joined an album that waits already."""
+def put(tx: Transaction, inbound: Inbound, run: str, now: float) -> str:
+    """The run that it has become, which is another one when it joined an album that waits already."""
     conversation = inbound.conversation.id
     tx.execute("INSERT INTO conversations (id) VALUES (?) ON CONFLICT (id) DO NOTHING", conversation)
     leader = _album_leader(tx, inbound, conversation)
@@ -66,7 +66,7 @@ def put(tx: Transaction, inbound: Inbound, run: str, now: float) -> bool:
             now,
         )
     _insert(tx, inbound, run, "joined" if leader else "waiting", now, ready, leader["run"] if leader else None)
-    return leader is None
+    return str(leader["run"]) if leader else run
 
 
 def _album_leader(tx: Transaction, inbound: Inbound, conversation: str) -> Row | None:
@@ -267,14 +267,17 @@ def begin_generation(tx: Transaction, conversation: str) -> None:
 def amend(tx: Transaction, change: Inbound) -> Row | None:
     """Corrects a message that still waits; returns the row of a deleted one that must be cancelled."""
     row = tx.one(
-        "SELECT run, message, fence FROM inbox WHERE adapter = ? AND account = ? AND key = ?"
-        " AND state IN ('waiting', 'joined')",
+        "SELECT run, message, fence, joined FROM inbox m WHERE adapter = ? AND account = ? AND key = ?"
+        " AND EXISTS (SELECT 1 FROM inbox w WHERE w.run = coalesce(m.joined, m.run) AND w.state = 'waiting')",
         change.target.adapter,
         change.target.account,
         change.about,
     )
-    if row is None or change.kind is Kind.DELETED:
+    if row is None or (change.kind is Kind.DELETED and row["joined"] is None):
         return row
+    if change.kind is Kind.DELETED:
+        tx.execute("UPDATE inbox SET state = 'closed', joined = NULL, reason = 'deleted' WHERE run = ?", row["run"])
+        return None
     message = msgspec.json.decode(row["message"], type=Inbound)
     quoted: Quoted | None = change.quoted or message.quoted
     corrected = msgspec.structs.replace(message, text=change.text, quoted=quoted)

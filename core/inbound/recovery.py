@@ -71,11 +71,13 @@ def recover_run(tx: Transaction, run: str, clock: Clock, can: Can) -> None:
 
 def _unknown_tool(events: list[JournalEvent], checkpoint_after: int) -> str:
     """The first effectful tool that a run from the checkpoint would repeat, or that nobody saw end."""
-    finished = {event.call for event in events[:checkpoint_after] if isinstance(event, ToolFinished)}
-    for event in events:
-        if isinstance(event, ToolStarted) and event.effect is Effect.EFFECT and event.call not in finished:
-            return event.name
-    return ""
+    open_calls: dict[str, str] = {}
+    for position, event in enumerate(events):
+        if isinstance(event, ToolStarted) and event.effect is Effect.EFFECT:
+            open_calls[event.call] = event.name
+        elif isinstance(event, ToolFinished) and position < checkpoint_after:
+            open_calls.pop(event.call, None)
+    return next(iter(open_calls.values()), "")
 
 
 def _end(

@@ -266,7 +266,8 @@ class Courier:
         except RateLimited as error:
             await self._pause(adapter.can(part.target), sending, error)
         except Unreachable as error:
-            log.info("%s waits, %s is unreachable: %s", owed.id, owed.target, error)
+            level = logging.DEBUG if sending.misses else logging.INFO
+            log.log(level, "%s waits, %s is unreachable: %s", owed.id, owed.target, error)
             later = self._clock.now() + pace.backoff(sending.misses)
             await self._store.insist(lambda tx: outbox.not_sent(tx, sending, later, missed=True))
         except Misconfigured as error:
@@ -345,6 +346,11 @@ class Courier:
         if len(bodies) < 2:
             await self._reject(sending, "the platform finds it too long and it cannot be cut")
             return
+        if sending.marked:
+            # The mark itself may be what did not fit; each piece of a second copy says that it is one.
+            marked = [doubts.marked(body) for body in bodies]
+            fits = [len(_compose(adapter, sending.owed.target, body)) == 1 for body in marked]
+            bodies = tuple(copy if fit else body for body, copy, fit in zip(bodies, marked, fits, strict=True))
         await self._store.insist(lambda tx: outbox.recompose(tx, sending, bodies))
 
     async def _reject(self, sending: Head, reason: str) -> None:

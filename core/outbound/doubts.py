@@ -27,10 +27,16 @@ def again(tx: Transaction, next_part: Head, *, absent: bool = True) -> None:
     )
 
 
+def marked(body: Body) -> Body:
+    if body.text.startswith(MARK):
+        return body
+    return msgspec.structs.replace(body, text=MARK + body.text)
+
+
 def again_marked(tx: Transaction, next_part: Head, *, anchored: bool) -> None:
     """Repeats a doubtful part once, marked; by an anchor where the platform can edit, so it is the last doubt."""
     again(tx, next_part)
-    body = msgspec.structs.replace(next_part.body, text=MARK + next_part.body.text)
+    body = marked(next_part.body)
     generation = int(next_part.key.partition("#")[2] or 1) + 1
     tx.execute(
         "UPDATE parts SET marked = 1, key = ?, body = ?, view = NULL, tried = NULL, since = 0"

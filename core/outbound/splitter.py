@@ -34,8 +34,9 @@ def split(text: str, limit: int, *, measure: Callable[[str], int] = len) -> tupl
     """Parts that measure at most `limit` each; text of nothing but whitespace has none.
 
     Text that fits comes back as it is, but for a fence that nobody closed. Only whitespace is lost,
-    and only at the cuts. `measure` must count each character by itself, and as one at least.
-    Raises ValueError when a single character is more than the limit.
+    and only at the cuts; a fence around nothing but empty lines counts as such. `measure`
+    must count each character by itself, and as one at least. Raises ValueError when a single
+    character is more than the limit.
     """
     if not text.strip():
         return ()

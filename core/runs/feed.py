@@ -27,7 +27,8 @@ class Subscription:
 
     def push(self, entries: list[Numbered]) -> None:
         """Called by the writer: never waits, never raises."""
-        if len(self._entries) + len(entries) > BUFFERED_ENTRIES:
+        # Only what it has not taken yet tells that a reader is slow: one commit may bring more than this at once.
+        if self._lagged or len(self._entries) > BUFFERED_ENTRIES:
             self._lagged = True
             self._entries.clear()
         else:
@@ -84,6 +85,6 @@ class Feed:
 
 
 def _page(tx: Transaction, run: str, after: int) -> list[Numbered]:
-    if tx.one("SELECT 1 FROM inbox WHERE run = ?", run) is None:
+    if tx.one("SELECT 1 FROM inbox WHERE run = ? AND state IN ('waiting', 'running', 'done')", run) is None:
         raise Unknown(f"there is no run {run}")
     return journal.read(tx, run, after, PAGE)

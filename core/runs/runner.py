@@ -17,6 +17,7 @@ from core.agent import (
     Event,
     FileMade,
     Finished,
+    JournalEvent,
     Outcome,
     OutcomeKind,
     Progress,
@@ -44,6 +45,12 @@ REASON_CHARACTERS = 300
 GRACE_SECONDS = 10.0
 # An agent that only ever asks is not let round for ever.
 APPROVALS = 20
+# What an agent tells beside its answer may be so many times as long as the answer itself.
+ASIDE_TIMES = 10
+# What an entry of the journal costs besides its text, in characters.
+ENTRY_CHARACTERS = 100
+# An agent that never waits lets others have the loop after so many events.
+BREATH_EVENTS = 100
 
 
 class Interrupt:
@@ -71,19 +78,39 @@ class Tape:
         self._limit = limit
         self._pieces: list[str] = []
         self._length = 0
+        self._heard = 0
+        self._aside = 0
+        # A stream may be cut inside a surrogate pair.
+        self._half = ""
         self._stream = Stream()
         self.files: list[File] = []
+        self.events = 0
 
     @property
     def text(self) -> str:
         return "".join(self._pieces)
 
     @property
-    def full(self) -> bool:
-        return self._length >= self._limit
+    def full(self) -> str:
+        """Why nothing more is taken; empty while there is room."""
+        if self._heard >= self._limit:
+            return f"the answer grew past {self._limit} characters"
+        if self._aside >= self._limit * ASIDE_TIMES:
+            return f"what I did besides answering grew past {self._limit * ASIDE_TIMES} characters"
+        return ""
 
     def say(self, delta: str) -> None:
-        self._keep(self._stream.feed(delta)[: max(self._limit - self._length, 0)])
+        self._heard += len(delta)
+        self._aside += 1
+        delta = self._half + delta
+        self._half = delta[-1:] if "\ud800" <= delta[-1:] <= "\udbff" else ""
+        told = self._stream.feed(mend(delta.removesuffix(self._half)))
+        self._keep(told[: max(self._limit - self._length, 0)])
+
+    def note(self, event: JournalEvent, *texts: str) -> None:
+        """Takes what is no answer; it is bounded too."""
+        self._aside += sum(map(len, texts)) + (1 if isinstance(event, ReasoningDelta) else ENTRY_CHARACTERS)
+        self._journal.add(event)
 
     def explain(self, sentence: str) -> None:
         """What the gateway itself has to say is a delta like any other, so that every reader sees it."""
@@ -91,7 +118,8 @@ class Tape:
         self._keep(("\n\n" if self._length else "") + sentence)
 
     def end(self) -> None:
-        self._keep(self._stream.flush())
+        self._keep(self._stream.feed(mend(self._half)) + self._stream.flush())
+        self._half = ""
 
     def _keep(self, text: str) -> None:
         if text:
@@ -106,7 +134,7 @@ async def run(
     """Cancelling this leaves the run open, for recovery; every other way ends in an Outcome."""
     tape = Tape(journal, limits.output_characters)
     fail_here("run.pre_model")
-    driving = asyncio.create_task(_drive(agent, turn, journal, tape, limits))
+    driving = asyncio.create_task(_drive(agent, turn, journal, tape))
     timer = clock.call_later(limits.run_seconds, lambda: interrupt.expire(limits.run_seconds))
     try:
         await asyncio.wait({driving, interrupt.came}, return_when=asyncio.FIRST_COMPLETED)
@@ -138,9 +166,9 @@ async def _cut_short(driving: asyncio.Task[Finished], run_id: str, clock: Clock)
         log.error("the agent of %s does not end; the run is settled without it", run_id)
 
 
-async def _drive(agent: Agent, turn: Turn, journal: Journal, tape: Tape, limits: Limits) -> Finished:
+async def _drive(agent: Agent, turn: Turn, journal: Journal, tape: Tape) -> Finished:
     for _ in range(APPROVALS):
-        finished = await _drive_once(agent, turn, journal, tape, limits)
+        finished = await _drive_once(agent, turn, journal, tape)
         if isinstance(finished, Finished):
             return finished
         denied = Verdict(call=finished.call, granted=False, reason="nobody can be asked for approval here")
@@ -148,9 +176,7 @@ async def _drive(agent: Agent, turn: Turn, journal: Journal, tape: Tape, limits:
     return Finished(OutcomeKind.FAILED, "the agent kept asking for approval")
 
 
-async def _drive_once(
-    agent: Agent, turn: Turn, journal: Journal, tape: Tape, limits: Limits
-) -> Finished | ApprovalAsked:
+async def _drive_once(agent: Agent, turn: Turn, journal: Journal, tape: Tape) -> Finished | ApprovalAsked:
     """The seam where an agent's fault becomes an outcome."""
     event: Any = None
     try:
@@ -159,10 +185,12 @@ async def _drive_once(
                 if isinstance(event, Finished):
                     return event
                 await _record(event, journal, tape)
-                if tape.full:
-                    reason = f"the answer grew past {limits.output_characters} characters"
+                if reason := tape.full:
                     tape.explain(f"(I stopped here: {reason}.)")
                     return Finished(OutcomeKind.HALTED, reason)
+                tape.events += 1
+                if tape.events % BREATH_EVENTS == 0:
+                    await asyncio.sleep(0)
     except Fenced:
         raise
     except Exception as error:
@@ -189,26 +217,29 @@ async def _record(event: object, journal: Journal, tape: Tape) -> None:
             tape.say(text)
             fail_here("run.mid_stream")
         case ReasoningDelta(text=text):
-            journal.add(ReasoningDelta(clean(text)))
+            tape.note(ReasoningDelta(plain(text)), text)
         case Progress(text=text):
-            journal.add(Progress(clean(text)))
+            tape.note(Progress(plain(text)), text)
         case ToolStarted():
             fail_here("tool.pre_start")
-            journal.add(msgspec.structs.replace(event, arguments=clean(event.arguments)))
+            call, name, arguments = mend(event.call), mend(event.name), plain(event.arguments)
+            tape.note(ToolStarted(call, name, arguments, event.effect), call, name, arguments)
             # Only when this is stored may the iterator go on and the tool act.
             await journal.flush()
             fail_here("tool.started")
         case ToolFinished():
             fail_here("tool.pre_finish")
-            journal.add(msgspec.structs.replace(event, output=clean(event.output), error=clean(event.error)))
+            call, output, error = mend(event.call), plain(event.output), plain(event.error)
+            tape.note(ToolFinished(call, output, error), call, output, error)
         case FileMade(path=path, name=name):
-            tape.files.append(File(path=path, name=clean(name)))
-            journal.add(event)
+            made = FileMade(mend(path), plain(name))
+            tape.files.append(File(path=made.path, name=made.name))
+            tape.note(made, made.path, made.name)
         case Checkpoint():
             journal.save(event)
             await journal.flush()
         case ApprovalAsked():
-            journal.add(msgspec.structs.replace(event, question=clean(event.question)))
+            tape.note(ApprovalAsked(mend(event.call), plain(event.question)), event.question)
             await journal.flush()
         case _:
             raise TypeError(f"an agent may not yield {type(event).__name__}")
@@ -229,5 +260,21 @@ def _outcome(finished: Finished, tape: Tape, turn: Turn) -> Outcome:
 
 def one_line(reason: str) -> str:
     """A reason is shown to people: redacted, one line, short."""
-    line = " ".join(clean(reason).split())
+    line = " ".join(plain(reason).split())
     return line if len(line) <= REASON_CHARACTERS else line[: REASON_CHARACTERS - 1] + "…"
+
+
+def plain(text: str) -> str:
+    """Redacted, and fit to be stored."""
+    return clean(mend(text))
+
+
+def mend(text: str) -> str:
+    """Joins surrogates that belong together and marks those that are alone: nothing could store them."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text

@@ -20,7 +20,7 @@ from core.inbound.dispatcher import NOTHING
 from core.outbound import outbox
 from core.outbound.courier import Courier
 from core.outbound.outbox import Class, Owed
-from core.runs.runner import one_line
+from core.runs.runner import one_line, plain
 from core.store.database import Row, Store, Transaction
 from core.types import Author, Body, Conversation, Sender, Target, encode, workspace_name
 
@@ -131,7 +131,7 @@ class Tasks:
             return "lost", "unknown kind", f"The background task “{row['kind']}” can no longer be run."
         try:
             with context.bind(self._session(row)):
-                words = await kind.work(row["argument"])
+                words = plain(await kind.work(row["argument"])) or "(no text)"
         except Exception as error:
             log.warning("task %s failed: %s", row["id"], error, exc_info=True)
             reason = one_line(str(error) or type(error).__name__)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.agent import Event, Finished, OutcomeKind, TextDelta, Turn
+from core.agent import Checkpoint, Event, Finished, OutcomeKind, TextDelta, Turn
 from core.inbound.commands import Command, Obeyed
 from core.store.database import Transaction
 from core.types import Author, Inbound
@@ -173,15 +173,18 @@ async def test_stop_right_after_a_message_stops_it(tmp_path: Path) -> None:
 async def test_an_agent_that_ignores_stop_is_settled_after_ten_seconds(tmp_path: Path) -> None:
     clock, deaf = FakeClock(), Deaf()
     async with World(tmp_path, {"deaf": deaf, "echo": Echo()}, clock=clock) as world:
-        key = world.paper.says("go")
-        await world.eventually(deaf.at_work.is_set)
-        stop = world.paper.says("/stop")
-        await world.paper.until(lambda paper: stop in paper.confirmed)
-        await clock.advance(9.9)
-        assert world.run(key)["state"] == "running"
-        await clock.advance(0.2)
-        assert (await world.outcome(key)).kind is OutcomeKind.CANCELLED
-        deaf.tired.set()
+        try:
+            key = world.paper.says("go")
+            await world.eventually(deaf.at_work.is_set)
+            stop = world.paper.says("/stop")
+            await world.paper.until(lambda paper: stop in paper.confirmed)
+            await clock.advance(9.9)
+            world.paper.says("/status")
+            await world.paper.until(lambda paper: any(world.run(key)["run"] in post for post in paper.posts))
+            await clock.advance(0.2)
+            assert (await world.outcome(key)).kind is OutcomeKind.CANCELLED
+        finally:
+            deaf.tired.set()
         await settle()
         await world.settled()
         assert deaf.cancelled >= 1
@@ -222,7 +225,7 @@ async def test_a_stop_that_races_the_end_is_answered_exactly_once(tmp_path: Path
         for chat, run in zip(chats, world.runs(), strict=True):
             posts = world.paper.posts_in(chat)
             if run["outcome"] == "cancelled":
-                assert [post.partition(":")[0] for post in posts] in (["Stopped"], ["done\n\nStopped"])
+                assert posts in (["Stopped by 7."], ["done\n\nStopped by 7."])
             else:
                 assert posts == ["done", NOTHING_RUNS]
 
@@ -241,11 +244,11 @@ async def test_the_desk_stops_a_run_that_waits_and_one_that_runs(tmp_path: Path)
 
 
 async def test_after_new_the_next_turn_has_no_history_and_the_old_one_is_kept(tmp_path: Path) -> None:
-    agent = Scripted("fine")
+    agent = Scripted("fine", Checkpoint(b"memory"))
     async with World(tmp_path, agent) as world:
-        for text in ("one", "two", "/new", "three", "four"):
+        for number, text in enumerate(("one", "two", "/new", "three", "four"), start=1):
             world.paper.says(text)
-        await world.paper.until(lambda paper: len(paper.posts) >= 5)
+            await world.paper.until(lambda paper, number=number: len(paper.posts) >= number)  # type: ignore[misc]
         await world.settled()
         told = [[(entry.author, entry.text) for entry in turn.history] for turn in agent.turns]
         assert told == [
@@ -254,6 +257,7 @@ async def test_after_new_the_next_turn_has_no_history_and_the_old_one_is_kept(tm
             [],
             [(Author.PERSON, "three"), (Author.BOT, "fine")],
         ]
+        assert [turn.checkpoint for turn in agent.turns] == [None, b"memory", None, b"memory"]
         old = world.rows("SELECT text FROM history WHERE generation = 1 ORDER BY seq")
         assert [row["text"] for row in old] == ["one", "fine", "two", "fine"]
 

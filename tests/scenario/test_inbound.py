@@ -245,7 +245,7 @@ async def test_an_edit_corrects_and_a_deletion_cancels_what_still_waits(tmp_path
         await confirmed(world.paper, one, two, three)
         changes = [world.paper.edits(two, "deux"), world.paper.deletes(three)]
         await confirmed(world.paper, *changes)
-        await world.paper.until(lambda paper: paper.posts == ["Stopped: the message was deleted."])
+        await world.paper.until(lambda paper: paper.posts == ["Cancelled: the message was deleted."])
         gate.open()
         await world.paper.until(lambda paper: len(paper.posts) >= 3)
         assert echo.heard == ["one", "deux"]
@@ -270,6 +270,7 @@ async def test_an_edit_or_deletion_of_what_runs_or_ran_changes_nothing(tmp_path:
         await world.settled()
         assert echo.heard == ["one", "two"]
         assert world.posts == said("one", "two")
+        assert [b"due" in row["message"] or b"uno" in row["message"] for row in world.runs()] == [False, False]
 
 
 async def test_an_edit_of_a_message_nobody_knows_never_becomes_a_run(tmp_path: Path) -> None:
@@ -340,6 +341,29 @@ async def test_an_album_in_the_making_survives_a_crash(tmp_path: Path) -> None:
         assert agent.turns == []
         await clock.advance(1)
         await world.paper.until(lambda paper: paper.posts == ["2 files"])
+
+
+async def test_every_row_of_an_album_names_the_run_it_became(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with World(tmp_path, Echo(), clock=clock) as world:
+        rows = [handed(text, group="g") for text in ("a", "b")]
+        first, second = [await world.receive(row) for row in rows]
+        assert isinstance(first, Stored)
+        assert second == first
+        assert await world.receive(rows[1]) == Duplicate(run=first.run)
+        await clock.advance(1)
+        assert (await world.outcome(rows[0].key)).text == "you said: a\nb"
+
+
+async def test_a_row_that_is_deleted_leaves_its_album_and_an_edit_corrects_it(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with World(tmp_path, Echo(), kind=PLAIN, clock=clock) as world:
+        keys = [world.paper.says(text, group="g") for text in ("a", "b", "c")]
+        changes = [world.paper.deletes(keys[1]), world.paper.edits(keys[2], "see")]
+        await confirmed(world.paper, *keys, *changes)
+        await clock.advance(1)
+        await world.paper.until(lambda paper: paper.posts == said("a\nsee"))
+        assert (await world.gateway.health()).queued == 0
 
 
 async def test_what_cannot_be_stored_is_not_confirmed_and_comes_again(

@@ -1,7 +1,7 @@
 """Whatever an agent does, its run ends in one outcome that somebody sees; the journal tells it to any reader."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from core.agent import (
 )
 from core.desk import Numbered
 from core.errors import Lagged, Unknown
-from core.types import Author, Entry, Given, Origin
+from core.types import Author, Entry, Given, Origin, Stored
 from tests.fakes import FakeClock
 from tests.simulators.paper import Kind as PaperKind
 from tests.world import Echo, Gate, Scripted, Takes, World, handed
@@ -48,17 +48,20 @@ async def ending(world: World, text: str = "go") -> Ended:
 
 
 class Flood:
-    """Never waits for anything and never ends."""
+    """Never waits for anything."""
 
-    def __init__(self, event: Event) -> None:
+    def __init__(self, event: Event, times: Iterable[int]) -> None:
         self.event = event
+        self.times = times
+        self.begun = asyncio.Event()
+        self.ended = False
 
     async def run(self, turn: Turn) -> AsyncIterator[Event]:
-        if turn.message.text == "well?":
-            yield TextDelta("well")
-            yield Finished()
-        for _ in count():
+        self.begun.set()
+        for _ in self.times:
             yield self.event
+        self.ended = True
+        yield Finished()
 
 
 async def test_an_agent_that_raises_fails_in_one_plain_line(tmp_path: Path) -> None:
@@ -100,7 +103,7 @@ async def test_a_file_is_an_answer(tmp_path: Path) -> None:
     async with World(tmp_path / "home", Scripted(FileMade(str(file), "chart.png"))) as world:
         ended = await ending(world)
         assert ended.kind is OutcomeKind.COMPLETED
-        assert [[file.name for file in message.files] for message in world.paper.sent] == [["chart.png"]]
+        assert [(message.text, len(message.files)) for message in world.paper.sent] == [("chart.png", 0), ("", 1)]
 
 
 async def test_only_a_run_without_a_person_may_finish_silent(tmp_path: Path) -> None:
@@ -128,7 +131,7 @@ async def test_an_agent_that_never_ends_is_halted_at_its_deadline_and_says_so(tm
 
 async def test_an_answer_that_grows_without_end_is_halted_and_says_so(tmp_path: Path) -> None:
     """A5: one plain sentence, no internal code, and a terminal event."""
-    async with World(tmp_path, Flood(TextDelta("la ")), limits={"output_characters": 1000}) as world:
+    async with World(tmp_path, Flood(TextDelta("la "), count()), limits={"output_characters": 1000}) as world:
         ended = await ending(world)
         assert ended.kind is OutcomeKind.HALTED
         assert ended.text.startswith("la la ")
@@ -141,14 +144,25 @@ async def test_an_answer_that_grows_without_end_is_halted_and_says_so(tmp_path: 
     [TextDelta(""), ReasoningDelta("hm"), Progress("still at it"), ToolFinished("1", "x")],
     ids=["nothing", "thoughts", "progress", "tool"],
 )
-async def test_a_flood_of_any_kind_is_halted_and_delays_nobody(tmp_path: Path, event: Event) -> None:
-    async with World(tmp_path, Flood(event), limits={"output_characters": 1000}) as world:
-        flooding = world.paper.says("go", chat="2")
-        world.paper.says("well?")
-        await world.paper.until(lambda paper: paper.posts_in("1") == ["well"])
-        assert (await world.outcome(flooding)).kind is OutcomeKind.HALTED
-        await world.settled()
-        assert "I stopped here" in world.paper.posts_in("2")[0]
+async def test_a_flood_of_any_kind_is_halted(tmp_path: Path, event: Event) -> None:
+    async with World(tmp_path, Flood(event, count()), limits={"output_characters": 1000}) as world:
+        assert (await ending(world)).kind is OutcomeKind.HALTED
+        assert "I stopped here" in world.posts[0]
+
+
+async def test_a_flood_leaves_room_for_other_conversations(tmp_path: Path) -> None:
+    flood = Flood(ReasoningDelta(""), range(300_000))
+    async with World(tmp_path, {"flood": flood, "echo": Echo()}) as world:
+        world.paper.open_chat("2")
+        await world.receive(handed("go"))
+        await flood.begun.wait()
+        await world.receive(handed("hi", chat="2", bot="echo"))
+        assert not flood.ended
+
+
+async def test_an_answer_cut_inside_a_character_is_put_together(tmp_path: Path) -> None:
+    async with World(tmp_path, Scripted("so \ud83d", "\ude00 it is", "\ud83d")) as world:
+        assert (await ending(world)).text == "so 😀 it is\ufffd"
 
 
 @pytest.mark.parametrize("thing", ["a dict", {"text": "hi"}, None, Restarted(2), Ended(OutcomeKind.COMPLETED, "", "")])
@@ -181,15 +195,21 @@ async def test_an_agent_that_cancels_itself_fails(tmp_path: Path) -> None:
 
 async def test_nothing_counts_after_the_end(tmp_path: Path) -> None:
     closed = asyncio.Event()
+    held: list[AsyncIterator[Event]] = []
+
+    async def chatter() -> AsyncIterator[Event]:
+        try:
+            yield TextDelta("done")
+            yield Finished(usage=Usage(input_tokens=3, output_tokens=1))
+            yield TextDelta(" and another thing")
+        finally:
+            closed.set()
 
     class Chatterbox:
-        async def run(self, turn: Turn) -> AsyncIterator[Event]:
-            try:
-                yield TextDelta("done")
-                yield Finished(usage=Usage(input_tokens=3, output_tokens=1))
-                yield TextDelta(" and another thing")
-            finally:
-                closed.set()
+        def run(self, turn: Turn) -> AsyncIterator[Event]:
+            # Held on to, so that only the runner closes it.
+            held.append(chatter())
+            return held[0]
 
     async with World(tmp_path, Chatterbox()) as world:
         ended = await ending(world)
@@ -299,11 +319,17 @@ async def test_a_run_that_never_was_cannot_be_followed(tmp_path: Path) -> None:
     async with World(tmp_path, Echo()) as world:
         with pytest.raises(Unknown):
             await read(world, "run_0", 0)
+        obeyed = await world.receive(handed("/help"))
+        assert isinstance(obeyed, Stored)
+        with pytest.raises(Unknown):
+            await read(world, obeyed.run, 0)
 
 
 async def test_a_slow_reader_is_cut_off_and_gets_every_event_on_coming_back(tmp_path: Path) -> None:
     gate = Gate()
-    notes = [Progress(f"{number}") for number in range(1000)]
+    # Each tool is a commit, and so news for the reader: far too much at once, and then some more.
+    commits = [ToolStarted("2", "x"), Progress("more"), ToolStarted("3", "x"), Progress("more"), ToolStarted("4", "x")]
+    notes = [*(Progress(f"{number}") for number in range(995)), *commits]
     async with World(tmp_path, Scripted("a", ToolStarted("1", "x"), gate, *notes)) as world:
         key = world.paper.says("go")
         await gate.reached()

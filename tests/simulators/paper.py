@@ -104,6 +104,11 @@ class PaperServer:
     def attached(self, account: str = "main") -> bool:
         return account in self._switchboard.attached
 
+    @property
+    def connections(self) -> int:
+        """Those that are open, and those of dead clients that were not read to their end yet."""
+        return self._switchboard.connections
+
     async def until(
         self,
         holds: Callable[[PaperServer], object],

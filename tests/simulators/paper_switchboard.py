@@ -41,6 +41,10 @@ class Switchboard:
         self._reservation = _bind(0)
         self.port: int = self._reservation.getsockname()[1]
 
+    @property
+    def connections(self) -> int:
+        return len(self._wires)
+
     async def open(self) -> None:
         if self._listener is None:
             self._listener = await asyncio.start_server(self._accept, sock=_bind(self.port), limit=LINE_BYTES)
@@ -69,7 +73,11 @@ class Switchboard:
         wire = Wire(reader, writer)
         task = asyncio.get_running_loop().create_task(self._serve(wire))
         self._wires[task] = wire
-        task.add_done_callback(self._wires.pop)
+        task.add_done_callback(self._served)
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        del self._wires[task]
+        self._truth.wake()
 
     async def _serve(self, wire: Wire) -> None:
         try:

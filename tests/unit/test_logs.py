@@ -43,9 +43,13 @@ def _as_before() -> Iterator[None]:
     redaction.forget_all()
     root.handlers[:] = handlers
     root.setLevel(level)
+    for name in logs.QUIET:
+        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 def configured(format: Literal["auto", "text", "json"] = "json", level: str = "info") -> io.StringIO:
+    # The handlers of pytest itself raise when a record is bad.
+    logging.getLogger().handlers.clear()
     stream = io.StringIO()
     logs.configure(level, format, stream)
     return stream
@@ -158,10 +162,9 @@ def test_auto_is_text_in_a_terminal_and_json_otherwise() -> None:
 
 
 def test_setting_up_twice_writes_each_record_once_and_spares_other_handlers() -> None:
-    other = logging.NullHandler()
+    first, second, other = configured(), io.StringIO(), logging.NullHandler()
     logging.getLogger().addHandler(other)
-    first = configured()
-    second = configured()
+    logs.configure("info", "json", second)
     log.info("hello")
     assert first.getvalue() == ""
     check(second, message="hello")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from core.errors import Doubtful, Moved, Unreachable, ViewLost
+from core.errors import Doubtful, Moved, Rejected, Unreachable, ViewLost
 from core.types import Absent, PartKind, Receipt, Unreadable, View
 from tests.builders import part
 from tests.fakes import host
 from tests.simulators.paper import Kind
 from tests.simulators.paper_adapter import PaperAdapter, settings_for
+from tests.simulators.paper_client import PaperClient
 from tests.simulators.paper_pair import platform
+from tests.simulators.paper_wire import Ask
 
 
 async def opened(adapter: PaperAdapter, text: str = "…", kind: PartKind = PartKind.OPENING) -> View:
@@ -91,14 +93,34 @@ async def test_a_stream_in_doubt_is_never_appended_to() -> None:
         paper.drop_next(after_effect=True, method="append")
         with pytest.raises(Doubtful):
             await adapter.show(view, "ab")
+        await adapter.send(part("abc", view=view))
+        assert paper.posts == ["abc"]
+
+
+async def test_finishing_a_stream_may_be_repeated_also_by_the_next_process() -> None:
+    async with platform(Kind(streaming="append")) as (paper, adapter):
+        view = await opened(adapter, "a")
         paper.drop_next(after_effect=True, method="stop")
         with pytest.raises(Doubtful):
             await adapter.send(part("abc", view=view))
-        await adapter.send(part("abc", view=view))
-        assert paper.posts == ["abc"]
         fresh = PaperAdapter("main", settings_for(paper), host())
-        await fresh.send(part("abc", view=view))
-        assert paper.posts == ["abc"]
+        for again in (adapter, fresh):
+            await again.send(part("abc", view=view))
+            assert paper.posts == ["abc"]
+
+
+async def test_a_stream_takes_no_edits_and_after_its_end_no_appends() -> None:
+    async with platform(Kind(streaming="append")) as (paper, adapter):
+        await opened(adapter, "a")
+        client = PaperClient("main", settings_for(paper))
+        ask = Ask(chat="1", message_id=paper.sent[0].id, text="b")
+        with pytest.raises(Rejected, match="streaming"):
+            await client.call("edit", ask)
+        await client.call("stop", ask)
+        for method in ("append", "stop"):
+            with pytest.raises(ViewLost, match="not_streaming"):
+                await client.call(method, ask)
+        assert paper.posts == ["ab"]
 
 
 async def test_reading_back_settles_a_doubt() -> None:

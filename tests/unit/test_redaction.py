@@ -21,7 +21,7 @@ PREFIXED = "s3cret/with space and more"
 
 @pytest.fixture(autouse=True)
 def _secrets() -> Iterator[None]:
-    redaction.remember(EXACT, PREFIXED, "hunter2hunter2")
+    redaction.remember(EXACT, PREFIXED, "hunter2hunter2", "canary-ZqQZ")
     yield
     redaction.forget_all()
 
@@ -37,6 +37,12 @@ def streamed(deltas: list[str]) -> str:
     return "".join([*(stream.feed(delta) for delta in deltas), stream.flush()])
 
 
+def check_deltas(deltas: list[str], shown: list[str]) -> None:
+    """What each delta shows, and last what the flush does."""
+    stream = Stream()
+    assert [*(stream.feed(delta) for delta in deltas), stream.flush()] == shown
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -45,6 +51,7 @@ def streamed(deltas: list[str]) -> str:
         ("?key=s3cret%2Fwith%20space&x", "?key=[redacted]&x"),
         ("?key=s3cret/with%20space&x", "?key=[redacted]&x"),
         ("key=s3cret%2Fwith+space", "key=[redacted]"),
+        ("s3cret%2Fwith%20space%20and%20more", "[redacted]"),
         ("hunter2hunter2hunter2", "[redacted]"),
     ],
 )
@@ -83,6 +90,7 @@ def test_a_short_value_is_ignored_and_all_can_be_forgotten() -> None:
         ("Authorization: Basic dXNlcjpwYXNzd29yZA==", "Authorization: Basic [redacted]"),
         ('{"Authorization": "Token letmeinplease"}', '{"Authorization": "Token [redacted]"}'),
         ("(b'authorization', b'abcdefghijklmnopqrstuvwx')", "(b'authorization', b'[redacted]')"),
+        ("Authorization: babcdefghijklmnopqrs", "Authorization: [redacted]"),
         ("Proxy-Authorization: abc123def456", "Proxy-Authorization: [redacted]"),
         ("postgres://bob:pa:ss?word@db:5432/x", "postgres://bob:[redacted]@db:5432/x"),
         ("redis://:letmein@cache", "redis://:[redacted]@cache"),
@@ -117,8 +125,22 @@ def test_cleaning_twice_is_cleaning_once() -> None:
 
 
 def test_a_harmless_stream_is_passed_on_at_once() -> None:
+    redaction.forget_all()
+    redaction.remember("Zq81-canary")
     stream = Stream()
-    for delta in ("Here", " you", " are:", " three", " words", ", and", " https://", "example.com", "/path", ".\n", " Bye"):
+    for delta in (
+        "Here",
+        " you",
+        " are:",
+        " three",
+        " words",
+        ", and",
+        " https://",
+        "example.com",
+        "/path",
+        ".\n",
+        " Bye",
+    ):
         assert stream.feed(delta) == delta
     assert stream.flush() == ""
 
@@ -129,17 +151,27 @@ def test_a_harmless_stream_is_passed_on_at_once() -> None:
         (["it is s3c", "ret"], ["it is ", "", "s3cret"]),
         (["it is s3c", "urity"], ["it is ", "s3curity", ""]),
         (["s3cret/with space", "!"], ["", "[redacted]!", ""]),
+        (["it is canary-ZqQZ", "!"], ["it is [redacted]", "!", ""]),
+    ],
+)
+def test_only_a_tail_that_may_become_a_configured_value_is_held_back(deltas: list[str], shown: list[str]) -> None:
+    check_deltas(deltas, shown)
+
+
+@pytest.mark.parametrize(
+    ("deltas", "shown"),
+    [
         (["in 20", "24 it"], ["in ", "2024 it", ""]),
         (["call 123456", ":AAA", "A" * 30, " now"], ["call ", "", "", "[redacted] now", ""]),
         (["the ris", "k-free"], ["the ris", "k-free", ""]),
-        (["Bearer ", "abc123def456", " x"], ["Bearer ", "", "[redacted] x", ""]),
+        (["Bearer ", "abc123def456", " then"], ["Bearer ", "", "[redacted] then", ""]),
         (["http://u:", "pw", "@h"], ["http://u:", "", "[redacted]@h", ""]),
         (["http://u:", "80", "/h"], ["http://u:", "", "80/h", ""]),
     ],
 )
-def test_only_a_tail_that_may_become_a_secret_is_held_back(deltas: list[str], shown: list[str]) -> None:
-    stream = Stream()
-    assert [*(stream.feed(delta) for delta in deltas), stream.flush()] == shown
+def test_only_a_tail_that_starts_like_a_shape_is_held_back(deltas: list[str], shown: list[str]) -> None:
+    redaction.forget_all()
+    check_deltas(deltas, shown)
 
 
 def test_a_stream_is_as_new_after_its_flush() -> None:
@@ -157,7 +189,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(derandomize=True, max_examples=600, deadline=None, database=None)
+@settings(derandomize=True, max_examples=200, deadline=None, database=None)
 @given(
     pieces=st.lists(PIECES, max_size=12),
     cut=st.lists(st.tuples(st.integers(0, 14), st.integers(0, 60)), max_size=12),
@@ -179,8 +211,8 @@ def test_wherever_a_stream_is_cut_it_shows_the_same(
 
 WORST = [
     "1", "1:", "123456:", "sk-", "a-", "xoxb-", "://", "://a:", "MT", "MTaaaaaaaaaaaaaaaaaaaa.", "bearer ", "bearer\t",
-    "authorization: ", "/authorization=", "hunter2hunter", "ghp_", "github_pat_", "AKIA", " ", "x", "a1", "123456:" + "a" * 29 + " ",
-    "s3cret/with ", "'authorization', b'", "://a:" + "b" * 500 + " ",
+    "authorization: ", "/authorization=", "hunter2hunter", "ghp_", "github_pat_", "AKIA", " ", "x", "a1",
+    "123456:" + "a" * 29 + " ", "s3cret/with ", "'authorization', b'", "://a:" + "b" * 500 + " ",
 ]  # fmt: skip
 
 

@@ -35,6 +35,8 @@ def check(text: str, expected: str) -> None:
         ("half \ud83d", "half \\ud83d"),
         ("tag \U000e0041", "tag \\U000e0041"),
         ("a\ufe0f\u200db", "a\\ufe0f\\u200db"),
+        ("blank\u2800\ufe0f", "blank\\u2800\\ufe0f"),
+        ("\u061c\u200c\u0645", "\\u061c\\u200c\u0645"),
         ("\u2764\ufe0f\ufe0f", "\u2764\\ufe0f\\ufe0f"),
     ],
 )
