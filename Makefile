@@ -14,9 +14,9 @@ RUNTIME := .venv/.runtime-is-installed
 DEV := .venv/.dev-is-installed
 
 # Quick parts first, so that a plain mistake shows early.
-SUITES := $(wildcard $(addprefix tests/,tidy unit contract scenario security chaos))
+SUITES := $(wildcard $(addprefix tests/,tidy unit contract model scenario security chaos))
 
-.PHONY: help setup run test sweep check lock clean
+.PHONY: help setup run test sweep chaos mutants check lock clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -30,8 +30,17 @@ run: $(RUNTIME)  ## start the gateway (ARGS="..." are passed on)
 test: $(DEV)  ## run all tests, quick ones first (ARGS="..." are passed on)
 	@$(BIN)/python -m pytest $(SUITES) $(ARGS)
 
-sweep: $(DEV)  ## kill a gateway before and after every commit (ARGS="--at pre:17" replays one case)
-	@$(BIN)/python -m tests.chaos.sweep --progress $(ARGS)
+sweep: $(DEV)  ## kill a gateway before and after every commit, then at every failpoint (PART=1/4 is a quarter of it)
+	@$(BIN)/python -m tests.chaos.sweep --scenario sixty --doubles 1 --failpoints --progress --part $(or $(PART),1/1) $(ARGS)
+
+SEED ?= 1
+MESSAGES ?= 2000
+KILLS ?= 100
+chaos: $(DEV)  ## kill a gateway at random while all else fails too (SEED=1 MESSAGES=2000 KILLS=100)
+	@$(BIN)/python -m tests.chaos.chaos --seed $(SEED) --messages $(MESSAGES) --kills $(KILLS) $(ARGS)
+
+mutants: $(DEV)  ## seed one bug after the other and show what catches it (ARGS="NAME" tries one)
+	@$(BIN)/python -m tests.chaos.mutation $(ARGS)
 
 check: $(DEV)  ## lint, format, types, import contracts and house rules
 	@$(BIN)/ruff check .

@@ -19,6 +19,17 @@ def encode(value: msgspec.Struct) -> bytes:
     return msgspec.json.encode(value)
 
 
+def mend(text: str) -> str:
+    """Joins surrogates that belong together and marks those that are alone: nothing could store them."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
 def _escape(name: str) -> str:
     return name if name.isalnum() and name.isascii() else quote(name, safe="@/#+ -._~")
 

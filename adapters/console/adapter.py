@@ -15,6 +15,7 @@ from adapters.console.settings import ConsoleSettings
 from core.adapter import Host, Line, Receive
 from core.agent import Ended
 from core.errors import Doubtful, Lagged, TidingsError, Unknown, Unreachable, Unstored
+from core.failpoints import fail_here
 from core.outbound import splitter
 from core.types import (
     Absent,
@@ -227,7 +228,9 @@ class ConsoleAdapter:
                 slots.release()
             match admission:
                 case Stored(run=run) | Duplicate(run=run):
+                    fail_here("in.pre_ack")
                     await line.write({"stored": inbound.key, "run": run})
+                    fail_here("in.post_ack")
                     if inbound.kind is Kind.MESSAGE:
                         await line.write({"ended": inbound.key, "outcome": await self._outcome(run)})
                 case Refused(reason=reason):

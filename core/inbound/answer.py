@@ -7,9 +7,10 @@ from core.types import Body
 
 
 def body_of(outcome: Outcome) -> Body:
+    """Empty only for a run without a person, which may end in silence."""
     text = "\n\n".join(filter(None, (outcome.text.strip(), _line(outcome))))
     names = ", ".join(file.name for file in outcome.files)
-    return Body(text=text or names or "(no text)", files=outcome.files)
+    return Body(text=text or names, files=outcome.files)
 
 
 def _line(outcome: Outcome) -> str:

@@ -27,7 +27,7 @@ from core.runs.journal import Journal
 from core.runs.runner import Interrupt
 from core.settings import Limits
 from core.store.database import Store, Transaction
-from core.types import Capabilities, SendProof, Signal, workspace_name
+from core.types import Body, Capabilities, SendProof, Signal, workspace_name
 
 log = logging.getLogger(__name__)
 
@@ -205,6 +205,9 @@ class Dispatcher:
         except Fenced as error:
             log.warning("%s; what was done here is discarded", error)
         finally:
+            if following is not None:
+                # It was cut off: nobody runs it any more, and the sweep must see that.
+                self._live.pop(following.run, None)
             self.release()
 
     async def _run_one(self, claimed: Claim) -> Claim | None:
@@ -248,7 +251,7 @@ class Dispatcher:
         target, conversation = claimed.inbound.target, claimed.inbound.conversation.id
         owed = Owed(ids.new("dlv"), Class.FINAL, target, answer.body_of(outcome), claimed.run)
         # An opened view is finished in place, in its lane; only a plain answer may go at once.
-        plain = can.async_delivery and not seen and claimed.view is None
+        plain = can.async_delivery and not seen and claimed.view is None and owed.body != Body()
         reserved = self._courier.reserve(owed) if plain else None
         # A conversation goes on at once only while nobody else waits for a slot.
         take_next = not self._waiting and not self._stopped
@@ -258,9 +261,9 @@ class Dispatcher:
         def unit(tx: Transaction) -> _Settled:
             settled = settlement.settle(tx, claimed, outcome, pending, log_book.last, now, wall)
             first = None
-            if can.async_delivery:
-                stopped = settled.outcome is not outcome
-                final = owed._replace(body=answer.body_of(settled.outcome)) if stopped else owed
+            stopped = settled.outcome is not outcome
+            final = owed._replace(body=answer.body_of(settled.outcome)) if stopped else owed
+            if can.async_delivery and final.body != Body():
                 first = self._courier.put(tx, final, None if stopped else reserved)
             following = inbox.claim(tx, conversation, now) if take_next else None
             later = None if following else inbox.next_ready(tx, conversation)

@@ -34,6 +34,7 @@ from core.types import (
     Refused,
     Stored,
     Target,
+    mend,
 )
 
 log = logging.getLogger(__name__)
@@ -190,7 +191,8 @@ class Door:
             if self._may_push(change.target):
                 outbox.put_notice(tx, notice, now)
             return _Taken(Stored(run=run))
-        deleted = inbox.amend(tx, change)
+        short = msgspec.structs.replace(change, text=change.text[: self._limits.message_characters])
+        deleted = inbox.amend(tx, short)
         if deleted is None:
             return _Taken(Stored(run=run))
         return _Taken(Stored(run=run), queued=self._cancel(tx, deleted["run"], "the message was deleted"))
@@ -250,7 +252,7 @@ def _storable(inbound: Inbound) -> Inbound:
 def _scrub(value: object) -> object:
     match value:
         case str():
-            return value.encode("utf-8", "replace").decode("utf-8")
+            return mend(value)
         case dict():
             return {name: _scrub(each) for name, each in value.items()}
         case list() | tuple():

@@ -136,7 +136,7 @@ def live_run(tx: Transaction, conversation: str) -> str | None:
 def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
     """Takes the oldest waiting message, if the conversation is free and the message may be taken."""
     row = tx.one(
-        "SELECT run, message, attempt, fence, ready, checkpoint, view, album FROM inbox"
+        "SELECT run, message, attempt, fence, generation, ready, checkpoint, view, album FROM inbox"
         " WHERE conversation = ? AND state = 'waiting' ORDER BY seq LIMIT 1",
         conversation,
     )
@@ -144,9 +144,11 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
         return None
     memory = tx.one("SELECT generation, checkpoint FROM conversations WHERE id = ?", conversation)
     assert memory is not None, "a waiting message always has its conversation"
+    # What runs again after a restart belongs to the conversation in which it first began, whatever has begun since.
+    generation = row["generation"] if row["attempt"] else memory["generation"]
     tx.execute(
         "UPDATE inbox SET state = 'running', attempt = attempt + 1, fence = fence + 1, generation = ? WHERE run = ?",
-        memory["generation"],
+        generation,
         row["run"],
     )
     inbound = _with_album(tx, row["run"], msgspec.json.decode(row["message"], type=Inbound), row["album"])
@@ -158,8 +160,8 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
         inbound=inbound,
         attempt=row["attempt"] + 1,
         fence=row["fence"] + 1,
-        generation=memory["generation"],
-        history=inbound.given.history if inbound.given else history(tx, conversation, memory["generation"]),
+        generation=generation,
+        history=inbound.given.history if inbound.given else history(tx, conversation, generation),
         checkpoint=checkpoint,
         view=msgspec.json.decode(row["view"], type=View) if row["view"] else None,
         journalled=journal.last(tx, row["run"]) if row["attempt"] else 0,

@@ -183,7 +183,14 @@ class Courier:
 
     def _work_on(self, lane: str, first: Head | None) -> None:
         # A fresh context: a delivery outlives the run that caused it and must not inherit its session.
-        self._lanes[lane].task = asyncio.create_task(self._work(lane, first), context=Context())
+        task = self._lanes[lane].task = asyncio.create_task(self._work(lane, first), context=Context())
+        task.add_done_callback(lambda task: self._ended(lane, task))
+
+    def _ended(self, lane: str, task: asyncio.Task[None]) -> None:
+        """A fault of ours leaves its lane free again; the sweep finds what waits there."""
+        if not task.cancelled() and (error := task.exception()):
+            log.error("the lane %s was left by a fault: %r", lane, error, exc_info=error)
+            self._lanes.pop(lane, None)
 
     async def _work(self, name: str, first: Head | None) -> None:
         lane = self._lanes[name]

@@ -10,7 +10,7 @@ import msgspec
 from core.errors import Unknown
 from core.redaction import clean
 from core.store.database import Row, Transaction
-from core.types import Body, Delivery, DeliveryState, Part, PartKind, Receipt, Target, View, encode
+from core.types import Body, Delivery, DeliveryState, Part, PartKind, Receipt, Target, View, encode, mend
 
 # A delivery that could not be made for so long is given up, and says so.
 EXPIRES_SECONDS = 72 * 3600.0
@@ -77,7 +77,7 @@ class Head(NamedTuple):
 
 def put(tx: Transaction, owed: Owed, now: float) -> None:
     """The one way out for every text, so this is where secrets are kept in."""
-    owed = owed._replace(body=msgspec.structs.replace(owed.body, text=clean(owed.body.text)))
+    owed = owed._replace(body=msgspec.structs.replace(owed.body, text=clean(mend(owed.body.text))))
     if owed.kind is Class.FINAL:
         _supersede_opening(tx, owed.run, now)
     tx.execute(

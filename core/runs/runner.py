@@ -17,7 +17,6 @@ from core.agent import (
     Event,
     FileMade,
     Finished,
-    JournalEvent,
     Outcome,
     OutcomeKind,
     Progress,
@@ -32,23 +31,18 @@ from core.agent import (
 from core.clock import Clock, ended_within
 from core.errors import Fenced
 from core.failpoints import fail_here
-from core.redaction import Stream, clean
 from core.runs.journal import Journal
+from core.runs.tape import Tape, one_line, plain
 from core.settings import Limits
-from core.types import File, Origin
+from core.types import File, Origin, mend
 
 log = logging.getLogger(__name__)
 
 NO_ANSWER = "the agent ended without an answer"
-REASON_CHARACTERS = 300
 # How long an agent may take to end after it was asked to; then the run is settled without it.
 GRACE_SECONDS = 10.0
 # An agent that only ever asks is not let round for ever.
 APPROVALS = 20
-# What an agent tells beside its answer may be so many times as long as the answer itself.
-ASIDE_TIMES = 10
-# What an entry of the journal costs besides its text, in characters.
-ENTRY_CHARACTERS = 100
 # An agent that never waits lets others have the loop after so many events.
 BREATH_EVENTS = 100
 
@@ -68,64 +62,6 @@ class Interrupt:
     def _set(self, finished: Finished) -> None:
         if not self.came.done():
             self.came.set_result(finished)
-
-
-class Tape:
-    """What a run has said so far: an outcome's text is the deltas and nothing else."""
-
-    def __init__(self, journal: Journal, limit: int) -> None:
-        self._journal = journal
-        self._limit = limit
-        self._pieces: list[str] = []
-        self._length = 0
-        self._heard = 0
-        self._aside = 0
-        # A stream may be cut inside a surrogate pair.
-        self._half = ""
-        self._stream = Stream()
-        self.files: list[File] = []
-        self.events = 0
-
-    @property
-    def text(self) -> str:
-        return "".join(self._pieces)
-
-    @property
-    def full(self) -> str:
-        """Why nothing more is taken; empty while there is room."""
-        if self._heard >= self._limit:
-            return f"the answer grew past {self._limit} characters"
-        if self._aside >= self._limit * ASIDE_TIMES:
-            return f"what I did besides answering grew past {self._limit * ASIDE_TIMES} characters"
-        return ""
-
-    def say(self, delta: str) -> None:
-        self._heard += len(delta)
-        self._aside += 1
-        delta = self._half + delta
-        self._half = delta[-1:] if "\ud800" <= delta[-1:] <= "\udbff" else ""
-        told = self._stream.feed(mend(delta.removesuffix(self._half)))
-        self._keep(told[: max(self._limit - self._length, 0)])
-
-    def note(self, event: JournalEvent, *texts: str) -> None:
-        """Takes what is no answer; it is bounded too."""
-        self._aside += sum(map(len, texts)) + (1 if isinstance(event, ReasoningDelta) else ENTRY_CHARACTERS)
-        self._journal.add(event)
-
-    def explain(self, sentence: str) -> None:
-        """What the gateway itself has to say is a delta like any other, so that every reader sees it."""
-        self.end()
-        self._keep(("\n\n" if self._length else "") + sentence)
-
-    def end(self) -> None:
-        self._keep(self._stream.feed(mend(self._half)) + self._stream.flush())
-        self._half = ""
-
-    def _keep(self, text: str) -> None:
-        if text:
-            self._pieces.append(text)
-            self._length += len(text)
-            self._journal.add(TextDelta(text))
 
 
 async def run(
@@ -256,25 +192,3 @@ def _outcome(finished: Finished, tape: Tape, turn: Turn) -> Outcome:
         text = tape.text
     usage: Usage | None = finished.usage
     return Outcome(kind, one_line(reason), text, usage, tuple(tape.files))
-
-
-def one_line(reason: str) -> str:
-    """A reason is shown to people: redacted, one line, short."""
-    line = " ".join(plain(reason).split())
-    return line if len(line) <= REASON_CHARACTERS else line[: REASON_CHARACTERS - 1] + "…"
-
-
-def plain(text: str) -> str:
-    """Redacted, and fit to be stored."""
-    return clean(mend(text))
-
-
-def mend(text: str) -> str:
-    """Joins surrogates that belong together and marks those that are alone: nothing could store them."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text

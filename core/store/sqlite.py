@@ -150,7 +150,8 @@ class SqliteStore:
             connection.execute("COMMIT")
             if wrote:
                 fail_here("store.post_commit")
-        except (sqlite3.Error, OSError) as error:
+        except Exception as error:
+            # Whatever it is: an owner thread that dies would leave everybody waiting for ever.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             return self._failed(batch, error)

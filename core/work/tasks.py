@@ -20,7 +20,7 @@ from core.inbound.dispatcher import NOTHING
 from core.outbound import outbox
 from core.outbound.courier import Courier
 from core.outbound.outbox import Class, Owed
-from core.runs.runner import one_line, plain
+from core.runs.tape import one_line, plain
 from core.store.database import Row, Store, Transaction
 from core.types import Author, Body, Conversation, Sender, Target, encode, workspace_name
 

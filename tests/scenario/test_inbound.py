@@ -233,8 +233,8 @@ async def test_lone_surrogates_do_not_keep_a_message_out(tmp_path: Path) -> None
             attachments=(Attachment(handle="f", name=f"{broken}.txt"),),
         )
         assert isinstance(await world.receive(message), Stored)
-        await world.paper.until(lambda paper: paper.posts == ["hi ?! from Jo?"])
-        assert agent.turns[0].message.attachments == (Attachment(handle="f", name="?.txt"),)
+        await world.paper.until(lambda paper: paper.posts == ["hi \ufffd! from Jo\ufffd"])
+        assert agent.turns[0].message.attachments == (Attachment(handle="f", name="\ufffd.txt"),)
 
 
 async def test_an_edit_corrects_and_a_deletion_cancels_what_still_waits(tmp_path: Path) -> None:

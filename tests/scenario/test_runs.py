@@ -111,6 +111,7 @@ async def test_only_a_run_without_a_person_may_finish_silent(tmp_path: Path) -> 
         message = handed("report", origin=Origin.SCHEDULE)
         await world.receive(message)
         assert (await world.outcome(message.key)).kind is OutcomeKind.COMPLETED
+        assert world.rows("SELECT * FROM deliveries") == []
 
 
 async def test_an_agent_that_never_ends_is_halted_at_its_deadline_and_says_so(tmp_path: Path) -> None:

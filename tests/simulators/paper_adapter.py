@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from core.adapter import Host, Receive
 from core.errors import Misconfigured, RateLimited, Rejected, Unreachable, Unstored, ViewLost
+from core.failpoints import fail_here
 from core.outbound import splitter
 from core.types import (
     Absent,
@@ -131,10 +132,12 @@ class PaperAdapter:
                 break
             except Unstored:
                 await self._host.clock.sleep(self._settings.pause_seconds)
+        fail_here("in.pre_ack")
         try:
             await wire.write(Confirm(confirm=(event.id,)))
         except ConnectionError as error:
             raise Unreachable(f"{event.id} could not be confirmed: {error}") from error
+        fail_here("in.post_ack")
 
     def _inbound(self, event: Event) -> Inbound:
         kind = Kind(event.type)

@@ -20,6 +20,7 @@ from core.errors import (
     Unreachable,
     ViewLost,
 )
+from core.failpoints import fail_here
 from core.types import Value
 from tests.simulators.paper_chats import Kind
 from tests.simulators.paper_wire import (
@@ -97,6 +98,7 @@ class PaperClient:
             try:
                 async with asyncio.timeout(self._settings.call_seconds):
                     await wire.write(self._request(method, ask))
+                    fail_here("out.bytes_written")
                     line = await wire.read()
             except (OSError, TimeoutError) as error:
                 raise Doubtful(f"{method} was sent and not answered: {error!r}") from error

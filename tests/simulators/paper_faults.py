@@ -76,6 +76,11 @@ class Faults:
         self._odds: Odds | None = None
         self._drawn: Counter[tuple[str, str]] = Counter()
 
+    @property
+    def armed(self) -> tuple[Fault, ...]:
+        """Those that nobody has met yet."""
+        return tuple(self._armed)
+
     def arm(self, fault: Fault, count: int) -> None:
         self._armed.extend([fault] * count)
 
