@@ -10,13 +10,12 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python;
 
 BIN := .venv/bin
 LOG := .venv/setup.log
-RUNTIME := .venv/.runtime-is-installed
-DEV := .venv/.dev-is-installed
+DEV := .venv/.is-installed
 
 # Quick parts first, so that a plain mistake shows early.
 SUITES := $(wildcard $(addprefix tests/,tidy unit contract model scenario security chaos))
 
-.PHONY: help setup run test sweep chaos mutants check lock clean
+.PHONY: help setup run test sweep chaos mutants bench check lock clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -24,10 +23,10 @@ help:  ## show this list
 
 setup: $(DEV)  ## make .venv with everything that running and testing take
 
-run: $(RUNTIME)  ## start the gateway (ARGS="..." are passed on)
+run: setup  ## start the gateway (ARGS="..." are passed on)
 	@exec $(BIN)/tidings run $(ARGS)
 
-test: $(DEV)  ## run all tests, quick ones first (ARGS="..." are passed on)
+test: setup  ## run all tests, quick ones first (ARGS="..." are passed on)
 	@$(BIN)/python -m pytest $(SUITES) $(ARGS)
 
 sweep: $(DEV)  ## kill a gateway before and after every commit, then at every failpoint (PART=1/4 is a quarter of it)
@@ -41,6 +40,9 @@ chaos: $(DEV)  ## kill a gateway at random while all else fails too (SEED=1 MESS
 
 mutants: $(DEV)  ## seed one bug after the other and show what catches it (ARGS="NAME" tries one)
 	@$(BIN)/python -m tests.chaos.mutation $(ARGS)
+
+bench: $(DEV)  ## measure, beside a bare writer of the same rows in the same run
+	@$(BIN)/python -m tests.bench
 
 check: $(DEV)  ## lint, format, types, import contracts and house rules
 	@$(BIN)/ruff check .
@@ -63,13 +65,9 @@ compile = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 	--custom-compile-command 'make lock' --no-emit-index-url --no-emit-find-links $(ARGS) pyproject.toml $(1) -o $(2)
 
 # A stamp stands for an installed lock; a second start finds it and does nothing else.
-$(RUNTIME): requirements.lock pyproject.toml | .venv/pyvenv.cfg
-	@$(call install,requirements.lock)
-	@touch $@
-
 $(DEV): requirements-dev.lock pyproject.toml | .venv/pyvenv.cfg
 	@$(call install,requirements-dev.lock)
-	@touch $(RUNTIME) $@
+	@touch $@
 
 .venv/pyvenv.cfg:
 	@python="$(PYTHON)"; \

@@ -96,6 +96,7 @@ def run(
     """Start the gateway. In a terminal you can talk to the bot at once; otherwise it serves until SIGTERM."""
     from adapters import catalog
     from core import logs
+    from core.store.lock import unusable
 
     place: Place = context.obj
     loaded = _load(place)
@@ -109,8 +110,7 @@ def run(
         stream = open(place.home / "tidings.log", "a", encoding="utf-8") if chats else sys.stderr  # noqa: SIM115
         logs.configure(loaded.core.log.level, loaded.core.log.format, stream)
     except OSError as error:
-        mend = "mend its permissions, or choose another with --home or TIDINGS_HOME"
-        raise ConfigError(f"the home {place.home} cannot be written ({error.strerror}); {mend}") from error
+        raise ConfigError(unusable(place.home, error)) from error
     for warning in loaded.warnings:
         _tell(f"warning: {warning}")
     _run(_serve(place.home, loaded, chats))

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+# Nothing is later than this after the machine has slept.
+HOP_SECONDS = 15.0
+
 
 class Timer(Protocol):
     def cancel(self) -> None: ...
@@ -50,10 +53,40 @@ class SystemClock:
         return time.time()
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        return asyncio.get_running_loop().call_later(seconds, callback)
+        if seconds <= HOP_SECONDS:
+            return asyncio.get_running_loop().call_later(seconds, callback)
+        return _Hops(self, self.now() + seconds, callback)
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(max(seconds, 0.0))
+        if seconds <= HOP_SECONDS:
+            await asyncio.sleep(max(seconds, 0.0))
+            return
+        over = asyncio.Event()
+        timer = self.call_later(seconds, over.set)
+        try:
+            await over.wait()
+        finally:
+            timer.cancel()
+
+
+class _Hops:
+    """A long wait in short hops: the loop's own clock stands still while the machine sleeps."""
+
+    def __init__(self, clock: Clock, due: float, callback: Callable[[], None]) -> None:
+        self._clock = clock
+        self._due = due
+        self._callback = callback
+        self._timer = asyncio.get_running_loop().call_later(HOP_SECONDS, self._hop)
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def _hop(self) -> None:
+        left = self._due - self._clock.now()
+        if left <= 0:
+            self._callback()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(min(left, HOP_SECONDS), self._hop)
 
 
 async def ended_within(clock: Clock, task: asyncio.Task[Any], seconds: float) -> bool:

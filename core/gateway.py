@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 DATABASE = "tidings.db"
 # How often a live process looks for what was forgotten.
 SWEEP_SECONDS = 15.0
+LAST_SECONDS = 5.0
 
 
 class Gateway:
@@ -96,9 +97,11 @@ class Gateway:
         await self._supervisor.stop()
         self._dispatcher.pause()
         await self._drain()
-        await self._dispatcher.stop()
+        # What is already being written or sent may end, so that a clean stop leaves no doubt behind.
+        patience = min(self._settings.limits.drain_seconds, LAST_SECONDS)
+        await self._dispatcher.stop(patience)
         await self._tasks.stop()
-        await self._courier.stop()
+        await self._courier.stop(patience)
         await self._store.close()
         self._lock.release()
 
@@ -117,14 +120,21 @@ class Gateway:
         self._dispatcher.desk = self
         self._tasks = Tasks(self._store, self._clock, self._courier, self._kinds, workspaces)
         self._door = Door(
-            self._store, self._clock, limits, self._allowed, self._commands, self._dispatcher, self._courier
+            self._store,
+            self._clock,
+            limits,
+            self._allowed,
+            self._commands,
+            self._dispatcher,
+            self._courier,
+            self._feed.publish,
         )
         for platform in self._platforms:
             self._adapters[platform.name, platform.account] = platform.build(self._host(platform))
         self._allowed |= await self._store.read(_admitted)
         await recovery.recover(self._store, self._clock, self._courier.can)
-        await self._courier.start()
         await self._tasks.start()
+        await self._courier.start()
         await self._dispatcher.start()
         self._supervisor.keep("sweeper", self._sweep)
         for (name, account), adapter in self._adapters.items():
@@ -151,6 +161,9 @@ class Gateway:
     async def _sweep(self) -> None:
         while True:
             await self._clock.sleep(SWEEP_SECONDS)
+            # A write, so that a store that is well again is known to be, and steady time survives a reboot.
+            now = self._clock.now()
+            await self._store.insist(lambda tx, now=now: tx.execute("UPDATE epoch SET latest = ?", now))  # type: ignore[misc]
             await self._dispatcher.sweep()
             await self._courier.sweep()
             await self._tasks.sweep()

@@ -49,9 +49,9 @@ def configure(level: str, format: Literal["auto", "text", "json"], stream: TextI
 
 
 def _name_the_run(record: logging.LogRecord) -> bool:
-    session = context.current_or_none()
-    record.run = session.run if session else ""
-    record.conversation = session.conversation if session else None
+    """A delivery has no session; its lines bring the names along."""
+    if session := context.current_or_none():
+        record.run, record.conversation = session.run, session.conversation.id
     return True
 
 
@@ -88,7 +88,7 @@ class _TextFormatter(logging.Formatter):
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
         line = f"{at}.{int(record.msecs):03} {record.levelname.lower():<8} {name}: {_message(record)}"
         run, conversation = _run(record)
-        if run:
+        if run or conversation:
             line += f" run={run} conversation={conversation}"
         lines = [line, *(f"    {below}" for below in _error(self, record).splitlines())]
         return "\n".join(_escape(part) for part in lines)
@@ -115,8 +115,7 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _run(record: logging.LogRecord) -> tuple[str, str]:
-    conversation = getattr(record, "conversation", None)
-    return getattr(record, "run", ""), redaction.clean(conversation.id) if conversation else ""
+    return getattr(record, "run", ""), redaction.clean(getattr(record, "conversation", ""))
 
 
 def _error(formatter: logging.Formatter, record: logging.LogRecord) -> str:

@@ -9,12 +9,15 @@ from threading import Lock
 from typing import NamedTuple
 from urllib.parse import quote, quote_plus
 
+from core.types import mend
+
 REDACTED = "[redacted]"
 # A shorter value would blank out ordinary words.
 SHORTEST_SECRET = 6
 # A stream that holds back more than this looks at it again only when it has doubled or a word has ended;
 # without that, one endless word fed letter by letter would cost the square of its length.
 PATIENCE = 256
+REASON_CHARACTERS = 300
 
 _SPACE = re.compile(r"\s")
 
@@ -38,6 +41,17 @@ def forget_all() -> None:
 def clean(text: str) -> str:
     found = _find(text, 0)
     return _write(text, found, 0, len(text)) if found else text
+
+
+def one_line(reason: str) -> str:
+    """A reason is shown to people: redacted, one line, short."""
+    line = " ".join(plain(reason).split())
+    return line if len(line) <= REASON_CHARACTERS else line[: REASON_CHARACTERS - 1] + "…"
+
+
+def plain(text: str) -> str:
+    """Redacted, and fit to be stored."""
+    return clean(mend(text))
 
 
 class Stream:

@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 BACKOFF_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 # A part that lived so long was well; its next failure starts the back-off anew.
 WELL_SECONDS = 60.0
+STEADY_SECONDS = 10.0
 # What the owner must mend is looked at now and then, in case they have.
 MISCONFIGURED_SECONDS = 300.0
 
@@ -28,6 +29,7 @@ class Supervisor:
         self._alarms = alarms
         self._health: dict[str, PartHealth] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stopping = False
 
     def keep(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
         """Runs `part` until `stop`, again and again however it ends."""
@@ -35,6 +37,7 @@ class Supervisor:
         self._tasks[name] = asyncio.create_task(self._keep(name, part), name=name, context=Context())
 
     async def stop(self) -> None:
+        self._stopping = True
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -46,21 +49,31 @@ class Supervisor:
         failures = 0
         while True:
             began = self._clock.now()
-            self._set(name, "up", self._health[name].last_error)
+            # After a failure it shows as well again only when it has lived for a while.
+            timer = self._clock.call_later(STEADY_SECONDS if failures else 0.0, lambda: self._recovered(name))
             try:
                 await part()
                 reason, state = "it ended by itself", "degraded"
+            except asyncio.CancelledError:
+                if self._stopping:
+                    raise
+                reason, state = "it was cancelled from within", "degraded"
             except Misconfigured as error:
                 reason, state = str(error), "misconfigured"
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 reason, state = f"{error}" or type(error).__name__, "degraded"
                 log.debug("%s failed", name, exc_info=True)
+            finally:
+                timer.cancel()
             failures = 0 if self._clock.now() - began > WELL_SECONDS else failures
             pause = MISCONFIGURED_SECONDS if state == "misconfigured" else backoff(failures)
             failures += 1
             self._set(name, state, clean(reason), restarted=True)
             self._alarms.sound("adapter", f"{name} is {state}: {reason}; next try in {pause:g} s")
             await self._clock.sleep(pause)
+
+    def _recovered(self, name: str) -> None:
+        self._set(name, "up", self._health[name].last_error)
 
     def _set(self, name: str, state: str, error: str, *, restarted: bool = False) -> None:
         known = self._health.get(name)

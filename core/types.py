@@ -306,8 +306,17 @@ class Ignored(Value, frozen=True, kw_only=True):
     pass
 
 
+class Refusal(StrEnum):
+    """Why somebody was turned away; an adapter may answer each in its platform's own way."""
+
+    NOT_ADMITTED = "not admitted"
+    BUSY = "busy"
+    TOO_LONG = "too long"
+    CONFLICT = "this key was used for another message"
+
+
 class Refused(Value, frozen=True, kw_only=True):
-    reason: str
+    reason: Refusal
 
 
 Admission = Stored | Duplicate | Ignored | Refused

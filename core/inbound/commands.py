@@ -45,8 +45,8 @@ def _status(tx: Transaction, inbound: Inbound) -> Obeyed:
     live = inbox.live_run(tx, conversation)
     waiting = inbox.waiting_in(tx, conversation)
     lost = tx.one(
-        "SELECT count(*) AS n FROM deliveries WHERE lane = ? AND state IN ('doubtful', 'dead', 'held')"
-        " AND kind <> 'opening'",
+        "SELECT count(*) AS n FROM deliveries WHERE lane = ? AND state <> 'delivered'"
+        " AND state IN ('doubtful', 'dead', 'held') AND kind <> 'opening'",
         inbound.target.lane,
     )
     lines = [

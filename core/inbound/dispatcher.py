@@ -89,6 +89,7 @@ class Dispatcher:
         self._live: dict[str, Interrupt] = {}
         self._orphans: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._settling: set[asyncio.Task[Claim | None]] = set()
         # Free conversations with something to do, served in turn so that none starves the others.
         self._waiting: OrderedDict[str, None] = OrderedDict()
         self._timers: dict[str, Timer] = {}
@@ -104,28 +105,32 @@ class Dispatcher:
         return bool(self._tasks)
 
     async def start(self) -> None:
-        self.queued = await self._store.insist(inbox.count_waiting)
         await self.sweep()
 
     async def sweep(self) -> None:
         """Finds every free conversation in which a message waits, and every run that nobody runs."""
+        self.queued = await self._store.insist(inbox.count_waiting)
         for conversation, ready in await self._store.insist(inbox.busy_conversations):
             self.expect(conversation, ready)
         orphans = set(await self._store.insist(inbox.open_runs)) - self._live.keys()
         for run in orphans & self._orphans:
             log.error("nobody runs %s any more; it is recovered", run)
-            await self._store.insist(
+            entries = await self._store.insist(
                 lambda tx, run=run: recovery.recover_run(tx, run, self._clock, self._courier.can)  # type: ignore[misc]
             )
+            self._feed.publish(run, entries)
         # Twice in a row, since a run may end while it is looked for.
         self._orphans = orphans
 
-    async def stop(self) -> None:
+    async def stop(self, patience: float) -> None:
         """Runs that are cut off stay open in the store; recovery decides about them at the next start."""
         self.pause()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        # What has ended is settled and on its way; it must not look as if it had been cut off.
+        if self._settling and patience:
+            await asyncio.wait(self._settling, timeout=patience)
 
     def pause(self) -> None:
         self._stopped = True
@@ -188,12 +193,15 @@ class Dispatcher:
             log.error("a run was left open by a fault: %r", error, exc_info=error)
 
     async def _claim(self, conversation: str) -> None:
-        claimed = await self._store.insist(lambda tx: inbox.claim(tx, conversation, self._clock.now()))
-        if claimed is None:
-            self.release()
-            return
-        self.queued -= 1
-        await self._run(claimed)
+        claimed = None
+        try:
+            claimed = await self._store.insist(lambda tx: inbox.claim(tx, conversation, self._clock.now()))
+        finally:
+            if claimed is None:
+                self.release()
+        if claimed is not None:
+            self.queued -= 1
+            await self._run(claimed)
 
     async def _run(self, claimed: Claim) -> None:
         """One run after another while this conversation has its turn."""
@@ -232,22 +240,25 @@ class Dispatcher:
             history=claimed.history,
             checkpoint=claimed.checkpoint,
         )
-        log_book = Journal(self._store, self._clock, self._feed.publish, run, claimed.fence, claimed.journalled)
+        journal = Journal(self._store, self._clock, self._feed.publish, run, claimed.fence, claimed.journalled)
         interrupt = self._live.setdefault(run, Interrupt())
         try:
             with context.bind(session):
                 self._drafts.watch(run, inbound.target, can, claimed.view)
-                outcome = await runner.run(self._bots.agents[bot], turn, log_book, interrupt, self._clock, self._limits)
-                return await self._settle(claimed, log_book, outcome, can)
+                outcome = await runner.run(self._bots.agents[bot], turn, journal, interrupt, self._clock, self._limits)
+                settling = asyncio.create_task(self._settle(claimed, journal, outcome, can))
+                self._settling.add(settling)
+                settling.add_done_callback(self._settling.discard)
+                return await asyncio.shield(settling)
         finally:
             self._drafts.close(run)
             del self._live[run]
 
-    async def _settle(self, claimed: Claim, log_book: Journal, outcome: Outcome, can: Capabilities) -> Claim | None:
+    async def _settle(self, claimed: Claim, journal: Journal, outcome: Outcome, can: Capabilities) -> Claim | None:
         """One transaction: the run closed with its outcome, its terminal event, and what we owe for it."""
         # Closed before the commit, so that nothing of this run is shown after its end.
         seen = self._drafts.close(claimed.run)
-        pending = await log_book.close()
+        pending = await journal.close()
         target, conversation = claimed.inbound.target, claimed.inbound.conversation.id
         owed = Owed(ids.new("dlv"), Class.FINAL, target, answer.body_of(outcome), claimed.run)
         # An opened view is finished in place, in its lane; only a plain answer may go at once.
@@ -259,7 +270,7 @@ class Dispatcher:
         fail_here("halt.pre_terminal" if outcome.kind is OutcomeKind.HALTED else "run.pre_terminal")
 
         def unit(tx: Transaction) -> _Settled:
-            settled = settlement.settle(tx, claimed, outcome, pending, log_book.last, now, wall)
+            settled = settlement.settle(tx, claimed, outcome, pending, journal.last, now, wall)
             first = None
             stopped = settled.outcome is not outcome
             final = owed._replace(body=answer.body_of(settled.outcome)) if stopped else owed
@@ -271,14 +282,13 @@ class Dispatcher:
 
         try:
             settled = await self._store.insist(unit)
-        except Fenced:
-            log.warning("%s was settled elsewhere; this result is discarded", claimed.run)
+        except BaseException:
             if reserved:
                 self._courier.give_back(reserved)
-            return None
+            raise
         fail_here("run.post_terminal")
         log.info("run %s%s", settled.outcome.kind, f": {settled.outcome.reason}" if settled.outcome.reason else "")
-        log_book.show(settled.entries)
+        journal.show(settled.entries)
         if can.async_delivery:
             self._courier.carry(owed, reserved, settled.first)
         if seen and can.reactions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,8 +13,9 @@ from core import ids
 from core.adapter import Receive
 from core.agent import Outcome, OutcomeKind
 from core.clock import Clock
+from core.desk import Numbered
 from core.failpoints import fail_here
-from core.inbound import answer, inbox, notebook, policy, settlement
+from core.inbound import inbox, notebook, policy, settlement
 from core.inbound.commands import Command, Commands
 from core.inbound.dispatcher import Dispatcher
 from core.inbound.inbox import Claim
@@ -21,6 +23,7 @@ from core.inbound.policy import Judgement
 from core.outbound import outbox
 from core.outbound.courier import Courier
 from core.outbound.outbox import Class, Owed
+from core.runs.journal import Publish
 from core.settings import Limits
 from core.store.database import Store, Transaction
 from core.types import (
@@ -31,6 +34,7 @@ from core.types import (
     Inbound,
     Kind,
     Note,
+    Refusal,
     Refused,
     Stored,
     Target,
@@ -56,6 +60,10 @@ class _Taken(NamedTuple):
     queued: int = 0
     # From when the conversation's oldest message may be claimed, where nothing runs there.
     later: float | None = None
+    # Something was put into the outbox.
+    owes: bool = False
+    # A run that ended here, with the entries that its readers have not seen.
+    ended: tuple[str, list[Numbered]] = ("", [])
 
 
 class Door:
@@ -68,6 +76,7 @@ class Door:
         commands: Commands,
         dispatcher: Dispatcher,
         courier: Courier,
+        publish: Publish,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -76,6 +85,7 @@ class Door:
         self._commands = commands
         self._dispatcher = dispatcher
         self._courier = courier
+        self._publish = publish
 
     def receive_for(self, adapter: str, account: str) -> Receive:
         """The door as one adapter sees it: its notes go to its own notebook."""
@@ -105,18 +115,20 @@ class Door:
             return self._take(tx, inbound, reserved)
 
         fail_here("in.pre_commit")
-        taken = _Taken(Ignored())
-        try:
-            taken = await self._store.write(unit)
-        finally:
-            if reserved and taken.claimed is None:
-                self._dispatcher.release()
-        fail_here("in.post_commit")
-        self._follow_up(inbound, taken)
+        stored = self._store.write(unit)
+        # Whoever waits may go away meanwhile; what was stored is followed up all the same.
+        stored.add_done_callback(lambda done: self._follow_up(inbound, reserved, done))
+        taken = await asyncio.shield(stored)
         return taken.admission
 
-    def _follow_up(self, inbound: Inbound, taken: _Taken) -> None:
+    def _follow_up(self, inbound: Inbound, reserved: bool, stored: asyncio.Future[_Taken]) -> None:
         """Memory only hurries what the rows say already."""
+        taken = None if stored.cancelled() or stored.exception() else stored.result()
+        if reserved and (taken is None or taken.claimed is None):
+            self._dispatcher.release()
+        if taken is None:
+            return
+        fail_here("in.post_commit")
         self._dispatcher.queued += taken.queued
         if taken.claimed:
             self._dispatcher.begin(taken.claimed)
@@ -124,15 +136,20 @@ class Door:
             self._dispatcher.expect(inbound.conversation.id, taken.later)
         if taken.stopped:
             self._dispatcher.interrupt(taken.stopped, inbound.sender.name or inbound.sender.id)
-        self._courier.wake(inbound.target.lane)
+        self._publish(*taken.ended)
+        if taken.owes:
+            self._courier.wake(inbound.target.lane)
 
     def _take(self, tx: Transaction, inbound: Inbound, reserved: bool) -> _Taken:
         known = inbox.find(tx, inbound)
         if known is not None:
             fail_here("in.dup")
             if inbound.digest and known.digest and inbound.digest != known.digest:
-                return _Taken(Refused(reason="this key was used for another message"))
+                return _Taken(Refused(reason=Refusal.CONFLICT))
             return _Taken(Duplicate(run=known.run))
+        if len(inbound.text) > self._limits.message_characters and inbound.kind in (Kind.MESSAGE, Kind.COMMANDED):
+            short = msgspec.structs.replace(inbound, text=inbound.text[:1000])
+            return self._refuse(tx, short, Refusal.TOO_LONG, TOO_LONG)
         command = self._commands.get(inbound.command) if inbound.kind is Kind.COMMANDED else None
         if command is not None:
             return self._obey(tx, inbound, command)
@@ -142,15 +159,13 @@ class Door:
 
     def _store_message(self, tx: Transaction, inbound: Inbound, reserved: bool) -> _Taken:
         now, run, conversation = self._clock.now(), ids.new("run"), inbound.conversation.id
-        if len(inbound.text) > self._limits.message_characters:
-            short = msgspec.structs.replace(inbound, text=inbound.text[:1000])
-            return self._refuse(tx, short, run, "too long", TOO_LONG)
         full = self._dispatcher.queued >= self._limits.queued
         if full or inbox.waiting_in(tx, conversation) >= self._limits.queued_per_conversation:
-            return self._refuse(tx, inbound, run, "busy", BUSY)
+            return self._refuse(tx, inbound, Refusal.BUSY, BUSY)
+        told = False
         if self._may_push(inbound.target):
             notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=MAY_BE_LOST), None, "lost")
-            outbox.tell_losses(tx, inbound.target, notice, now)
+            told = outbox.tell_losses(tx, inbound.target, notice, now)
         became = inbox.put(tx, inbound, run, now)
         claimed = inbox.claim(tx, conversation, now) if reserved else None
         free = claimed is None and inbox.live_run(tx, conversation) is None
@@ -159,28 +174,33 @@ class Door:
             claimed,
             queued=int(became == run) - int(claimed is not None),
             later=inbox.next_ready(tx, conversation) if free else None,
+            owes=told,
         )
 
-    def _refuse(self, tx: Transaction, inbound: Inbound, run: str, reason: str, words: str) -> _Taken:
+    def _refuse(self, tx: Transaction, inbound: Inbound, reason: Refusal, words: str) -> _Taken:
         """Turned away, and told so; the row only keeps a repetition from being taken for another message."""
         now = self._clock.now()
-        inbox.put_closed(tx, inbound, run, now, f"refused: {reason}")
-        if self._may_push(inbound.target):
-            notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=words), None, reason)
-            outbox.put_notice(tx, notice, now, every=BUSY_SECONDS)
+        inbox.put_closed(tx, inbound, ids.new("run"), now, f"refused: {reason}")
+        owes = self._may_push(inbound.target)
+        if owes:
+            # By sender: in a group each of them is told.
+            cause = f"{reason} {inbound.sender.id}"
+            notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=words), None, cause)
+            owes = outbox.put_notice(tx, notice, now, every=BUSY_SECONDS)
         log.warning("refused a message in %s: %s", inbound.conversation.id, reason)
-        return _Taken(Refused(reason=reason))
+        return _Taken(Refused(reason=reason), owes=owes)
 
     def _obey(self, tx: Transaction, inbound: Inbound, command: Command) -> _Taken:
         """Stored with its reply in one transaction: obeyed at once, and once."""
         run, now = ids.new("run"), self._clock.now()
         obeyed = command.handler(tx, inbound)
         inbox.put_closed(tx, inbound, run, now, f"obeyed: /{command.name}")
-        if obeyed.reply and self._may_push(inbound.target):
+        owes = bool(obeyed.reply) and self._may_push(inbound.target)
+        if owes:
             outbox.put(tx, Owed(ids.new("dlv"), Class.REPLY, inbound.target, Body(text=obeyed.reply), run), now)
         if obeyed.stopped:
             fail_here("cancel.requested")
-        return _Taken(Stored(run=run), stopped=obeyed.stopped)
+        return _Taken(Stored(run=run), stopped=obeyed.stopped, owes=owes)
 
     def _amend(self, tx: Transaction, change: Inbound) -> _Taken:
         """An edit corrects and a deletion cancels what still waits; neither ever becomes a run."""
@@ -188,56 +208,53 @@ class Door:
         inbox.put_closed(tx, change, run, now, change.kind)
         if change.kind is Kind.PRESSED:
             notice = Owed(ids.new("dlv"), Class.NOTICE, change.target, Body(text=NOBODY_WAITS), None, change.key)
-            if self._may_push(change.target):
-                outbox.put_notice(tx, notice, now)
-            return _Taken(Stored(run=run))
+            owes = self._may_push(change.target) and outbox.put_notice(tx, notice, now)
+            return _Taken(Stored(run=run), owes=owes)
         short = msgspec.structs.replace(change, text=change.text[: self._limits.message_characters])
         deleted = inbox.amend(tx, short)
-        if deleted is None:
+        entries = self._cancel(tx, deleted["run"], "the message was deleted", remembered=False) if deleted else []
+        if not (deleted and entries):
             return _Taken(Stored(run=run))
-        return _Taken(Stored(run=run), queued=self._cancel(tx, deleted["run"], "the message was deleted"))
+        return _Taken(Stored(run=run), queued=-1, owes=True, ended=(deleted["run"], entries))
 
-    def _cancel(self, tx: Transaction, run: str, reason: str) -> int:
-        """Ends a run that still waits; returns by how much the queue grew."""
+    def _cancel(self, tx: Transaction, run: str, reason: str, *, remembered: bool = True) -> list[Numbered]:
+        """Ends a run that still waits; nothing happens to any other."""
         claimed = inbox.waiting_claim(tx, run)
         if claimed is None:
-            return 0
-        now, outcome = self._clock.now(), Outcome(OutcomeKind.CANCELLED, reason, "")
-        settlement.settle(tx, claimed, outcome, [], claimed.journalled, now, self._clock.wall())
-        if self._may_push(claimed.inbound.target):
-            body = answer.body_of(outcome)
-            outbox.put(tx, Owed(ids.new("dlv"), Class.FINAL, claimed.inbound.target, body, run), now)
-        return -1
+            return []
+        outcome = Outcome(OutcomeKind.CANCELLED, reason, "")
+        return settlement.close(tx, claimed, outcome, self._clock, self._courier.can, remembered=remembered)
 
     async def stop(self, run: str, by: str) -> bool:
         """Ends a run from outside the conversation: a live one is asked, a waiting one is cancelled."""
 
-        def unit(tx: Transaction) -> tuple[bool, int, str]:
+        def unit(tx: Transaction) -> tuple[bool, list[Numbered], str]:
             if inbox.ask_stop(tx, run, by):
-                return True, 0, ""
+                return True, [], ""
             claimed = inbox.waiting_claim(tx, run)
             lane = claimed.inbound.target.lane if claimed else ""
             return False, self._cancel(tx, run, f"stopped by {by}"), lane
 
-        live, queued, lane = await self._store.write(unit)
+        live, entries, lane = await self._store.write(unit)
         if live:
             self._dispatcher.interrupt(run, by)
-        self._dispatcher.queued += queued
-        if lane:
+        if entries:
+            self._dispatcher.queued -= 1
+            self._publish(run, entries)
             self._courier.wake(lane)
-        return live or bool(queued)
+        return live or bool(entries)
 
     def _tell_stranger(self, tx: Transaction, inbound: Inbound) -> _Taken:
         """At most once an hour, so that nobody can make us shout."""
         words = policy.how_to_be_admitted(inbound)
-        if self._may_push(inbound.target):
+        owes = self._may_push(inbound.target)
+        if owes:
             notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=words), None, "stranger")
-            outbox.put_notice(tx, notice, self._clock.now())
-        return _Taken(Refused(reason="not admitted"))
+            owes = outbox.put_notice(tx, notice, self._clock.now())
+        return _Taken(Refused(reason=Refusal.NOT_ADMITTED), owes=owes)
 
     def _may_push(self, target: Target) -> bool:
-        can = self._courier.can(target)
-        return can is None or can.async_delivery
+        return settlement.may_push(self._courier.can, target)
 
 
 def _storable(inbound: Inbound) -> Inbound:

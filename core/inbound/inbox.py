@@ -171,9 +171,7 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
 def _with_album(tx: Transaction, run: str, inbound: Inbound, album: str) -> Inbound:
     if not album:
         return inbound
-    rows = tx.all(
-        "SELECT message FROM inbox WHERE adapter = ? AND joined = ? ORDER BY seq", inbound.target.adapter, run
-    )
+    rows = tx.all("SELECT message FROM inbox WHERE joined = ? ORDER BY seq", run)
     later = [msgspec.json.decode(row["message"], type=Inbound) for row in rows]
     return msgspec.structs.replace(
         inbound,
@@ -289,8 +287,14 @@ def amend(tx: Transaction, change: Inbound) -> Row | None:
 
 def waiting_claim(tx: Transaction, run: str) -> Claim | None:
     """A run that still waits, in the shape that ends it without ever having run."""
-    row = tx.one("SELECT * FROM inbox WHERE run = ? AND state = 'waiting'", run)
-    return claim_of(row, journal.last(tx, run)) if row else None
+    row = tx.one(
+        "SELECT inbox.*, conversations.generation AS current FROM inbox JOIN conversations ON id = conversation"
+        " WHERE run = ? AND state = 'waiting'",
+        run,
+    )
+    if row is None:
+        return None
+    return claim_of(row, journal.last(tx, run))._replace(generation=row["current"])
 
 
 def claim_of(row: Row, journalled: int) -> Claim:

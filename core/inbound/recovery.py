@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
-from core import ids
 from core.agent import (
     Effect,
     JournalEvent,
@@ -17,21 +15,19 @@ from core.agent import (
     ToolStarted,
 )
 from core.clock import Clock
+from core.desk import Numbered
 from core.failpoints import fail_here
-from core.inbound import answer, inbox, settlement
+from core.inbound import inbox, settlement
 from core.inbound.inbox import Claim
-from core.outbound import doubts, outbox
-from core.outbound.outbox import Class, Owed
+from core.inbound.settlement import Can
+from core.outbound import doubts
 from core.runs import journal
-from core.store.database import Store, Transaction
-from core.types import Capabilities, Target
+from core.store.database import Row, Store, Transaction
 
 log = logging.getLogger(__name__)
 
 # The first run and two more: a message that kills the process must not do so for ever.
 ATTEMPTS = 3
-
-Can = Callable[[Target], Capabilities | None]
 
 
 async def recover(store: Store, clock: Clock, can: Can) -> None:
@@ -46,55 +42,51 @@ async def recover(store: Store, clock: Clock, can: Can) -> None:
         log.warning("after an unclean end: %d runs were open, %d sends in flight", len(open_runs), doubtful)
 
 
-def recover_run(tx: Transaction, run: str, clock: Clock, can: Can) -> None:
-    """Runs again from its checkpoint when nothing would be done twice; else ends with a visible sentence."""
+def recover_run(tx: Transaction, run: str, clock: Clock, can: Can) -> list[Numbered]:
+    """Runs again from its checkpoint when nothing would be done twice; else ends with a visible sentence.
+
+    Returns the journal's new entries, for whoever watches.
+    """
     row = tx.one("SELECT * FROM inbox WHERE run = ? AND state = 'running'", run)
-    assert row is not None, "recovery alone touches open runs"
+    if row is None:
+        return []
     claimed = inbox.claim_of(row, journal.last(tx, run))
     events = [entry.event for entry in journal.read(tx, run, 0, claimed.journalled)]
-    unknown = _unknown_tool(events, row["checkpoint_after"])
+    kind, reason = _verdict(row, claimed, events)
+    if kind is not None:
+        return settlement.close(tx, claimed, Outcome(kind, reason, _text_of(events)), clock, can)
+    restarted = journal.number(claimed.journalled, [Restarted(row["attempt"] + 1)], clock.wall())
+    journal.write(tx, run, restarted)
+    tx.execute("UPDATE inbox SET state = 'waiting', fence = fence + 1 WHERE run = ?", run)
+    return restarted
+
+
+def _verdict(row: Row, claimed: Claim, events: list[JournalEvent]) -> tuple[OutcomeKind | None, str]:
+    """How the run must end; no kind means that it may run again."""
     if row["stop_asked"] is not None:
-        _end(tx, claimed, events, OutcomeKind.CANCELLED, f"stopped by {row['stop_asked']}", clock, can)
-    elif unknown:
-        reason = f"interrupted by a restart while {unknown} was at work; whether it took effect is unknown"
-        _end(tx, claimed, events, OutcomeKind.FAILED, reason, clock, can)
-    elif claimed.inbound.attended:
-        _end(tx, claimed, events, OutcomeKind.FAILED, "interrupted by a restart", clock, can)
-    elif row["attempt"] >= ATTEMPTS:
-        reason = f"interrupted {row['attempt']} times in a row"
-        _end(tx, claimed, events, OutcomeKind.FAILED, reason, clock, can)
-    else:
-        restarted = journal.number(claimed.journalled, [Restarted(row["attempt"] + 1)], clock.wall())
-        journal.write(tx, run, restarted)
-        tx.execute("UPDATE inbox SET state = 'waiting', fence = fence + 1 WHERE run = ?", run)
+        return OutcomeKind.CANCELLED, f"stopped by {row['stop_asked']}"
+    if open_tool := _unknown_tool(events, row["checkpoint_after"]):
+        ended = any(isinstance(event, ToolFinished) and event.call == open_tool.call for event in events)
+        if ended:
+            return OutcomeKind.FAILED, f"interrupted by a restart after {open_tool.name} had done its work"
+        unknown = "whether it took effect is unknown"
+        return OutcomeKind.FAILED, f"interrupted by a restart while {open_tool.name} was at work; {unknown}"
+    if claimed.inbound.attended:
+        return OutcomeKind.FAILED, "interrupted by a restart"
+    if row["attempt"] >= ATTEMPTS:
+        return OutcomeKind.FAILED, f"interrupted {row['attempt']} times in a row"
+    return None, ""
 
 
-def _unknown_tool(events: list[JournalEvent], checkpoint_after: int) -> str:
+def _unknown_tool(events: list[JournalEvent], checkpoint_after: int) -> ToolStarted | None:
     """The first effectful tool that a run from the checkpoint would repeat, or that nobody saw end."""
-    open_calls: dict[str, str] = {}
+    open_calls: dict[str, ToolStarted] = {}
     for position, event in enumerate(events):
         if isinstance(event, ToolStarted) and event.effect is Effect.EFFECT:
-            open_calls[event.call] = event.name
+            open_calls[event.call] = event
         elif isinstance(event, ToolFinished) and position < checkpoint_after:
             open_calls.pop(event.call, None)
-    return next(iter(open_calls.values()), "")
-
-
-def _end(
-    tx: Transaction,
-    claimed: Claim,
-    events: list[JournalEvent],
-    kind: OutcomeKind,
-    reason: str,
-    clock: Clock,
-    can: Can,
-) -> None:
-    outcome = Outcome(kind, reason, _text_of(events))
-    settlement.settle(tx, claimed, outcome, [], claimed.journalled, clock.now(), clock.wall())
-    abilities = can(claimed.inbound.target)
-    if abilities is None or abilities.async_delivery:
-        body = answer.body_of(outcome)
-        outbox.put(tx, Owed(ids.new("dlv"), Class.FINAL, claimed.inbound.target, body, claimed.run), clock.now())
+    return next(iter(open_calls.values()), None)
 
 
 def _text_of(events: list[JournalEvent]) -> str:

@@ -1,4 +1,4 @@
-"""Carries what we owe to its target: the only caller of Adapter.send, show and signal."""
+"""Carries what we owe to its target: the only caller of Adapter.send."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ import msgspec
 
 from core.adapter import Adapter
 from core.alarms import Alarms
-from core.clock import Clock
+from core.clock import Clock, ended_within
 from core.errors import (
+    Doubtful,
     Misconfigured,
     Moved,
     RateLimited,
     Rejected,
     Unfit,
     Unreachable,
+    Unstored,
     ViewLost,
 )
 from core.failpoints import fail_here
@@ -28,11 +30,14 @@ from core.outbound.outbox import Class, Head, Owed
 from core.outbound.pace import Budgets
 from core.outbound.settler import Settler, is_harmless
 from core.outbound.views import Views
+from core.redaction import one_line
 from core.store.database import Store, Transaction
-from core.types import Body, Capabilities, Pace, PartKind, Receipt, Target
+from core.types import Body, Capabilities, Pace, Part, PartKind, Receipt, Target
 
 log = logging.getLogger(__name__)
 
+# Adapters have time limits of their own; this one only keeps a lane from hanging for ever.
+SEND_SECONDS = 300.0
 
 Adapters = Mapping[tuple[str, str], Adapter]
 
@@ -91,8 +96,12 @@ class Courier:
     def busy(self) -> bool:
         return any(not lane.idle for lane in self._lanes.values())
 
-    async def stop(self) -> None:
+    async def stop(self, patience: float) -> None:
+        """Lets what is on the wire end, so that a clean stop leaves no doubt behind."""
         self._stopped = True
+        carrying = [lane.task for lane in self._lanes.values() if lane.task and not lane.idle]
+        if carrying and patience:
+            await asyncio.wait(carrying, timeout=patience)
         tasks = [lane.task for lane in self._lanes.values() if lane.task]
         for task in tasks:
             task.cancel()
@@ -121,7 +130,12 @@ class Courier:
             prefix = f"{Target(adapter=adapter, account=account).lane}%"
             return [*outbox.release(tx, prefix), *outbox.hurry(tx, prefix)]
 
-        for lane in await self._store.insist(unit):
+        try:
+            lanes = await self._store.write(unit)
+        except Unstored:
+            # The sweep finds it when the store is well again; whoever came back must not wait for that.
+            return
+        for lane in lanes:
             self.wake(lane)
 
     def can(self, target: Target) -> Capabilities | None:
@@ -159,9 +173,8 @@ class Courier:
         first = outbox.head(tx, owed.target.lane)
         if first is None or first.owed.id != owed.id or first.view is not None:
             return None
-        outbox.compose(tx, owed, reserved.bodies, None)
         wall = self._clock.wall()
-        first = first._replace(body=reserved.bodies[0], total=len(reserved.bodies), composed=True, since=wall)
+        first = outbox.compose(tx, first, reserved.bodies)._replace(since=wall)
         return first if outbox.mark_sending(tx, first, now, wall) else None
 
     def carry(self, owed: Owed, reserved: Reserved | None, first: Head | None) -> None:
@@ -188,9 +201,11 @@ class Courier:
 
     def _ended(self, lane: str, task: asyncio.Task[None]) -> None:
         """A fault of ours leaves its lane free again; the sweep finds what waits there."""
-        if not task.cancelled() and (error := task.exception()):
-            log.error("the lane %s was left by a fault: %r", lane, error, exc_info=error)
-            self._lanes.pop(lane, None)
+        if self._stopped or lane not in self._lanes or self._lanes[lane].task is not task:
+            return
+        error = None if task.cancelled() else task.exception()
+        log.error("the lane %s was left by a fault: %r", lane, error, exc_info=error)
+        del self._lanes[lane]
 
     async def _work(self, name: str, first: Head | None) -> None:
         lane = self._lanes[name]
@@ -203,9 +218,13 @@ class Courier:
                     # Our own fault after the send: nobody can say any more what became of it.
                     await self._doubt(sending, error)
                 sending = None
+            if self._stopped:
+                return
             lane.poked.clear()
             due = await self._store.insist(lambda tx: outbox.head(tx, name))
-            if due is not None:
+            if due is not None and due.in_flight:
+                await self._doubt(due, Doubtful("nobody knows what became of it"))
+            elif due is not None:
                 sending = await self._prepare(due, lane)
             elif not lane.poked.is_set():
                 del self._lanes[name]
@@ -232,6 +251,8 @@ class Courier:
         lane.idle = self._budgets.ready_in(can.pace) > 0
         await self._budgets.turn(can.pace)
         lane.idle = False
+        if self._stopped:
+            return None
         if due.tried is not None and not is_harmless(due, can, self._clock.now()):
             # It waited so long for its turn that what made its repetition harmless has run out.
             self._budgets.give_back(can.pace)
@@ -245,8 +266,7 @@ class Courier:
             if not due.composed:
                 if not tx.one("SELECT 1 FROM deliveries WHERE id = ? AND state = 'waiting'", due.owed.id):
                     return None
-                outbox.compose(tx, due.owed, bodies, due.view)
-                ready = due._replace(body=bodies[0], total=len(bodies), composed=True)
+                ready = outbox.compose(tx, due, bodies)
             ready = ready._replace(since=due.since or wall)
             return ready if outbox.mark_sending(tx, ready, self._clock.now(), wall) else None
 
@@ -269,22 +289,28 @@ class Courier:
         adapter = self._adapters[owed.target.adapter, owed.target.account]
         part = sending.part(self._where(owed.target), sending.since)
         try:
-            receipt = await adapter.send(part)
+            receipt = await self._send(adapter, part)
         except RateLimited as error:
             await self._pause(adapter.can(part.target), sending, error)
         except Unreachable as error:
             level = logging.DEBUG if sending.misses else logging.INFO
-            log.log(level, "%s waits, %s is unreachable: %s", owed.id, owed.target, error)
+            log.log(level, "%s waits, %s is unreachable: %s", owed.id, owed.target, error, extra=_about(owed))
             later = self._clock.now() + pace.backoff(sending.misses)
             await self._store.insist(lambda tx: outbox.not_sent(tx, sending, later, missed=True))
         except Misconfigured as error:
             reason = str(error)
             await self._store.insist(lambda tx: outbox.hold(tx, sending, reason))
             self._alarms.sound("held", f"{owed.id} to {owed.target}: {error}")
-        except ViewLost:
-            await self._store.insist(lambda tx: outbox.forget_view(tx, sending))
+        except ViewLost as error:
+            if sending.view is None:
+                await self._reject(sending, str(error))
+            else:
+                await self._store.insist(lambda tx: outbox.forget_view(tx, sending))
         except Moved as error:
-            await self._move(owed.target, sending, error.chat)
+            if error.chat == part.target.chat:
+                await self._reject(sending, str(error))
+            else:
+                await self._move(owed.target, sending, error.chat)
         except Unfit:
             await self._refit(adapter, sending)
         except Rejected as error:
@@ -293,6 +319,18 @@ class Courier:
             await self._doubt(sending, error)
         else:
             await self._delivered(sending, receipt)
+
+    async def _send(self, adapter: Adapter, part: Part) -> Receipt:
+        """An adapter that hangs or gives up by itself has said nothing about what became of the part."""
+        task = asyncio.create_task(adapter.send(part))
+        try:
+            if not await ended_within(self._clock, task, SEND_SECONDS):
+                raise Doubtful(f"no verdict after {SEND_SECONDS:g} s")
+        finally:
+            task.cancel()
+        if task.cancelled():
+            raise Doubtful("the adapter gave up")
+        return task.result()
 
     async def _delivered(self, sending: Head, receipt: Receipt) -> None:
         fail_here(_effect_label(sending))
@@ -307,6 +345,7 @@ class Courier:
             sending.owed.id,
             sending.owed.target,
             str(error) or type(error).__name__,
+            extra=_about(sending.owed),
         )
         fail_here("out.ambiguous_pre_commit")
         await self._store.insist(lambda tx: doubts.doubt(tx, sending))
@@ -361,6 +400,7 @@ class Courier:
         await self._store.insist(lambda tx: outbox.recompose(tx, sending, bodies))
 
     async def _reject(self, sending: Head, reason: str) -> None:
+        reason = one_line(reason)
         if sending.body.files:
             names = ", ".join(file.name for file in sending.body.files)
             line = Body(text=f"{sending.body.text}\n\nI could not send {names}: {reason}".strip())
@@ -406,6 +446,11 @@ def declared(body: Body, can: Capabilities) -> Body:
         lines += [f"• {choice.label}" for choice in body.choices]
         body = msgspec.structs.replace(body, choices=())
     return msgspec.structs.replace(body, text="\n\n".join(lines))
+
+
+def _about(owed: Owed) -> dict[str, str]:
+    """What a log line says of a delivery, which has no session of its own."""
+    return {"run": owed.run or "", "conversation": owed.target.lane}
 
 
 def _effect_label(sending: Head) -> str:

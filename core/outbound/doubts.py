@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from core.outbound.outbox import Head, head_of, key_of
+from core.outbound.outbox import Head, head_of, key_of, next_generation
 from core.store.database import Transaction
 from core.types import Body, DeliveryState, encode
 
@@ -37,7 +37,7 @@ def again_marked(tx: Transaction, next_part: Head, *, anchored: bool) -> None:
     """Repeats a doubtful part once, marked; by an anchor where the platform can edit, so it is the last doubt."""
     again(tx, next_part)
     body = marked(next_part.body)
-    generation = int(next_part.key.partition("#")[2] or 1) + 1
+    generation = next_generation(next_part)
     tx.execute(
         "UPDATE parts SET marked = 1, key = ?, body = ?, view = NULL, tried = NULL, since = 0"
         " WHERE delivery = ? AND position = ?",
@@ -71,7 +71,7 @@ def replace_files(tx: Transaction, next_part: Head) -> None:
     names = ", ".join(file.name for file in next_part.body.files)
     text = f"I tried to send {names}, but the connection broke; it may not have arrived."
     again(tx, next_part)
-    generation = int(next_part.key.partition("#")[2] or 1) + 1
+    generation = next_generation(next_part)
     tx.execute(
         "UPDATE parts SET marked = 1, key = ?, body = ?, tried = NULL, since = 0 WHERE delivery = ? AND position = ?",
         key_of(next_part.owed.id, next_part.position, generation),
@@ -95,7 +95,7 @@ def recover(tx: Transaction) -> int:
 
 
 def open_doubts(tx: Transaction) -> list[str]:
-    return [row["id"] for row in tx.all("SELECT id FROM deliveries WHERE state = 'doubtful'")]
+    return [row["id"] for row in tx.all("SELECT id FROM deliveries WHERE state <> 'delivered' AND state = 'doubtful'")]
 
 
 def _set_states(tx: Transaction, next_part: Head, part: str, delivery: DeliveryState) -> None:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import msgspec
 
 from core.errors import Unknown
-from core.redaction import clean
+from core.redaction import one_line, plain
 from core.store.database import Row, Transaction
-from core.types import Body, Delivery, DeliveryState, Part, PartKind, Receipt, Target, View, encode, mend
+from core.types import Body, Choice, Delivery, DeliveryState, File, Part, PartKind, Receipt, Target, View, encode
 
 # A delivery that could not be made for so long is given up, and says so.
 EXPIRES_SECONDS = 72 * 3600.0
@@ -61,6 +61,8 @@ class Head(NamedTuple):
     view: View | None
     # False until the courier has cut the body into parts.
     composed: bool
+    # Somebody marked it and nobody has said what became of it.
+    in_flight: bool = False
 
     def part(self, target: Target, since: float) -> Part:
         return Part(
@@ -76,8 +78,6 @@ class Head(NamedTuple):
 
 
 def put(tx: Transaction, owed: Owed, now: float) -> None:
-    """The one way out for every text, so this is where secrets are kept in."""
-    owed = owed._replace(body=msgspec.structs.replace(owed.body, text=clean(mend(owed.body.text))))
     if owed.kind is Class.FINAL:
         _supersede_opening(tx, owed.run, now)
     tx.execute(
@@ -89,8 +89,17 @@ def put(tx: Transaction, owed: Owed, now: float) -> None:
         owed.run,
         owed.cause,
         encode(owed.target),
-        encode(owed.body),
+        encode(safe(owed.body)),
         now,
+    )
+
+
+def safe(body: Body) -> Body:
+    """Whatever leaves passes here on its way into a row: no secret, nothing that cannot be stored."""
+    return Body(
+        text=plain(body.text),
+        files=tuple(File(path=file.path, name=plain(file.name)) for file in body.files),
+        choices=tuple(Choice(id=choice.id, label=plain(choice.label)) for choice in body.choices),
     )
 
 
@@ -181,28 +190,33 @@ def _head(owed: Owed, part: Row) -> Head:
         since=part["since"],
         view=_decode_view(part["view"]),
         composed=True,
+        in_flight=part["state"] == "sending",
     )
 
 
-def compose(tx: Transaction, owed: Owed, bodies: tuple[Body, ...], view: View | None, generation: int = 0) -> None:
-    """Writes the parts of a delivery; the first finishes the view in place where there is one."""
+def compose(tx: Transaction, next_part: Head, bodies: tuple[Body, ...]) -> Head:
+    """Writes the parts of a delivery; the first finishes the run's view in place, where there is one by now."""
+    owed = next_part.owed
     kind = PartKind.OPENING if owed.kind is Class.OPENING else PartKind.PLAIN
+    view = _view_of_run(tx, owed)
+    bodies = tuple(safe(body) for body in bodies)
     for position, body in enumerate(bodies, start=1):
         tx.execute(
             "INSERT INTO parts (delivery, position, kind, key, body, state, view) VALUES (?, ?, ?, ?, ?, 'waiting', ?)",
             owed.id,
             position,
             kind,
-            key_of(owed.id, position, generation),
+            key_of(owed.id, position),
             encode(body),
             encode(view) if view and position == 1 else None,
         )
+    return next_part._replace(body=bodies[0], total=len(bodies), view=view, composed=True)
 
 
 def recompose(tx: Transaction, next_part: Head, bodies: tuple[Body, ...]) -> None:
     """Puts smaller parts in the place of one that did not fit; they are other bodies, so they get other keys."""
     owed, position, more = next_part.owed, next_part.position, len(bodies) - 1
-    generation = int(next_part.key.partition("#")[2] or 1) + 1
+    generation = next_generation(next_part)
     view = tx.one("SELECT view FROM parts WHERE delivery = ? AND position = ?", owed.id, position)
     later = tx.all(
         "SELECT position FROM parts WHERE delivery = ? AND position > ? ORDER BY position DESC",
@@ -226,7 +240,7 @@ def recompose(tx: Transaction, next_part: Head, bodies: tuple[Body, ...]) -> Non
             position + offset,
             next_part.kind,
             key_of(owed.id, position + offset, generation),
-            encode(body),
+            encode(safe(body)),
             int(next_part.marked),
             view["view"] if view and offset == 0 else None,
         )
@@ -235,6 +249,10 @@ def recompose(tx: Transaction, next_part: Head, bodies: tuple[Body, ...]) -> Non
 def key_of(delivery: str, position: int, generation: int = 0) -> str:
     """A key is bound to its body: what is composed anew, or marked, is a new generation."""
     return f"{delivery}.{position}" + (f"#{generation}" if generation > 1 else "")
+
+
+def next_generation(part: Head) -> int:
+    return int(part.key.partition("#")[2] or 1) + 1
 
 
 def mark_sending(tx: Transaction, next_part: Head, now: float, wall: float) -> bool:
@@ -266,6 +284,8 @@ def delivered(tx: Transaction, next_part: Head, receipt: Receipt, now: float) ->
         tx.execute("UPDATE inbox SET view = ? WHERE run = ?", encode(receipt.view), owed.run)
     if next_part.kind is PartKind.ANCHOR and receipt.view:
         _hand_over_anchor(tx, owed.id, receipt.view)
+    if next_part.marked and next_part.view:
+        _anchor_next(tx, owed.id, position + 1)
     open_part = tx.one("SELECT 1 FROM parts WHERE delivery = ? AND state <> 'delivered'", owed.id)
     tx.execute(
         "UPDATE deliveries SET state = ?, closed = ? WHERE id = ?",
@@ -282,6 +302,19 @@ def _hand_over_anchor(tx: Transaction, delivery: str, view: View) -> None:
         encode(view),
         delivery,
         delivery,
+    )
+
+
+def _anchor_next(tx: Transaction, delivery: str, position: int) -> None:
+    """A second copy that was cut goes by an anchor in each of its pieces, so that none comes into doubt again."""
+    tx.execute(
+        "UPDATE parts SET state = 'waiting', key = ?, attempts = 0, misses = 0, tried = NULL, since = 0, receipt = NULL"
+        " WHERE delivery = ? AND position = 0 AND EXISTS (SELECT 1 FROM parts WHERE delivery = ? AND position = ?"
+        " AND state = 'waiting' AND marked = 1 AND view IS NULL)",
+        key_of(delivery, 0, position),
+        delivery,
+        delivery,
+        position,
     )
 
 
@@ -319,13 +352,14 @@ def hold(tx: Transaction, next_part: Head, reason: str) -> None:
             next_part.owed.id,
             next_part.position,
         )
-    tx.execute("UPDATE deliveries SET state = 'held', reason = ? WHERE id = ?", reason, next_part.owed.id)
+    tx.execute("UPDATE deliveries SET state = 'held', reason = ? WHERE id = ?", one_line(reason), next_part.owed.id)
 
 
 def release(tx: Transaction, lanes_like: str) -> list[str]:
     """What was held goes on; returns the lanes that have something to send."""
     rows = tx.all(
-        "UPDATE deliveries SET state = 'waiting', reason = '' WHERE state = 'held' AND lane LIKE ? RETURNING lane",
+        "UPDATE deliveries SET state = 'waiting', reason = ''"
+        " WHERE state <> 'delivered' AND state = 'held' AND lane LIKE ? RETURNING lane",
         lanes_like,
     )
     return sorted({row["lane"] for row in rows})
@@ -350,7 +384,7 @@ def die(tx: Transaction, next_part: Head, reason: str, now: float, *, silent: bo
     )
     tx.execute(
         "UPDATE deliveries SET state = 'dead', reason = ?, closed = ?, untold = ? WHERE id = ?",
-        reason,
+        one_line(reason),
         now,
         int(not silent),
         next_part.owed.id,
@@ -371,7 +405,8 @@ def open_lanes(tx: Transaction) -> list[str]:
 
 def expired(tx: Transaction, now: float) -> list[Head]:
     rows = tx.all(
-        "SELECT * FROM deliveries WHERE state IN ('waiting', 'doubtful') AND created < ? AND NOT EXISTS"
+        "SELECT * FROM deliveries WHERE state <> 'delivered' AND state IN ('waiting', 'doubtful') AND created < ?"
+        " AND NOT EXISTS"
         " (SELECT 1 FROM parts WHERE delivery = id AND state = 'sending')",
         now - EXPIRES_SECONDS,
     )

@@ -100,8 +100,9 @@ class Views:
     async def await_show(self, run: str | None) -> None:
         """Nothing may overwrite a final that has arrived."""
         task = self._shows.get(run or "")
-        if task is not None:
-            await ended_within(self._clock, task, PATIENCE_SECONDS)
+        if task is not None and not await ended_within(self._clock, task, PATIENCE_SECONDS):
+            task.cancel()
+            await asyncio.wait({task})
 
     def signal(self, target: Target, signal: Signal) -> None:
         """Best effort: skipped unless a send would still fit."""

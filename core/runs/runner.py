@@ -31,8 +31,9 @@ from core.agent import (
 from core.clock import Clock, ended_within
 from core.errors import Fenced
 from core.failpoints import fail_here
+from core.redaction import one_line, plain
 from core.runs.journal import Journal
-from core.runs.tape import Tape, one_line, plain
+from core.runs.tape import Tape
 from core.settings import Limits
 from core.types import File, Origin, mend
 
@@ -129,7 +130,7 @@ async def _drive_once(agent: Agent, turn: Turn, journal: Journal, tape: Tape) ->
                     await asyncio.sleep(0)
     except Fenced:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         log.warning("the agent failed: %s", error, exc_info=True)
         return Finished(OutcomeKind.FAILED, str(error) or type(error).__name__)
     if isinstance(event, ApprovalAsked):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.agent import JournalEvent, ReasoningDelta, TextDelta
-from core.redaction import Stream, clean
+from core.redaction import Stream
 from core.runs.journal import Journal
 from core.types import File, mend
 
@@ -11,7 +11,6 @@ from core.types import File, mend
 ASIDE_TIMES = 10
 # What an entry of the journal costs besides its text, in characters.
 ENTRY_CHARACTERS = 100
-REASON_CHARACTERS = 300
 
 
 class Tape:
@@ -70,14 +69,3 @@ class Tape:
             self._pieces.append(text)
             self._length += len(text)
             self._journal.add(TextDelta(text))
-
-
-def one_line(reason: str) -> str:
-    """A reason is shown to people: redacted, one line, short."""
-    line = " ".join(plain(reason).split())
-    return line if len(line) <= REASON_CHARACTERS else line[: REASON_CHARACTERS - 1] + "…"
-
-
-def plain(text: str) -> str:
-    """Redacted, and fit to be stored."""
-    return clean(mend(text))

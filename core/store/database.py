@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -32,11 +33,11 @@ class Store(Protocol):
     # Why the last write failed; empty while all is well.
     fault: str
 
-    def write(self, unit: Unit[T]) -> Awaitable[T]:
+    def write(self, unit: Unit[T]) -> asyncio.Future[T]:
         """Queues the unit at once, in order of the calls. Raises Unstored when it cannot be committed."""
         ...
 
-    def read(self, unit: Unit[T]) -> Awaitable[T]: ...
+    def read(self, unit: Unit[T]) -> asyncio.Future[T]: ...
 
     async def insist(self, unit: Unit[T]) -> T:
         """Tries until it is stored: for what has happened already and must not be forgotten."""

@@ -6,7 +6,15 @@ import fcntl
 import os
 from pathlib import Path
 
-from core.errors import HomeInUse, TidingsError
+from core.errors import ConfigError, HomeInUse
+
+
+def unusable(home: Path, error: OSError) -> str:
+    """One sentence for a home that nothing can be kept in."""
+    if home.exists() and not home.is_dir():
+        return f"the home {home} is a file, not a folder; choose another with --home or TIDINGS_HOME"
+    mend = "mend its permissions, or choose another with --home or TIDINGS_HOME"
+    return f"the home {home} cannot be written ({error.strerror}); {mend}"
 
 
 class HomeLock:
@@ -20,10 +28,7 @@ class HomeLock:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise TidingsError(
-                f"the home {self._path.parent} cannot be written ({error.strerror}); "
-                "mend its permissions or choose another with TIDINGS_HOME"
-            ) from error
+            raise ConfigError(unusable(self._path.parent, error)) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

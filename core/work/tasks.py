@@ -20,7 +20,7 @@ from core.inbound.dispatcher import NOTHING
 from core.outbound import outbox
 from core.outbound.courier import Courier
 from core.outbound.outbox import Class, Owed
-from core.runs.tape import one_line, plain
+from core.redaction import one_line, plain
 from core.store.database import Row, Store, Transaction
 from core.types import Author, Body, Conversation, Sender, Target, encode, workspace_name
 
@@ -46,6 +46,7 @@ class Tasks:
         self._kinds = {kind.name: kind for kind in kinds}
         self._workspaces = workspaces
         self._open: dict[str, Timer | asyncio.Task[None]] = {}
+        self._stopping = False
 
     async def start(self) -> None:
         """After recovery: what ran when the last process ended runs again, or is reported as lost."""
@@ -68,6 +69,7 @@ class Tasks:
             self._expect(row["id"], row["due"])
 
     async def stop(self) -> None:
+        self._stopping = True
         for waiting in self._open.values():
             waiting.cancel()
         running = [task for task in self._open.values() if isinstance(task, asyncio.Task)]
@@ -132,7 +134,11 @@ class Tasks:
         try:
             with context.bind(self._session(row)):
                 words = plain(await kind.work(row["argument"])) or "(no text)"
-        except Exception as error:
+        except asyncio.CancelledError:
+            if self._stopping:
+                raise
+            return "failed", "it was cancelled", f"⚠ The background task “{row['kind']}” failed: it was cancelled."
+        except (Exception, SystemExit) as error:
             log.warning("task %s failed: %s", row["id"], error, exc_info=True)
             reason = one_line(str(error) or type(error).__name__)
             return "failed", reason, f"⚠ The background task “{row['kind']}” failed: {reason}."

@@ -185,17 +185,18 @@ async def test_what_is_owed_in_an_outage_goes_out_in_order_when_it_is_over(world
     assert world.posts == ["one", "two", "three"]
 
 
-async def test_what_waited_out_an_outage_goes_as_soon_as_the_platform_is_back(world: World, clock: OwnedClock) -> None:
+async def test_what_waited_for_the_platform_goes_as_soon_as_it_is_known_to_be_back(
+    world: World, clock: OwnedClock
+) -> None:
     """The back-off of a send has grown to a minute by then, but a new connection is news."""
-    await world.paper.outage(True)
+    world.paper.fail_next(503, method="post", count=7)
     id = await owe(world)
-    await clock.advance(600.0)
-    await world.paper.outage(False)
-    await world.until(lambda: world.paper.attached())
-    back = clock.now()
-    await world.paper.until(lambda paper: paper.posts == ["hello"])
-    assert clock.now() == back
-    await world.until(is_state(world, id, "delivered"))
+    await world.until(lambda: len(world.paper.calls("post")) == 7)
+    (part,) = world.rows("SELECT not_before FROM parts")
+    assert part["not_before"] - clock.now() == 60.0
+    await world.gateway.reachable("paper", "main")
+    await world.until(is_state(world, id, "delivered"), limit=0.0)
+    assert world.posts == ["hello"]
 
 
 async def test_a_platform_that_says_it_is_down_is_tried_again_later(world: World) -> None:
@@ -654,6 +655,7 @@ async def test_a_doubt_in_a_chat_that_moved_is_settled_where_it_lives_now(world:
 
 
 async def test_a_limit_met_in_a_chat_that_moved_pauses_what_goes_there(world: World, clock: OwnedClock) -> None:
+    world.paper.open_chat("1", "aside")
     world.paper.move("1", "99")
     id = await owe(world, "first")
     await world.until(is_state(world, id, "delivered"))
@@ -662,6 +664,7 @@ async def test_a_limit_met_in_a_chat_that_moved_pauses_what_goes_there(world: Wo
     await world.until(lambda: world.rows("SELECT 1 FROM pauses"))
     seen = len(world.paper.calls("post"))
     ids.append(await owe(world, "by its new name", to=target("99")))
+    ids.append(await owe(world, "in a thread of the old one", to=target("1", thread="aside")))
     await clock.advance(50.0)
     assert len(world.paper.calls("post")) == seen
     world.paper.chats.rates.clear()

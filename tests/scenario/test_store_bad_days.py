@@ -447,7 +447,7 @@ def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_a_home_that_cannot_be_written_is_one_clear_line(public: Path) -> None:
     for home in (public, public / "below"):
         said = as_nobody(home, "home")
-        assert said.startswith(f"TidingsError: the home {home} cannot be written (Permission denied); mend its")
+        assert said.startswith(f"ConfigError: the home {home} cannot be written (Permission denied); mend its")
         assert said.count("\n") == 1
 
 

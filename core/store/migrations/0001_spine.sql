@@ -48,6 +48,8 @@ CREATE TABLE inbox (
     UNIQUE (adapter, account, key),
     CHECK ((state = 'done') = (outcome IS NOT NULL))
 );
+CREATE INDEX inbox_running ON inbox (state, seq) WHERE state = 'running';
+CREATE INDEX inbox_joined ON inbox (joined) WHERE joined IS NOT NULL;
 CREATE INDEX inbox_waiting ON inbox (conversation, seq) WHERE state = 'waiting';
 CREATE UNIQUE INDEX one_live_run_per_conversation ON inbox (conversation) WHERE state = 'running';
 
@@ -92,7 +94,8 @@ CREATE TABLE deliveries (
 CREATE UNIQUE INDEX one_final_per_run ON deliveries (run) WHERE kind = 'final';
 CREATE INDEX openings_of_run ON deliveries (run) WHERE kind = 'opening';
 CREATE INDEX deliveries_waiting ON deliveries (lane, seq) WHERE state = 'waiting';
-CREATE INDEX deliveries_unsettled ON deliveries (state) WHERE state IN ('held', 'doubtful', 'dead');
+CREATE INDEX deliveries_open ON deliveries (state, created) WHERE state <> 'delivered';
+CREATE INDEX deliveries_open_in_lane ON deliveries (lane, state) WHERE state <> 'delivered';
 CREATE INDEX losses_untold ON deliveries (lane) WHERE untold = 1;
 CREATE INDEX notices_of_lane ON deliveries (lane, cause, created) WHERE kind = 'notice';
 
