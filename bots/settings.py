@@ -226,7 +226,7 @@ def _variables(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[
 
 
 def _nearest(name: str, names: Any) -> str:
-    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.75)
     return f", did you mean {near[0]}?" if near else ""
 
 

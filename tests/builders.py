@@ -91,9 +91,7 @@ def inbound(
     return replace(built, **fields)
 
 
-def body(
-    text: str = "hi", *, files: tuple[File, ...] = (), choices: tuple[tuple[str, str], ...] = ()
-) -> Body:
+def body(text: str = "hi", *, files: tuple[File, ...] = (), choices: tuple[tuple[str, str], ...] = ()) -> Body:
     """Choices are given as (id, label)."""
     return Body(text=text, files=files, choices=tuple(Choice(id=id, label=label) for id, label in choices))
 

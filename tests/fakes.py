@@ -39,9 +39,7 @@ class FakeTimer:
 class FakeClock:
     """Stands still until `advance`. `patience` is real time after each timer, for threads and sockets."""
 
-    def __init__(
-        self, now: float = 1_000_000.0, wall: float = 1_750_000_000.0, patience: float = 0.0
-    ) -> None:
+    def __init__(self, now: float = 1_000_000.0, wall: float = 1_750_000_000.0, patience: float = 0.0) -> None:
         self.patience = patience
         self._now = now
         self._ahead = wall - now
@@ -207,6 +205,4 @@ async def listening(adapter: Adapter, door: Door) -> AsyncIterator[None]:
 
 
 def host(clock: Clock | None = None, desk: FakeDesk | None = None) -> Host:
-    return Host(
-        notebook=MemoryNotebook(), desk=desk or FakeDesk(), clock=clock or FakeClock(), local=FakeLocal()
-    )
+    return Host(notebook=MemoryNotebook(), desk=desk or FakeDesk(), clock=clock or FakeClock(), local=FakeLocal())

@@ -33,9 +33,9 @@ On leaving, the gateway is ended abruptly and `invariants(world)` is checked.
 from __future__ import annotations
 
 import asyncio
-import json
 import heapq
 import inspect
+import json
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping

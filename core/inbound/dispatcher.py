@@ -259,6 +259,7 @@ class Dispatcher:
         # Closed before the commit, so that nothing of this run is shown after its end.
         seen = self._drafts.close(claimed.run)
         pending = await journal.close()
+        fail_here("halt.pre_terminal" if outcome.kind is OutcomeKind.HALTED else "run.pre_terminal")
         target, conversation = claimed.inbound.target, claimed.inbound.conversation.id
         owed = Owed(ids.new("dlv"), Class.FINAL, target, answer.body_of(outcome), claimed.run)
         # An opened view is finished in place, in its lane; only a plain answer may go at once.
@@ -267,7 +268,6 @@ class Dispatcher:
         # A conversation goes on at once only while nobody else waits for a slot.
         take_next = not self._waiting and not self._stopped
         now, wall = self._clock.now(), self._clock.wall()
-        fail_here("halt.pre_terminal" if outcome.kind is OutcomeKind.HALTED else "run.pre_terminal")
 
         def unit(tx: Transaction) -> _Settled:
             settled = settlement.settle(tx, claimed, outcome, pending, journal.last, now, wall)
@@ -286,11 +286,11 @@ class Dispatcher:
             if reserved:
                 self._courier.give_back(reserved)
             raise
-        fail_here("run.post_terminal")
         log.info("run %s%s", settled.outcome.kind, f": {settled.outcome.reason}" if settled.outcome.reason else "")
         journal.show(settled.entries)
         if can.async_delivery:
             self._courier.carry(owed, reserved, settled.first)
+        fail_here("run.post_terminal")
         if seen and can.reactions:
             failed = settled.outcome.kind is OutcomeKind.FAILED
             self._courier.views.signal(target, Signal.FAILED if failed else Signal.DONE)

@@ -201,9 +201,9 @@ class Courier:
 
     def _ended(self, lane: str, task: asyncio.Task[None]) -> None:
         """A fault of ours leaves its lane free again; the sweep finds what waits there."""
+        error = None if task.cancelled() else task.exception()
         if self._stopped or lane not in self._lanes or self._lanes[lane].task is not task:
             return
-        error = None if task.cancelled() else task.exception()
         log.error("the lane %s was left by a fault: %r", lane, error, exc_info=error)
         del self._lanes[lane]
 

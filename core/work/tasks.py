@@ -49,24 +49,32 @@ class Tasks:
         self._stopping = False
 
     async def start(self) -> None:
-        """After recovery: what ran when the last process ended runs again, or is reported as lost."""
-
-        def unit(tx: Transaction) -> None:
-            for row in tx.all("SELECT * FROM tasks WHERE state = 'running'"):
-                kind = self._kinds.get(row["kind"])
-                if kind and kind.resumable:
-                    tx.execute("UPDATE tasks SET state = 'waiting' WHERE id = ?", row["id"])
-                else:
-                    words = f"The background task “{row['kind']}” was lost in a restart; it did not report an end."
-                    self._close(tx, row, "lost", "the gateway restarted", words)
-
-        await self._store.insist(unit)
+        """After recovery, before anything is sent: whoever is owed a notice of a lost task gets it first."""
         await self.sweep()
 
     async def sweep(self) -> None:
-        rows = await self._store.read(lambda tx: tx.all("SELECT id, due FROM tasks WHERE state = 'waiting'"))
+        """What nobody works on any more runs again, or is reported as lost; what waits gets its timer."""
+
+        def unit(tx: Transaction) -> tuple[list[Row], list[str]]:
+            left = [row for row in tx.all("SELECT * FROM tasks WHERE state = 'running'") if row["id"] not in self._open]
+            for row in left:
+                self._take_up(tx, row)
+            lanes = [msgspec.json.decode(row["target"], type=Target).lane for row in left]
+            return tx.all("SELECT id, due FROM tasks WHERE state = 'waiting'"), lanes
+
+        rows, lanes = await self._store.insist(unit)
         for row in rows:
             self._expect(row["id"], row["due"])
+        for lane in lanes:
+            self._courier.wake(lane)
+
+    def _take_up(self, tx: Transaction, row: Row) -> None:
+        kind = self._kinds.get(row["kind"])
+        if kind and kind.resumable:
+            tx.execute("UPDATE tasks SET state = 'waiting' WHERE id = ?", row["id"])
+        else:
+            words = f"The background task “{row['kind']}” was lost in a restart; it did not report an end."
+            self._close(tx, row, "lost", "the gateway restarted", words)
 
     async def stop(self) -> None:
         self._stopping = True

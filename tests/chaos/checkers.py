@@ -3,153 +3,57 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from itertools import pairwise
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
-from core.outbound.doubts import MARK
-from tests.chaos.driver import Played, Seen
-from tests.chaos.scenario import Expected, Say, expected
-from tests.simulators.paper import Message
+from tests.chaos.case import TEXT_ACTS, Books, Case, Copy, Owed, Row, file_line
+from tests.chaos.played import Played
+from tests.chaos.steps import REPLIES, Expected, Say, expected
+
+__all__ = ["CHECKERS", "Books", "Case", "Copy", "Expected", "Owed", "Row", "Verdict", "expected", "judge"]
 
 _TOKEN = re.compile(r"\[([a-z]\d+)\]")
-# What changes the text of a message.
-_TEXT_ACTS = {"post", "edit", "stream", "append", "stop"}
-
-Row = dict[str, Any]
-
-
-class Books:
-    """The database file, read by plain SQL when no gateway runs any more."""
-
-    def __init__(self, path: Path) -> None:
-        connection = sqlite3.connect(path)
-        connection.row_factory = sqlite3.Row
-
-        def rows(sql: str) -> list[Row]:
-            return [dict(row) for row in connection.execute(sql)]
-
-        try:
-            self.integrity = [row[0] for row in connection.execute("PRAGMA integrity_check")]
-            self.inbox = rows("SELECT * FROM inbox ORDER BY seq")
-            self.journal = rows("SELECT run, seq, kind, event FROM journal ORDER BY run, seq")
-            self.deliveries = rows("SELECT * FROM deliveries ORDER BY seq")
-            self.parts = rows("SELECT * FROM parts ORDER BY delivery, position")
-            self.tasks = rows("SELECT * FROM tasks")
-        finally:
-            connection.close()
-        self.delivery = {row["id"]: row for row in self.deliveries}
-
-    def of(self, say: Say) -> list[Row]:
-        place = (say.platform, say.account, say.key)
-        return [row for row in self.inbox if (row["adapter"], row["account"], row["key"]) == place]
-
-    def texts(self, delivery: Row) -> list[str]:
-        """The parts of a delivery as a person may see them, unmarked; the whole where it was never cut."""
-        parts = [part for part in self.parts if part["delivery"] == delivery["id"] and part["position"] > 0]
-        bodies = [part["body"] for part in parts] or [delivery["body"]]
-        return [unmarked(msgspec.json.decode(body)["text"]) for body in bodies]
-
-
-class Copy(NamedTuple):
-    """One message of the bot's on a platform; `order` is when its last text appeared."""
-
-    place: tuple[str, str, str, str]
-    message: Message
-    order: int
-
-    @property
-    def text(self) -> str:
-        return unmarked(self.message.text)
-
-    @property
-    def is_marked(self) -> bool:
-        return self.message.text.startswith(MARK.strip())
-
-
-class Case:
-    """One play with everything that checkers ask for more than once."""
-
-    def __init__(self, played: Played) -> None:
-        self.played = played
-        self.books = Books(played.database)
-        self.said = played.scenario.said()
-        self.copies = [copy for seen in played.seen.values() for copy in _copies(seen)]
-        self.flights = Counter(
-            (flight.delivery, flight.position) for flights in played.flights for flight in flights
-        )
-        self.placeholders = sum(
-            flight.kind in ("opening", "anchor") for flights in played.flights for flight in flights
-        )
-
-    def answers(self, say: Say) -> list[Copy]:
-        return [copy for copy in self.copies if copy.message.reply_to == say.key]
-
-    def messages(self) -> Iterator[tuple[Say, Expected]]:
-        """What was said and must be answered by a run."""
-        for say in self.said.values():
-            if not say.text.startswith("/"):
-                yield say, expected(say)
-
-    def finals(self, run: str) -> list[Row]:
-        return [row for row in self.books.deliveries if row["run"] == run and row["kind"] == "final"]
-
-    def visible(self) -> Iterator[tuple[Row, int, str, list[Copy]]]:
-        """Each part that we owe, by (delivery, position, text), with its copies on the platform."""
-        for delivery in self.books.deliveries:
-            if delivery["kind"] == "opening":
-                continue
-            target = msgspec.json.decode(delivery["target"])
-            for position, text in enumerate(self.books.texts(delivery), start=1):
-                found = [copy for copy in self.copies if copy.message.reply_to == target["reply_to"]]
-                yield delivery, position, text, [copy for copy in found if copy.text == text.strip()]
-
-    def orphans(self) -> list[Copy]:
-        """What opened a view and was never finished."""
-        owed = {text.strip() for _, _, text, _ in self.visible()}
-        return [copy for copy in self.copies if copy.text not in owed]
-
-
-def unmarked(text: str) -> str:
-    return text.removeprefix(MARK).removeprefix(MARK.strip()).strip()
-
-
-def _copies(seen: Seen) -> Iterator[Copy]:
-    last = {effect.message: effect.order for effect in seen.effects if effect.act in _TEXT_ACTS}
-    for message in seen.messages:
-        place = (seen.platform.name, message.account, message.chat, message.thread)
-        yield Copy(place, message, last[message.id])
 
 
 def _place(say: Say) -> tuple[str, str, str, str]:
     return say.platform, say.account, say.chat, say.thread
 
 
+def _places(case: Case, say: Say) -> set[tuple[str, str, str, str]]:
+    """Where its answer may stand: where it was said, or where that chat has moved to."""
+    platform, account, chat, thread = _place(say)
+    moved = case.moves.get((platform, chat), chat)
+    return {_place(say), (platform, account, moved, thread)}
+
+
 def acked(case: Case) -> list[str]:
     """I1: whatever the platform saw confirmed is stored."""
     known = {(row["adapter"], row["key"]) for row in case.books.inbox}
-    return [
+    known |= {(say.platform, say.key) for say in case.said.values() if not say.is_stored}
+    found = [
         f"{key} was confirmed to {name} and is not in the inbox"
         for name, seen in case.played.seen.items()
         for key in dict.fromkeys(seen.confirmed)
         if (name, key) not in known
+    ]
+    # What comes once more by chance may be stored then; it was lost all the same.
+    return found + [
+        f"{key} was confirmed and not stored when start {number} died"
+        for number, crash in enumerate(case.played.crashes, start=1)
+        for key in crash.unstored
     ]
 
 
 def lost(case: Case) -> list[str]:
     """I2, I3, I4: taken once, one outcome, one final, and nothing left lying about."""
     found = [
-        f"{key} on {name} was never confirmed"
-        for name, seen in case.played.seen.items()
-        for key in seen.unconfirmed
+        f"{key} on {name} was never confirmed" for name, seen in case.played.seen.items() for key in seen.unconfirmed
     ]
     for say in case.said.values():
-        if len(rows := case.books.of(say)) != 1:
+        if len(rows := case.books.of(say)) != int(say.is_stored):
             found.append(f"{say.key} is {len(rows)} times in the inbox")
     for row in case.books.inbox:
         if row["state"] not in ("done", "closed", "joined"):
@@ -160,7 +64,8 @@ def lost(case: Case) -> list[str]:
         if row["state"] not in ("delivered", "dead"):
             found.append(f"{row['kind']} {row['id']} is still {row['state']}")
     for row in case.books.tasks:
-        if row["state"] != "succeeded":
+        given_up = row["kind"] == "frail" and row["state"] == "lost" and bool(case.played.kills)
+        if row["state"] != "succeeded" and not given_up:
             found.append(f"task {row['id']} is {row['state']} {row['reason']}")
     return found
 
@@ -169,7 +74,7 @@ def outcomes(case: Case) -> list[str]:
     """I3, I11: the outcome that the script asks for, or an interruption that names the effectful tool."""
     found = []
     for say, wanted in case.messages():
-        for row in case.books.of(say):
+        for row in case.books.of(say) if not case.is_joined(say) else ():
             interrupted = bool(wanted.tool) and row["outcome"] == "failed" and wanted.tool in row["reason"]
             excused = interrupted and bool(case.played.kills)
             if row["outcome"] != wanted.outcome and not excused:
@@ -180,26 +85,64 @@ def outcomes(case: Case) -> list[str]:
 
 
 def silent(case: Case) -> list[str]:
-    """I5: a person sees every line of every answer, whatever the database says about it."""
+    """I5: a person sees every line of every answer, whatever the database says, or hears that it is missing."""
     found = []
+    excused = {owed.row["run"] for owed in case.owed if owed.row["kind"] == "final" and case.is_excused(owed)}
     for say, wanted in case.messages():
-        shown = "\n".join(copy.text for copy in case.answers(say))
-        completed = any(row["outcome"] == wanted.outcome for row in case.books.of(say))
-        lines = [wanted.answer] if wanted.is_open else [line for line in wanted.answer.split("\n") if line]
-        if not completed and wanted.tool:
-            lines = ["⚠ I could not finish this: interrupted", wanted.tool]
-        found += [f"nobody saw {line!r} in answer to {say.key}" for line in lines if line not in shown]
-    for delivery, position, _, copies in case.visible():
-        if not copies:
-            state = f"{delivery['state']} {delivery['reason']}".strip()
-            found.append(f"part {position} of {delivery['kind']} {delivery['id']} ({state}) is on no platform")
+        if any(row["run"] in excused for row in case.books.of(say)):
+            continue
+        shown = "\n".join(line for copy in _album(case, say) for line in (copy.text, *copy.lines))
+        found += [
+            f"nobody saw {line!r} in answer to {say.key}" for line in _due(case, say, wanted) if line not in shown
+        ]
+    for owed in case.owed:
+        state = f"{owed.row['state']} {owed.row['reason']}".strip()
+        missing = [line for line, copies in owed.lines.items() if not copies]
+        if not case.is_excused(owed):
+            found += [f"{line!r} of {owed} ({state}) is nowhere" for line in missing]
+        if owed.row["state"] == "dead" and not case.is_told(owed.row):
+            found.append(f"{owed} is {state}, and nobody will ever be told")
+    return [*found, *_unreported(case), *_unanswered(case)]
+
+
+def _album(case: Case, say: Say) -> list[Copy]:
+    """What answers a message, or any of its album: a kill may have parted them."""
+    rows = [each for each in case.said.values() if each.group == say.group] if say.group else [say]
+    return [copy for each in rows for copy in case.answers(each)]
+
+
+def _due(case: Case, say: Say, wanted: Expected) -> list[str]:
+    completed = case.is_joined(say) or any(row["outcome"] == wanted.outcome for row in case.books.of(say))
+    if not completed and wanted.tool:
+        return ["⚠ I could not finish this: interrupted", wanted.tool]
+    lines = [wanted.answer] if wanted.is_open else [line for line in wanted.answer.split("\n") if line]
+    return [*lines, file_line(wanted.file)] if wanted.file else lines
+
+
+def _unreported(case: Case) -> list[str]:
+    found = []
     for task in case.books.tasks:
         say = next(say for say, _ in case.messages() if case.books.of(say)[0]["run"] == task["run"])
-        if expected(say).report not in [copy.text for copy in case.answers(say)]:
+        report = expected(say).report if task["state"] == "succeeded" else "was lost in a restart"
+        if not any(report in copy.text for copy in case.answers(say)):
             found.append(f"the report that was promised to {say.key} was never seen")
+    return found
+
+
+def _unanswered(case: Case) -> list[str]:
+    """Commands and strangers, whose answers are no outcome."""
+    found = []
     for say in case.said.values():
-        if say.text == "/status" and not case.answers(say):
-            found.append(f"{say.key} (/status) was not answered")
+        texts = [copy.text for copy in case.answers(say)]
+        if say.text in REPLIES and not any(text.startswith(REPLIES[say.text]) for text in texts):
+            found.append(f"{say.key} ({say.text}) was not answered")
+        if not say.addressed and texts:
+            found.append(f"{say.key} was not said to us, and was answered")
+    strangers = [say for say in case.said.values() if say.addressed and not say.is_stored]
+    for place in {_place(say) for say in strangers}:
+        told = [copy for say in strangers if _place(say) == place for copy in case.answers(say)]
+        if not any("tidings allow" in copy.text for copy in told):
+            found.append(f"the stranger at {place} was not told how to be admitted")
     return found
 
 
@@ -210,33 +153,36 @@ def misplaced(case: Case) -> list[str]:
         say = case.said.get(copy.message.reply_to)
         if say is None:
             found.append(f"{copy.message.text!r} at {copy.place} answers nobody")
-        elif copy.place != _place(say):
+        elif copy.place not in _places(case, say):
             found.append(f"the answer to {say.key} is at {copy.place}, not at {_place(say)}")
+    spoken = {place for say in case.said.values() for place in _places(case, say)}
     for name, seen in case.played.seen.items():
         replies = {message.id: message.reply_to for message in seen.messages}
-        places = {_place(say) for say in case.said.values()}
         for effect in seen.effects:
-            if effect.act in _TEXT_ACTS:
-                foreign = set(_TOKEN.findall(effect.text)) - {replies[effect.message]}
+            place = (name, effect.account, effect.chat, effect.thread)
+            tokens = set(_TOKEN.findall(effect.text))
+            if effect.act in TEXT_ACTS:
+                foreign = tokens - {replies[effect.message]}
                 found += [f"{token}'s text stood in the answer to {replies[effect.message]}" for token in foreign]
-            elif effect.act == "typing" and (name, effect.account, effect.chat, effect.thread) not in places:
-                found.append(f"typing was shown at {name} {effect.account} {effect.chat} {effect.thread}")
+            elif effect.act == "typing" and place not in spoken:
+                found.append(f"typing was shown at {place}")
+            elif effect.act == "draft":
+                foreign = {token for token in tokens if place not in _places(case, case.said[token])}
+                found += [f"{token}'s text stood in a draft at {place}" for token in foreign]
     return found
 
 
 def duplicates(case: Case) -> list[str]:
-    """I6: one copy, and one more, marked, for each kill that left it in doubt where nothing settles a doubt."""
+    """I6: one copy, and one more, marked, for each time it was left in doubt where nothing settles a doubt."""
     found = []
-    for delivery, position, text, copies in case.visible():
-        name = f"{text[:40]!r} (part {position} of {delivery['kind']} {delivery['id']})"
-        platform = case.played.scenario.platform(copies[0].place[0]) if copies else None
-        doubts = case.flights[delivery["id"], position]
-        allowed = 0 if platform is None or platform.settles_doubts else doubts
-        marked = sum(copy.is_marked for copy in copies)
-        if len(copies) - marked > 1:
-            found.append(f"{name} stands there {len(copies) - marked} times without a mark")
-        if marked > allowed:
-            found.append(f"{name} has {marked} marked copies after {doubts} doubts")
+    for owed in case.owed:
+        doubts = case.doubts[owed.row["id"]]
+        for line, copies in owed.lines.items():
+            marked = sum(copy.is_marked for copy in copies)
+            if len(copies) - marked > 1:
+                found.append(f"{line!r} of {owed} stands there {len(copies) - marked} times without a mark")
+            if marked > (0 if case.settles(owed) else doubts):
+                found.append(f"{line!r} of {owed} has {marked} marked copies after {doubts} doubts")
     return found
 
 
@@ -249,7 +195,8 @@ def terminal(case: Case) -> list[str]:
     for row in case.books.inbox:
         journal = entries.pop(row["run"], [])
         if row["state"] != "done":
-            found += [f"{row['key']} is {row['state']} and has a journal"] if journal and row["state"] == "closed" else []
+            # What never became a run has nothing to tell; what is still open is told by another checker.
+            found += [f"{row['key']} is no run and has a journal"] if journal and row["state"] == "closed" else []
             continue
         ends = [entry for entry in journal if msgspec.json.decode(entry["event"])["type"] == "ended"]
         if len(ends) != 1:
@@ -264,29 +211,29 @@ def terminal(case: Case) -> list[str]:
 
 
 def order(case: Case) -> list[str]:
-    """I8: in each lane as it was owed, except past what was in doubt; the parts of one always in order."""
-    doubted = {delivery for delivery, _ in case.flights}
-    lanes: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    parts: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    for delivery, position, _, copies in case.visible():
-        if copies:
-            appeared = min(copy.order for copy in copies), f"part {position} of {delivery['kind']} {delivery['id']}"
-            parts[delivery["id"]].append(appeared)
-            if delivery["id"] not in doubted:
-                lanes[delivery["lane"]].append(appeared)
-    return [
-        f"{second} came before {first}"
-        for queue in (*lanes.values(), *parts.values())
-        for (before, first), (after, second) in pairwise(queue)
-        if after < before
-    ]
+    """I8: in each lane as it was owed, except past what was in doubt; the lines of one always in order."""
+    found = []
+    lanes: dict[str, tuple[int, str]] = {}
+    for owed in case.owed:
+        appeared = [min(copy.order for copy in copies) for copies in owed.lines.values() if copies]
+        if appeared != sorted(appeared):
+            found.append(f"the lines of {owed} appeared in the order {appeared}")
+        if appeared and owed.row["state"] == "delivered" and not case.was_doubted(owed):
+            last, before = lanes.get(owed.row["lane"], (0, ""))
+            if min(appeared) < last:
+                found.append(f"{owed} appeared before {before}")
+            lanes[owed.row["lane"]] = max(appeared), str(owed)
+    return found
 
 
 def effects(case: Case) -> list[str]:
     """I11: what a tool did it did once, and what is said to be done was done."""
-    found = [f"{call} happened {times} times" for call, times in Counter(case.played.ledger).items() if times > 1]
+    done = Counter(case.played.ledger)
+    found = [f"{call} happened {times} times" for call, times in done.items() if times > 1 and "-put" not in call]
     for say, wanted in case.messages():
         completed = any(row["outcome"] == "completed" for row in case.books.of(say))
+        if say.text == "put" and f"{say.key}-put" not in done:
+            found.append(f"{say.key} was not put in its place")
         if wanted.tool == "pay" and completed and f"{say.key}-pay" not in case.played.ledger:
             found.append(f"{say.key} says it was paid, and it was not")
         if wanted.report and completed:
@@ -301,7 +248,7 @@ def integrity(case: Case) -> list[str]:
 
 def orphans(case: Case) -> list[str]:
     """H12: a placeholder may be left behind only by a kill that left it in doubt."""
-    found = case.orphans()
+    found = case.orphans
     settled = [copy for copy in found if case.played.scenario.platform(copy.place[0]).settles_doubts]
     told = [f"{copy.message.text!r} was left at {copy.place}" for copy in settled]
     if len(found) > case.placeholders:
@@ -337,4 +284,4 @@ def judge(played: Played) -> Verdict:
     case = Case(played)
     found = {name: check(case) for name, check in CHECKERS.items()}
     violations = {name: told for name, told in found.items() if told}
-    return Verdict(violations, len(case.orphans()), sum(copy.is_marked for copy in case.copies))
+    return Verdict(violations, len(case.orphans), sum(copy.is_marked for copy in case.copies))

@@ -24,7 +24,7 @@ from core.settings import Access, Core
 from core.store import sqlite
 from core.store.database import Unit
 from core.types import Absent, Part, Receipt, Signal, Target, Unreadable, Value, View
-from tests.chaos import mutants, scenario
+from tests.chaos import mutants, scenario, scripted
 from tests.chaos.stage import OwnedClock, Stage
 from tests.fakes import FakeLocal
 from tests.simulators.paper_adapter import PaperAdapter
@@ -49,13 +49,18 @@ class Spec(Value, frozen=True, kw_only=True):
     # What effectful tools really did.
     ledger: str
     log: str
+    # Where each failpoint that is passed is written down, if anywhere.
+    labels: str = ""
 
 
 class Command(Value, frozen=True, kw_only=True):
-    """The driver's word: attach an adapter, fire the next timer that is due by then, or only come to rest."""
+    """The driver's word: what time it is, and then to attach an adapter, fire the next timer, end, or only to rest."""
 
+    now: float
     attach: str = ""
-    tick: float = 0.0
+    tick: bool = False
+    # As SIGTERM does; the clock is still the driver's to move.
+    stop: bool = False
 
 
 class Rested(Value, frozen=True, kw_only=True):
@@ -63,6 +68,8 @@ class Rested(Value, frozen=True, kw_only=True):
 
     # When the next timer is due, if one is set.
     next: float | None
+    # The gateway was asked to stop and has.
+    ended: bool = False
 
 
 class Doorbell:
@@ -116,6 +123,8 @@ class Child:
         self._clock = OwnedClock(spec.now)
         self._stage = Stage()
         self._adapters: dict[str, StagedAdapter] = {}
+        self._gateway = self._build()
+        self._leaving: asyncio.Task[None] | None = None
 
     async def run(self, control: socket.socket) -> None:
         _number_ids(self._spec.boot)
@@ -123,32 +132,39 @@ class Child:
         _trace_commits(Path(self._spec.trace), self._clock)
         mutants.become(os.environ.get(mutants.VARIABLE, ""))
         failpoints.arm(self._spec.failpoint)
+        if self._spec.labels:
+            _count_labels(Path(self._spec.labels))
         reader, writer = await asyncio.open_unix_connection(sock=control)
         conducting = asyncio.create_task(self._stage.conduct())
-        async with self._gateway():
-            try:
-                while True:
-                    await self._stage.rest()
-                    writer.write(msgspec.json.encode(Rested(next=self._clock.next())) + b"\n")
-                    line = await reader.readline()
-                    if not line:
-                        # The driver has gone; whoever is left over must not stay.
-                        os._exit(3)
-                    await self._obey(msgspec.json.decode(line, type=Command))
-            finally:
+        await self._gateway.__aenter__()
+        while True:
+            await self._stage.rest()
+            ended = self._leaving is not None and self._leaving.done()
+            writer.write(msgspec.json.encode(Rested(next=self._clock.next(), ended=ended)) + b"\n")
+            if ended:
                 conducting.cancel()
+                await writer.drain()
+                return
+            line = await reader.readline()
+            if not line:
+                # The driver has gone; whoever is left over must not stay.
+                os._exit(3)
+            await self._obey(msgspec.json.decode(line, type=Command))
 
     async def _obey(self, command: Command) -> None:
-        if command.attach:
+        self._clock.move(command.now)
+        if command.stop:
+            self._leaving = asyncio.create_task(self._gateway.__aexit__(None, None, None))
+        elif command.attach:
             adapter = self._adapters[command.attach]
             adapter.may_listen.set()
             await adapter.listens.wait()
         elif command.tick:
-            self._clock.tick(command.tick)
+            self._clock.tick()
 
-    def _gateway(self) -> Gateway:
+    def _build(self) -> Gateway:
         allowed = tuple(f"{settings.name}:{scenario.PERSON}" for _, settings in self._spec.adapters)
-        agent = scenario.ScriptedAgent(self._clock, scenario.Ledger(Path(self._spec.ledger)))
+        agent = scripted.ScriptedAgent(self._clock, scripted.Ledger(Path(self._spec.ledger)))
         return Gateway(
             Path(self._spec.home),
             Core(access=Access(allow=allowed)),
@@ -159,7 +175,7 @@ class Child:
             {"scripted": agent},
             "scripted",
             FakeLocal(),
-            scenario.KINDS,
+            scripted.kinds(self._clock),
             clock=self._clock,
             grouped=False,
         )
@@ -191,6 +207,8 @@ def _watch_units(stage: Stage) -> None:
     def resolved(done: list[sqlite._Done]) -> None:
         stage.unit_ended(lambda: resolve(done))
 
+    # Whoever insists waits by the machine's own clock, which nobody here may do.
+    sqlite.RETRY_SECONDS = 0.0
     sqlite.SqliteStore.write = watched  # type: ignore[method-assign]
     sqlite.SqliteStore.read = watched  # type: ignore[method-assign]
     sqlite._resolve = resolved
@@ -223,8 +241,22 @@ def _trace_commits(path: Path, clock: OwnedClock) -> None:
     sqlite.fail_here = hit
 
 
+def _count_labels(path: Path) -> None:
+    act = failpoints._hit
+    passed = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def hit(name: str) -> None:
+        os.write(passed, f"{name}\n".encode())
+        act(name)
+
+    failpoints._hit = hit
+    # Without something armed nobody is asked.
+    failpoints._armed.setdefault("nowhere", [])
+
+
 def main(spec: Spec, control: socket.socket) -> None:
     logging.basicConfig(filename=spec.log, level=logging.INFO, format=f"{spec.boot} %(levelname)s %(name)s %(message)s")
+    os.chdir(Path(spec.home).parent)
     asyncio.run(_live(spec, control))
 
 

@@ -3,104 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import signal
-import socket
-import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
-
-import msgspec
 
 from core.clock import Timer
-from tests.chaos import zygote
-from tests.chaos.child import Command, Rested, Spec
-from tests.chaos.scenario import Ledger, Platform, Say, Scenario, Wait
+from tests.chaos.child import Command, Spec
+from tests.chaos.nursery import PATIENCE_SECONDS, Died, Nursery, Process
+from tests.chaos.played import (
+    SHORT,
+    START,
+    Commit,
+    Crash,
+    Flight,
+    Kill,
+    Played,
+    Seen,
+    commit_of,
+    parse,
+    rows_of,
+)
+from tests.chaos.scripted import Ledger
 from tests.chaos.stage import WALL_AHEAD
-from tests.simulators.paper import Effect, Message, PaperServer
+from tests.chaos.steps import Delete, Do, Edit, Say, Scenario, Stop, Wait
+from tests.simulators.paper import PaperServer
 from tests.simulators.paper_client import PaperSettings
 
-T = TypeVar("T")
+__all__ = ["SHORT", "Commit", "Crash", "Flight", "Kill", "Nursery", "Played", "Seen", "parse", "play", "rows_of"]
 
-START = 1_000_000.0
 # Between a kill and the next start.
 DOWN_SECONDS = 1.0
-# Of real time; a gateway that needs so long for one word hangs.
-PATIENCE_SECONDS = 30.0
-
-SHORT = {"pre": "store.pre_commit", "post": "store.post_commit"}
-
-
-class Kill(NamedTuple):
-    """Written `pre:17` (before the 17th commit), `post:17`, or with any other label of a failpoint."""
-
-    point: str
-    hit: int
-
-    def __str__(self) -> str:
-        return f"{self.point}:{self.hit}"
-
-    @property
-    def failpoint(self) -> str:
-        return f"{SHORT.get(self.point, self.point)}:{self.hit}:kill"
-
-
-def parse(text: str) -> tuple[Kill, ...]:
-    """One kill for each start, separated by commas; the last start has none."""
-    found = (item.strip().rpartition(":") for item in text.split(",") if item.strip())
-    return tuple(Kill(point, int(hit)) for point, _, hit in found)
-
-
-class Flight(NamedTuple):
-    """A part that was on its way when the process died: nobody can know whether it arrived."""
-
-    delivery: str
-    position: int
-    kind: str
-
-
-class Commit(NamedTuple):
-    at: float
-    statements: list[str]
-
-    def __str__(self) -> str:
-        named = (" ".join(statement.split()[:3]) for statement in self.statements)
-        verbs = (words.removesuffix(" SET") for words in named)
-        return "; ".join(dict.fromkeys(verbs))
-
-
-class Seen(NamedTuple):
-    """What one platform knows."""
-
-    platform: Platform
-    effects: tuple[Effect, ...]
-    # What the bot wrote, as it stands in the end.
-    messages: tuple[Message, ...]
-    confirmed: tuple[str, ...]
-    unconfirmed: tuple[str, ...]
-
-
-class Played(NamedTuple):
-    """All that checkers may look at: what the platforms know, the database file, the tools' own log."""
-
-    scenario: Scenario
-    kills: tuple[Kill, ...]
-    seen: dict[str, Seen]
-    database: Path
-    ledger: tuple[str, ...]
-    # For each kill.
-    flights: tuple[tuple[Flight, ...], ...]
-    # For each start.
-    commits: tuple[tuple[Commit, ...], ...]
-    # What went wrong with playing itself: a hang, a wrong death, a kill that never came.
-    faults: tuple[str, ...]
-
-
-class Died(Exception):
-    pass
+# How long a gateway that was stopped is left so.
+STOPPED_SECONDS = 30.0
+# Of real time; after so long without a confirmation only the clock can help, unless a kill is to come.
+GLANCE_SECONDS = 0.3
 
 
 class DriverClock:
@@ -122,94 +61,16 @@ class DriverClock:
         raise NotImplementedError("a paper platform never waits")
 
 
-class Nursery:
-    """The driver's side of a zygote."""
-
-    def __init__(self, line: socket.socket) -> None:
-        self._line = line
-        self._line.setblocking(False)
-        self._born: asyncio.Queue[int] = asyncio.Queue()
-        self._ended: dict[int, asyncio.Future[int]] = {}
-
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[Nursery]:
-        loop = asyncio.get_running_loop()
-        loop.add_reader(self._line, self._read)
-        try:
-            yield self
-        finally:
-            loop.remove_reader(self._line)
-
-    async def start(self, spec: Spec) -> Process:
-        control = zygote.ask(self._line, spec)
-        reader, writer = await asyncio.open_unix_connection(sock=control)
-        pid = await self._born.get()
-        return Process(pid, reader, writer, self._ended[pid])
-
-    def _read(self) -> None:
-        told = msgspec.json.decode(self._line.recv(4096), type=zygote.Born | zygote.Ended)
-        if isinstance(told, zygote.Born):
-            self._ended[told.pid] = asyncio.get_running_loop().create_future()
-            self._born.put_nowait(told.pid)
-        else:
-            self._ended.pop(told.pid).set_result(told.status)
-
-
-class Process:
-    """One gateway, from its start to its death."""
-
-    def __init__(
-        self,
-        pid: int,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        ended: asyncio.Future[int],
-    ) -> None:
-        self.ended = ended
-        self._pid = pid
-        self._reader = reader
-        self._writer = writer
-
-    async def rested(self) -> float | None:
-        """When its next timer is due; raises Died."""
-        line = await self.alive(self._reader.readline())
-        if not line.endswith(b"\n"):
-            raise Died
-        return msgspec.json.decode(line, type=Rested).next
-
-    async def obey(self, command: Command) -> float | None:
-        self._writer.write(msgspec.json.encode(command) + b"\n")
-        return await self.rested()
-
-    async def alive(self, waiting: Awaitable[T]) -> T:
-        """Waits no longer than the process lives."""
-        task = asyncio.ensure_future(waiting)
-        try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                await asyncio.wait({task, self.ended}, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                raise Died
-            return task.result()
-        except ConnectionError as error:
-            raise Died from error
-        finally:
-            task.cancel()
-
-    async def kill(self) -> None:
-        if not self.ended.done():
-            os.kill(self._pid, signal.SIGKILL)
-        await self.ended
-        self._writer.close()
-
-
-async def play(scenario: Scenario, kills: tuple[Kill, ...], folder: Path, nursery: Nursery) -> Played:
+async def play(
+    scenario: Scenario, kills: tuple[Kill, ...], folder: Path, nursery: Nursery, *, labels: bool = False
+) -> Played:
     async with AsyncExitStack() as stack:
         clock = DriverClock()
         papers: dict[str, PaperServer] = {}
         for platform in scenario.platforms:
             server = PaperServer(platform.kind, limit=platform.limit, clock=clock)
             papers[platform.name] = await stack.enter_async_context(server)
-        playing = Play(scenario, kills, folder, nursery, papers, clock)
+        playing = Play(scenario, kills, folder, nursery, papers, clock, labels)
         await playing.run()
         return playing.told()
 
@@ -223,6 +84,7 @@ class Play:
         nursery: Nursery,
         papers: dict[str, PaperServer],
         clock: DriverClock,
+        labels: bool,
     ) -> None:
         self._scenario = scenario
         self._kills = kills
@@ -230,41 +92,66 @@ class Play:
         self._nursery = nursery
         self._papers = papers
         self._clock = clock
+        # What is not a kill is known only by its label.
+        self._labels = labels or any(kill.action != "kill" for kill in kills)
         self._steps = list(scenario.steps)
         # When the step that is being waited for ends.
         self._until = START
         self._next: float | None = None
-        self._flights: list[tuple[Flight, ...]] = []
+        self._crashes: list[Crash] = []
         self._faults: list[str] = []
         self._boots = 0
+        self._is_to_die = False
 
     async def run(self) -> None:
-        for kill in (*self._kills, None):
-            self._boots += 1
-            process = await self._nursery.start(self._spec(kill))
-            try:
-                await self._live(process)
-                if kill is not None:
-                    self._faults.append(f"{kill} never came")
-                    return
-            except Died:
-                status = await process.ended
-                if kill is None or status != -signal.SIGKILL:
-                    self._faults.append(f"start {self._boots} died with status {status}: {self._last_words()}")
-                    return
-                self._flights.append(self._in_flight())
+        kills = list(self._kills)
+        is_over = False
+        while not is_over and not self._faults:
+            is_over = await self._start(kills.pop(0) if kills else None)
+        if not self._kills:
+            # After a kill another call may meet it, or none; without one it would prove nothing.
+            unmet = [(name, fault) for name, paper in self._papers.items() for fault in paper.faults.armed]
+            self._faults += [f"nobody on {name} met the fault {fault}" for name, fault in unmet]
+
+    async def _start(self, kill: Kill | None) -> bool:
+        """One gateway from its start to its end; true when nothing is left to do for another."""
+        self._boots += 1
+        self._is_to_die = kill is not None and kill.action == "kill"
+        process = await self._nursery.start(self._spec(kill))
+        is_stopped = kill is not None and kill.action == "stop"
+        waking = asyncio.create_task(self._wake(process)) if is_stopped else None
+        try:
+            await self._live(process)
+            if kill is not None and (self._is_to_die or self._passed(self._boots).get(kill.label, 0) < kill.hit):
+                self._faults.append(f"{kill} never came")
+            return not self._steps
+        except Died:
+            status = await process.ended
+            if not self._is_to_die or status != -signal.SIGKILL:
+                self._faults.append(f"start {self._boots} died with status {status}: {self._last_words()}")
+            else:
+                self._crashes.append(await self._look())
                 self._clock.time += DOWN_SECONDS
-            except TimeoutError:
-                self._faults.append(f"start {self._boots} hangs: {self._last_words()}")
-                return
-            finally:
-                await process.kill()
+        except TimeoutError:
+            self._faults.append(f"start {self._boots} hangs: {self._last_words()}")
+        finally:
+            if waking is not None:
+                waking.cancel()
+            await process.kill()
+        return False
+
+    async def _wake(self, process: Process) -> None:
+        """Who was stopped goes on, and finds that time has passed."""
+        await process.stopped()
+        self._clock.time += STOPPED_SECONDS
+        process.go_on()
 
     async def _live(self, process: Process) -> None:
-        self._next = await process.rested()
+        """Until the steps have ended, or the gateway as it was asked to."""
+        self._next = (await process.rested()).next
         for platform in self._scenario.platforms:
             for account in platform.accounts:
-                self._next = await process.obey(Command(attach=f"{platform.name}@{account}"))
+                await self._tell(process, attach=f"{platform.name}@{account}")
             await self._confirmed(process, platform.name)
         while True:
             await self._pass_time(process)
@@ -273,24 +160,76 @@ class Play:
             match self._steps.pop(0):
                 case Wait(seconds=seconds):
                     self._until = self._clock.time + seconds
-                case Say() as say:
-                    self._papers[say.platform].says(
-                        say.text, key=say.key, chat=say.chat, thread=say.thread, account=say.account
-                    )
-                    await self._confirmed(process, say.platform)
+                case Do(platform=platform, lever=lever, arguments=arguments):
+                    getattr(self._papers[platform], lever)(*arguments)
+                case Stop():
+                    await self._stop(process)
+                    return
+                case step:
+                    self._happens(step)
+                    await self._confirmed(process, step.platform)
+
+    def _happens(self, step: Say | Edit | Delete) -> None:
+        paper = self._papers[step.platform]
+        match step:
+            case Say() as say:
+                paper.says(
+                    say.text,
+                    key=say.key,
+                    chat=say.chat,
+                    thread=say.thread,
+                    account=say.account,
+                    sender=say.sender,
+                    group=say.group,
+                    files=((say.file, b"a picture"),) if say.file else (),
+                    private=say.addressed,
+                    addressed=say.addressed,
+                )
+            case Edit(about=about, text=text):
+                paper.edits(about, text)
+            case Delete(about=about):
+                paper.deletes(about)
 
     async def _confirmed(self, process: Process, platform: str) -> None:
         paper = self._papers[platform]
-        if paper.unconfirmed:
-            await process.alive(paper.until(lambda paper: not paper.unconfirmed, PATIENCE_SECONDS))
-        self._next = await process.obey(Command())
+        while paper.unconfirmed:
+            patience = PATIENCE_SECONDS if self._is_to_die or not self._kills else GLANCE_SECONDS
+            try:
+                await process.alive(paper.until(lambda paper: not paper.unconfirmed, patience))
+            except TimeoutError:
+                if patience == PATIENCE_SECONDS or self._clock.time > self._until + STOPPED_SECONDS:
+                    raise
+                # It waits for its own clock, after a fault that was made for it.
+                await self._tell(process)
+                await self._tick(process)
+        await self._tell(process)
+
+    async def _stop(self, process: Process) -> None:
+        rested = await process.obey(Command(now=self._clock.time, stop=True))
+        while not rested.ended:
+            self._next = rested.next
+            if self._next is not None:
+                self._clock.time = max(self._clock.time, self._next)
+            rested = await process.obey(Command(now=self._clock.time, tick=True))
+        if (status := await process.ended) != 0:
+            self._faults.append(f"start {self._boots} ended with status {status}: {self._last_words()}")
+        self._clock.time += DOWN_SECONDS
+
+    async def _tell(self, process: Process, *, attach: str = "", tick: bool = False) -> None:
+        self._next = (await process.obey(Command(now=self._clock.time, attach=attach, tick=tick))).next
+
+    async def _tick(self, process: Process) -> None:
+        if self._next is not None:
+            self._clock.time = max(self._clock.time, self._next)
+            await self._tell(process, tick=True)
 
     async def _pass_time(self, process: Process) -> None:
         """From timer to timer, each with all that follows from it."""
         while self._next is not None and self._next <= max(self._until, self._clock.time):
-            self._clock.time = max(self._clock.time, self._next)
-            self._next = await process.obey(Command(tick=self._clock.time))
-        self._clock.time = max(self._clock.time, self._until)
+            await self._tick(process)
+        if self._until > self._clock.time:
+            self._clock.time = self._until
+            await self._tell(process)
 
     def _spec(self, kill: Kill | None) -> Spec:
         adapters = [
@@ -316,21 +255,43 @@ class Play:
             trace=str(self._trace(self._boots)),
             ledger=str(self._folder / "ledger"),
             log=str(self._folder / "log"),
+            labels=str(self._passes(self._boots)) if self._labels else "",
         )
 
     def _trace(self, boot: int) -> Path:
         return self._folder / f"commits.{boot}"
 
-    def _in_flight(self) -> tuple[Flight, ...]:
-        """Read from a copy: whoever opens the database itself would mend what the next start must mend."""
+    def _passes(self, boot: int) -> Path:
+        return self._folder / f"labels.{boot}"
+
+    def _passed(self, boot: int) -> Counter[str]:
+        path = self._passes(boot)
+        return Counter(path.read_text().split() if path.exists() else ())
+
+    async def _look(self) -> Crash:
+        """Looks at a copy: whoever opens the database itself would mend what the next start must mend."""
+        for paper in self._papers.values():
+            # When every connection has ended, everything that was said over it has been heard.
+            await paper.until(lambda paper: not paper.connections, PATIENCE_SECONDS)
         copy = self._folder / f"killed.{self._boots}"
         copy.mkdir()
         for name in ("tidings.db", "tidings.db-wal"):
             if (self._folder / "home" / name).exists():
                 shutil.copy(self._folder / "home" / name, copy / name)
-        rows = rows_of(copy / "tidings.db", "SELECT delivery, position, kind FROM parts WHERE state = 'sending'")
+        flights = rows_of(copy / "tidings.db", "SELECT delivery, position, kind FROM parts WHERE state = 'sending'")
+        stored = set(rows_of(copy / "tidings.db", "SELECT adapter, key FROM inbox"))
         shutil.rmtree(copy)
-        return tuple(Flight(*row) for row in rows)
+        said = {step.key: step for step in self._scenario.steps if isinstance(step, Say)}
+        confirmed = [
+            (name, key)
+            for name, paper in self._papers.items()
+            for key in dict.fromkeys(paper.confirmed)
+            if key not in said or said[key].is_stored
+        ]
+        return Crash(
+            flights=tuple(Flight(*row) for row in flights),
+            unstored=tuple(f"{key} on {name}" for name, key in confirmed if (name, key) not in stored),
+        )
 
     def _last_words(self) -> str:
         log = self._folder / "log"
@@ -344,29 +305,18 @@ class Play:
             seen={name: self._seen(name, paper) for name, paper in self._papers.items()},
             database=self._folder / "home" / "tidings.db",
             ledger=tuple(Ledger(self._folder / "ledger").read()),
-            flights=tuple(self._flights),
+            crashes=tuple(self._crashes),
             commits=tuple(self._commits(boot) for boot in range(1, self._boots + 1)),
             faults=tuple(self._faults),
+            labels=tuple(dict(self._passed(boot)) for boot in range(1, self._boots + 1)),
         )
 
     def _seen(self, name: str, paper: PaperServer) -> Seen:
         confirmed, unconfirmed = tuple(paper.confirmed), tuple(paper.unconfirmed)
-        return Seen(self._scenario.platform(name), paper.effects, paper.sent, confirmed, unconfirmed)
+        platform = self._scenario.platform(name)
+        return Seen(platform, paper.effects, paper.sent, confirmed, unconfirmed, paper.calls())
 
     def _commits(self, boot: int) -> tuple[Commit, ...]:
         path = self._trace(boot)
         lines = path.read_bytes().splitlines() if path.exists() else []
-        return tuple(Commit(*msgspec.json.decode(line, type=tuple[float, list[str]])) for line in lines)
-
-
-def rows_of(database: Path, sql: str) -> list[tuple[Any, ...]]:
-    """Plain SQL on the file; nothing where there is no table yet."""
-    connection = sqlite3.connect(database)
-    try:
-        return connection.execute(sql).fetchall()
-    except sqlite3.OperationalError as error:
-        if "no such table" in str(error):
-            return []
-        raise
-    finally:
-        connection.close()
+        return tuple(commit_of(line) for line in lines)

@@ -1,97 +1,169 @@
-"""Seeded bugs, each switched on in the child alone: a sweep that finds none of them proves nothing."""
+"""The seeded bugs by name: what each stands for, and which test or command must go red with it.
+
+A process becomes one by TIDINGS_MUTANT=NAME: a gateway of the sweep or of chaos, and pytest by tests/conftest.py.
+`make mutants` shows that each is caught; a seam that has changed makes its mutant Rotten, which is a failure too.
+"""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+from typing import NamedTuple
 
-from core.adapter import Receive
-from core.inbound.door import Door
-from core.outbound import doubts, outbox
-from core.outbound.courier import Courier, Reserved
-from core.outbound.outbox import Head, Owed
-from core.outbound.settler import Settler
-from core.store.database import Transaction
-from core.types import Admission, Inbound, Note, Stored
+from tests.chaos import mutation_inbound as inbound
+from tests.chaos import mutation_outbound as outbound
 
-# Names the mutant that a child becomes.
+# Names the mutant that a process becomes.
 VARIABLE = "TIDINGS_MUTANT"
 
-_tasks: set[asyncio.Task[None]] = set()
+
+class Mutant(NamedTuple):
+    # As in chaos.md, where it was seen in the field.
+    bug: str
+    become: Callable[[], None]
+    # The test; or arguments of the sweep.
+    caught_by: tuple[str, ...]
+
+    @property
+    def is_swept(self) -> bool:
+        return self.caught_by[0].startswith("--")
 
 
-def _keep(task: asyncio.Task[None]) -> None:
-    _tasks.add(task)
-    task.add_done_callback(_tasks.discard)
+def _test(file: str, name: str) -> tuple[str, ...]:
+    return (f"tests/scenario/test_{file}.py::test_{name}",)
 
 
-def acknowledge_before_commit() -> None:
-    """The platform is told "taken" while the message is only in memory."""
-    real = Door.receive_for
-
-    def receive_for(self: Door, adapter: str, account: str) -> Receive:
-        receive = real(self, adapter, account)
-
-        async def store(inbound: Inbound, note: Note | None) -> None:
-            await receive(inbound, note)
-
-        async def hasty(inbound: Inbound, note: Note | None = None) -> Admission:
-            _keep(asyncio.create_task(store(inbound, note)))
-            return Stored(run="")
-
-        return hasty
-
-    Door.receive_for = receive_for  # type: ignore[method-assign]
+def _swept(touching: str, checker: str) -> tuple[str, ...]:
+    return "--touching", touching, "--until", checker
 
 
-def delivery_in_second_transaction() -> None:
-    """The run is closed first, and what we owe for it is written afterwards."""
-    late: dict[str, Owed] = {}
-
-    def put(self: Courier, tx: Transaction, owed: Owed, reserved: Reserved | None) -> Head | None:
-        late[owed.id] = owed
-        return None
-
-    async def write(self: Courier, owed: Owed) -> None:
-        await self._store.insist(lambda tx: outbox.put(tx, owed, self._clock.now()))
-        self.wake(owed.target.lane)
-
-    def carry(self: Courier, owed: Owed, reserved: Reserved | None, first: Head | None) -> None:
-        if reserved is not None:
-            self.give_back(reserved)
-        _keep(asyncio.create_task(write(self, late.pop(owed.id))))
-
-    Courier.put = put  # type: ignore[method-assign]
-    Courier.carry = carry  # type: ignore[method-assign]
-
-
-def no_doubtful_state() -> None:
-    """What was in flight when the process died is sent again as if it had never left."""
-
-    def recover(tx: Transaction) -> int:
-        return tx.execute("UPDATE parts SET state = 'waiting' WHERE state = 'sending'")
-
-    doubts.recover = recover
-
-
-def drop_when_in_doubt() -> None:
-    """What may have arrived is taken to have arrived."""
-
-    async def settle(self: Settler, delivery: str) -> None:
-        doubtful = await self._store.read(lambda tx: doubts.doubtful(tx, delivery))
-        if doubtful is not None:
-            now = self._clock.now()
-            await self._close(doubtful, lambda tx: outbox.die(tx, doubtful, "dropped", now, silent=True), None)
-
-    Settler._settle = settle  # type: ignore[method-assign]
-
-
-MUTANTS: dict[str, Callable[[], None]] = {
-    mutant.__name__.replace("_", "-"): mutant
-    for mutant in (acknowledge_before_commit, delivery_in_second_transaction, no_doubtful_state, drop_when_in_doubt)
+MUTANTS: dict[str, Mutant] = {
+    mutant.become.__name__.replace("_", "-"): mutant
+    for mutant in (
+        Mutant("I1: confirmed, then killed", inbound.acknowledge_before_commit, _swept("INSERT INTO inbox", "acked")),
+        Mutant(
+            "M10: outcome without delivery",
+            inbound.delivery_in_second_transaction,
+            _swept("INSERT INTO history", "lost"),
+        ),
+        Mutant(
+            "M1: replayed after a crash",
+            outbound.no_doubtful_state,
+            _test("outbound_restart", "a_send_that_was_cut_off_is_settled_by_what_the_platform_can_prove"),
+        ),
+        Mutant(
+            "PTB #1045: delivered three times",
+            outbound.blind_resend,
+            _test("delivery", "a_doubt_that_nobody_can_settle_is_repeated_once_and_marked_by_edit"),
+        ),
+        Mutant(
+            "M4: ambiguous, so dropped",
+            outbound.drop_when_in_doubt,
+            _test("delivery", "a_doubt_that_can_be_settled_ends_in_exactly_one_copy"),
+        ),
+        Mutant(
+            "a tool that knows no session",
+            inbound.session_not_bound_in_a_thread,
+            _test("session", "fifty_conversations_at_once_see_only_their_own_identity"),
+        ),
+        Mutant(
+            "M11: limited rows never retried",
+            outbound.final_dropped_after_a_rate_limit,
+            _test("delivery", "a_rate_limited_answer_waits_as_long_as_told_and_arrives_once"),
+        ),
+        Mutant(
+            "M20: not one terminal event",
+            inbound.terminal_event_twice,
+            _test("runs", "every_reader_gets_the_same_suffix_live_and_after_a_restart"),
+        ),
+        Mutant(
+            "M11: boot retries inside the ban",
+            outbound.retry_after_forgotten_on_restart,
+            _test("delivery", "a_rate_limit_survives_a_restart_for_everything_that_goes_there"),
+        ),
+        Mutant(
+            "M12: abandoned with 0 sends",
+            outbound.attempt_counted_though_nothing_was_sent,
+            _test("delivery", "what_is_owed_in_an_outage_goes_out_in_order_when_it_is_over"),
+        ),
+        Mutant(
+            "M7: redelivery runs twice",
+            inbound.dedupe_only_in_memory,
+            _test("inbound", "a_message_told_again_after_a_restart_is_known"),
+        ),
+        Mutant(
+            "M6: partial send replayed whole",
+            outbound.parts_resent_whole,
+            _test("long_answers", "a_limit_on_the_second_part_loses_and_repeats_nothing"),
+        ),
+        Mutant(
+            "M2: drained only at startup",
+            inbound.sweeper_only_at_boot,
+            _test("delivery", "a_row_that_nobody_woke_is_found_by_the_sweeper"),
+        ),
+        Mutant(
+            "M3: permanent error retried",
+            outbound.permanent_error_retried,
+            _test("delivery", "what_is_rejected_is_dead_with_its_reason_and_the_next_contact_begins_with_it"),
+        ),
+        Mutant(
+            "M5: not sent, taken for ambiguous",
+            outbound.failure_before_dispatch_is_a_doubt,
+            _test("delivery", "what_is_owed_in_an_outage_goes_out_in_order_when_it_is_over"),
+        ),
+        Mutant(
+            "M5: not sent, taken for permanent",
+            outbound.misconfigured_is_lost,
+            _test("delivery", "a_refused_token_holds_what_is_owed_until_the_next_start"),
+        ),
+        Mutant(
+            "M13: redelivery not marked",
+            outbound.marker_missing,
+            _test("delivery", "where_nothing_can_be_edited_the_marked_copy_is_a_message"),
+        ),
+        Mutant(
+            "M14: other body, same key",
+            outbound.key_reused_for_a_changed_body,
+            _test("delivery", "what_the_platform_finds_too_long_is_composed_smaller_and_each_part_arrives_once"),
+        ),
+        Mutant(
+            "M16: given up, and the notice too",
+            outbound.losses_never_told,
+            _test("delivery", "two_lost_in_a_row_are_unconfirmed_and_the_next_contact_says_so"),
+        ),
+        Mutant(
+            "M18: a promise nobody can keep",
+            inbound.promise_where_nothing_can_be_pushed,
+            _test("session", "a_promise_is_refused_where_nothing_can_be_pushed_later"),
+        ),
+        Mutant(
+            "M19: in another place",
+            outbound.answer_beside_its_thread,
+            _test("delivery", "a_result_that_comes_later_appears_where_the_work_was_begun"),
+        ),
+        Mutant(
+            "I8: answers in disorder",
+            outbound.newest_first,
+            _test("outbound_restart", "what_waited_goes_out_in_order"),
+        ),
+        Mutant(
+            "I11: paid twice",
+            inbound.effect_repeated_after_restart,
+            _test("recovery", "a_tool_with_an_effect_is_never_run_again"),
+        ),
+        Mutant(
+            "3.2: a poisoned message",
+            inbound.crash_loop_for_ever,
+            _test("recovery", "a_message_that_kills_the_process_does_so_three_times_at_most"),
+        ),
+        Mutant(
+            "I15: typing for ever",
+            outbound.typing_outlives_the_run,
+            _test("signals", "typing_never_outlives_the_run"),
+        ),
+    )
 }
 
 
 def become(name: str) -> None:
     if name:
-        MUTANTS[name]()
+        MUTANTS[name].become()

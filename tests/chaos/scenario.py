@@ -1,86 +1,47 @@
-"""The ten-message scenario as data: who says what, where and when, and what may be seen of each in the end."""
+"""The scenarios as data: who says what, where and when."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
-from typing import NamedTuple
-
-from core.agent import Checkpoint, Effect, Event, Finished, TextDelta, ToolFinished, ToolStarted, Turn
-from core.clock import Clock
-from core.work.tasks import TaskKind
+from tests.chaos.scripted import KINDS, Ledger, ScriptedAgent
+from tests.chaos.steps import (
+    PERSON,
+    Delete,
+    Do,
+    Edit,
+    Expected,
+    Platform,
+    Say,
+    Scenario,
+    Step,
+    Stop,
+    Wait,
+    expected,
+)
 from tests.simulators.paper_chats import Kind
 
-PERSON = "7"
-
-
-class Platform(NamedTuple):
-    """One paper platform; each of its accounts is an adapter of its own."""
-
-    name: str
-    kind: Kind
-    accounts: tuple[str, ...] = ("main",)
-    # Short, so that a long answer has parts without being long.
-    limit: int = 300
-
-    @property
-    def settles_doubts(self) -> bool:
-        """A key or a look at the chat tells whether a send arrived, so no copy is ever sent twice."""
-        return self.kind.keyed_for > 0 or self.kind.readback
-
-
-class Say(NamedTuple):
-    """A person writes; a key that was used before announces the same message by another event."""
-
-    key: str
-    where: str
-    text: str
-    chat: str = "1"
-    thread: str = ""
-
-    @property
-    def platform(self) -> str:
-        return self.where.partition("@")[0]
-
-    @property
-    def account(self) -> str:
-        return self.where.partition("@")[2] or "main"
-
-
-class Wait(NamedTuple):
-    seconds: float
-
-
-class Expected(NamedTuple):
-    """What a person may see of one message when all has come to rest."""
-
-    # The one answer when nothing is cut off, as one text.
-    answer: str = ""
-    outcome: str = "completed"
-    # An effectful tool, which may leave the run interrupted instead.
-    tool: str = ""
-    # Told later, beside the answer; only a run that was interrupted may never have promised it.
-    report: str = ""
-    # Whatever was said until a person stopped it.
-    is_open: bool = False
-
-
-class Scenario(NamedTuple):
-    platforms: tuple[Platform, ...]
-    steps: tuple[Say | Wait, ...]
-
-    def said(self) -> dict[str, Say]:
-        """Every message once."""
-        return {step.key: step for step in reversed(self.steps) if isinstance(step, Say)}
-
-    def platform(self, name: str) -> Platform:
-        return next(platform for platform in self.platforms if platform.name == name)
-
+__all__ = [
+    "KINDS",
+    "PERSON",
+    "Delete",
+    "Do",
+    "Edit",
+    "Expected",
+    "Ledger",
+    "Platform",
+    "Say",
+    "Scenario",
+    "ScriptedAgent",
+    "Step",
+    "Stop",
+    "Wait",
+    "expected",
+]
 
 KEYED = Platform("keyed", Kind(keyed_for=120.0, streaming="edits"), ("main", "other"))
-READBACK = Platform("readback", Kind(readback=True, streaming="none", typing=False, reactions=False))
+READBACK = Platform("readback", Kind(readback=True, streaming="append", typing=False, reactions=False))
 NEITHER = Platform("neither", Kind(streaming="edits"))
+DRAFTS = Platform("drafts", Kind(streaming="drafts"))
+BARE = Platform("bare", Kind(streaming="none", typing=False, reactions=False))
 
 # Liveness asks for an outcome within 60 s and an attempt within 15 s; who is not done by then never will be.
 REST = Wait(90.0)
@@ -88,11 +49,12 @@ REST = Wait(90.0)
 TEN = Scenario(
     (KEYED, READBACK, NEITHER),
     (
-        Say("k1", "keyed", "plain"),
+        Say("k1", "keyed", "stream"),
+        Wait(0.2),
         Say("n1", "neither", "stream", thread="t"),
-        Wait(0.7),
+        Wait(0.4),
         Say("r1", "readback", "pure"),
-        Wait(0.5),
+        Wait(0.6),
         Say("n2", "neither", "effect", chat="2"),
         Say("n3", "neither", "plain", chat="2"),
         Wait(0.4),
@@ -102,7 +64,7 @@ TEN = Scenario(
         Say("r2", "readback", "long", thread="t"),
         Say("k4", "keyed", "/stop", thread="t"),
         Wait(0.5),
-        Say("k1", "keyed", "plain"),
+        Say("k1", "keyed", "stream"),
         Say("n4", "neither", "fail"),
         Say("o1", "keyed@other", "task"),
         Wait(0.5),
@@ -112,145 +74,133 @@ TEN = Scenario(
 )
 
 
-def expected(say: Say) -> Expected:
-    token = f"[{say.key}]"
-    match say.text:
-        case "plain":
-            return Expected(f"{token} A plain answer.")
-        case "stream":
-            return Expected(f"{token} " + "".join(STREAMED).strip())
-        case "pure":
-            return Expected(f"{token} I looked: it is noon.")
-        case "effect":
-            return Expected(f"{token} Paid, and written down.", tool="pay")
-        case "long":
-            return Expected(long_text(token))
-        case "slow":
-            return Expected(token, outcome="cancelled", is_open=True)
-        case "fail":
-            return Expected(f"{token} It began well.\n\n⚠ I could not finish this: {BROKEN}.", outcome="failed")
-        case "task":
-            return Expected(f"{token} I will report back.", tool="promise", report=report(token))
-        case _:
-            return Expected(outcome="", is_open=True)
+# What the ten do not come by: lost calls, a guardrail, and a stop by SIGTERM while an answer grows.
+ODD = Scenario(
+    (READBACK, NEITHER),
+    (
+        Do("neither", "drop_next", (True, "post")),
+        Say("n1", "neither", "plain"),
+        Do("readback", "drop_next", (False, "post")),
+        Say("r1", "readback", "plain"),
+        Say("n2", "neither", "halt", chat="2"),
+        Wait(20.0),
+        Do("neither", "drop_next", (False, "post")),
+        Say("n3", "neither", "plain", chat="3"),
+        Do("readback", "drop_next", (True, "post")),
+        Say("r2", "readback", "halt", chat="2"),
+        Wait(20.0),
+        Say("n4", "neither", "stream", chat="3"),
+        Wait(0.7),
+        Stop(),
+        Say("r3", "readback", "plain"),
+        REST,
+    ),
+)
 
+SIXTY = Scenario(
+    (KEYED, READBACK, NEITHER, DRAFTS, BARE),
+    (
+        # Everybody says something, some in bursts, and some of it is stopped.
+        Say("k1", "keyed", "stream"),
+        Wait(0.2),
+        Say("n1", "neither", "stream", thread="t"),
+        Wait(0.2),
+        Say("d1", "drafts", "stream"),
+        Wait(0.2),
+        Say("r1", "readback", "pure"),
+        Say("r2", "readback", "put"),
+        Say("b1", "bare", "plain"),
+        Say("b2", "bare", "tale"),
+        Wait(0.5),
+        Say("n2", "neither", "effect", chat="2"),
+        Say("n3", "neither", "plain", chat="2"),
+        Say("n4", "neither", "/status", chat="2"),
+        Wait(0.4),
+        Say("k2", "keyed", "slow", thread="t"),
+        Wait(1.2),
+        Say("k3", "keyed", "/status", thread="t"),
+        Say("k4", "keyed", "/whoami", thread="t"),
+        Say("r4", "readback", "tale", thread="t"),
+        Say("k5", "keyed", "/stop", thread="t"),
+        Wait(0.5),
+        Say("k1", "keyed", "stream"),
+        Say("n5", "neither", "fail"),
+        Say("o1", "keyed@other", "task"),
+        Wait(0.5),
+        Say("n6", "neither", "long", thread="t"),
+        Wait(5.0),
+        # A queue whose messages are corrected and taken back; albums; a new conversation while an old answer runs.
+        Say("d2", "drafts", "hold"),
+        Say("d3", "drafts", "fail"),
+        Say("d4", "drafts", "plain"),
+        Say("d5", "drafts", "think"),
+        Wait(0.2),
+        Edit("d3", "drafts", "plain"),
+        Delete("d4", "drafts"),
+        Say("k6", "keyed", "slow", chat="2"),
+        Say("k7", "keyed", "plain", chat="2"),
+        Wait(0.7),
+        Say("k8", "keyed", "/stop", chat="2"),
+        Say("r5", "readback", "album", group="g", file="one.png"),
+        Wait(0.3),
+        Say("r6", "readback", "album", group="g", file="two.png"),
+        Say("d6", "drafts", "album", chat="2", group="h", file="red.png"),
+        Wait(0.3),
+        Say("r7", "readback", "album", group="g", file="three.png"),
+        Say("d7", "drafts", "album", chat="2", group="h", file="green.png"),
+        Say("n7", "neither", "hold", chat="3"),
+        Wait(0.5),
+        Say("n8", "neither", "/new", chat="3"),
+        Say("n9", "neither", "recall 0", chat="3"),
+        Say("k9", "keyed", "plain", chat="5"),
+        Wait(5.0),
+        Say("k10", "keyed", "recall 2", chat="5"),
+        Say("k11", "keyed", "/new", chat="5"),
+        Say("k12", "keyed", "recall 0", chat="5"),
+        # The platforms' own faults.
+        Do("neither", "drop_next", (True, "post")),
+        Say("n10", "neither", "plain", chat="4"),
+        Do("readback", "drop_next", (True, "post")),
+        Say("r8", "readback", "plain"),
+        Do("keyed", "drop_next", (True, "post")),
+        Say("k13", "keyed", "plain", chat="3"),
+        Do("bare", "drop_next", (True, "post")),
+        Say("b4", "bare", "plain", chat="4"),
+        Wait(1.0),
+        Do("neither", "drop_next", (False, "post")),
+        Say("n11", "neither", "long", chat="5"),
+        Do("readback", "drop_next", (False, "post")),
+        Say("r9", "readback", "plain", chat="2"),
+        Do("keyed", "fail_next", (429, 3.0, "post")),
+        Say("k14", "keyed", "plain", chat="4"),
+        Do("bare", "limit_rate", ("2", 2.0, 1)),
+        Say("b3", "bare", "long", chat="2"),
+        Do("neither", "drop_next", (True, "edit")),
+        Say("n12", "neither", "stream", chat="6"),
+        Do("drafts", "drop_next", (True, "draft")),
+        Say("d8", "drafts", "stream", chat="3"),
+        Do("readback", "garble_next", ("append",)),
+        Say("r10", "readback", "stream", chat="3"),
+        Say("b5", "bare", "late", chat="3"),
+        Wait(0.5),
+        Do("bare", "move", ("3", "33")),
+        Do("bare", "block", ("5",)),
+        Say("b7", "bare", "plain", chat="5"),
+        Wait(3.0),
+        Do("bare", "block", ("5", False)),
+        Say("b6", "bare", "plain", chat="33"),
+        Say("b8", "bare", "plain", chat="5"),
+        # Files, strangers, a task that cannot be resumed, a guardrail.
+        Say("n13", "neither", "file", chat="7"),
+        Say("k15", "keyed", "file", chat="6"),
+        Say("n14", "neither", "plain", chat="8", sender="66"),
+        Say("n15", "neither", "plain", chat="8", sender="66"),
+        Say("n16", "neither", "plain", chat="9", addressed=False),
+        Say("o2", "keyed@other", "frail"),
+        Say("d9", "drafts", "halt"),
+        Say("b9", "bare", "/stop idle"),
+        REST,
+    ),
+)
 
-STREAMED = ("This answer ", "grows while ", "a person ", "looks on.")
-BROKEN = "the agent broke as it was told"
-SLOW_SECONDS = 1.0
-REPORT_SECONDS = 2.0
-
-
-def long_text(token: str) -> str:
-    """Three parts at the platforms' limit."""
-    lines = [f"{token} Line {number} of an answer that does not fit into one message." for number in range(1, 12)]
-    return "\n\n".join(lines)
-
-
-def report(token: str) -> str:
-    return f"{token} The report, as promised."
-
-
-class Ledger:
-    """The ground truth of effectful tools: what was done, written where the gateway cannot reach it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def write(self, call: str) -> None:
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            os.write(descriptor, f"{call}\n".encode())
-        finally:
-            os.close(descriptor)
-
-    def read(self) -> list[str]:
-        return self._path.read_text().split() if self._path.exists() else []
-
-
-class ScriptedAgent:
-    """Does what the message says, and waits for nothing but the clock it was given."""
-
-    def __init__(self, clock: Clock, ledger: Ledger) -> None:
-        self._clock = clock
-        self._ledger = ledger
-
-    async def run(self, turn: Turn) -> AsyncIterator[Event]:
-        token = f"[{turn.message.key}]"
-        scripts: dict[str, Callable[[Turn, str], AsyncIterator[Event]]] = {
-            "plain": self._plain,
-            "stream": self._stream,
-            "pure": self._pure,
-            "effect": self._effect,
-            "long": self._long,
-            "slow": self._slow,
-            "fail": self._fail,
-            "task": self._task,
-        }
-        async for event in scripts[turn.message.text](turn, token):
-            yield event
-
-    async def _plain(self, turn: Turn, token: str) -> AsyncIterator[Event]:
-        yield TextDelta(f"{token} A plain answer.")
-        yield Finished()
-
-    async def _stream(self, turn: Turn, token: str) -> AsyncIterator[Event]:
-        yield TextDelta(f"{token} ")
-        for piece in STREAMED:
-            yield TextDelta(piece)
-            await self._clock.sleep(0.4)
-        yield Finished()
-
-    async def _pure(self, turn: Turn, token: str) -> AsyncIterator[Event]:
-        yield TextDelta(f"{token} I looked: ")
-        yield ToolStarted(f"{turn.message.key}-look", "look", "{}", Effect.PURE)
-        await self._clock.sleep(0.3)
-        yield ToolFinished(f"{turn.message.key}-look", "noon")
-        yield TextDelta("it is noon.")
-        yield Finished()
-
-    async def _effect(self, turn: Turn, token: str) -> AsyncIterator[Event]:
-        """Goes on behind its checkpoint, where there is one of this message."""
-        paid = turn.message.key.encode()
-        if turn.checkpoint != paid:
-            call = f"{turn.message.key}-pay"
-            yield ToolStarted(call, "pay", "{}", Effect.EFFECT)
-            await self._clock.sleep(0.1)
-            self._ledger.write(call)
-            await self._clock.sleep(0.1)
-            yield ToolFinished(call, "paid")
-            yield Checkpoint(paid)
-            await self._clock.sleep(0.1)
-        yield TextDelta(f"{token} Paid, and written down.")
-        yield Finished()
-
-    async def _long(self, turn: Turn, token: str) -> AsyncIterator[Event]:
-        yield TextDelta(long_text(token))
-        yield Finished()
-
-    async def _slow(self, turn: Turn, token: str) -> AsyncIterator[Event]:
-        yield TextDelta(token)
-        for number in range(60):
-            yield TextDelta(f" {number}")
-            await self._clock.sleep(SLOW_SECONDS)
-        yield Finished()
-
-    async def _fail(self, turn: Turn, token: str) -> AsyncIterator[Event]:
-        yield TextDelta(f"{token} It began well.")
-        await self._clock.sleep(0.1)
-        raise RuntimeError(BROKEN)
-
-    async def _task(self, turn: Turn, token: str) -> AsyncIterator[Event]:
-        call = f"{turn.message.key}-promise"
-        yield ToolStarted(call, "promise", token, Effect.EFFECT)
-        await turn.desk.begin("report", token, REPORT_SECONDS)
-        yield ToolFinished(call, "promised")
-        yield TextDelta(f"{token} I will report back.")
-        yield Finished()
-
-
-async def _report(token: str) -> str:
-    return report(token)
-
-
-KINDS = (TaskKind("report", _report, resumable=True),)
+SCENARIOS = {"ten": TEN, "odd": ODD, "sixty": SIXTY}

@@ -59,9 +59,11 @@ class OwnedClock:
             heapq.heappop(self._timers)
         return self._timers[0][0] if self._timers else None
 
-    def tick(self, at: float) -> None:
-        """Fires the first timer that is due by then, no more: what it sets off comes to rest before the next."""
-        self._now = max(self._now, at)
+    def move(self, now: float) -> None:
+        self._now = max(self._now, now)
+
+    def tick(self) -> None:
+        """Fires the first timer that is due, no more: what it sets off comes to rest before the next."""
         due = self.next()
         if due is not None and due <= self._now:
             heapq.heappop(self._timers)[2].callback()

@@ -94,8 +94,8 @@ def _become_child(spec: child.Spec, descriptor: int) -> None:
         with open(spec.log, "a") as log:
             os.dup2(log.fileno(), 2)
         child.main(spec, socket.socket(fileno=descriptor))
-    except BaseException:
+        os._exit(0)
+    finally:
         # Nothing may run on in the parent's frames below this one.
         traceback.print_exc()
-    finally:
         os._exit(1)

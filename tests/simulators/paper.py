@@ -205,9 +205,7 @@ class PaperServer:
 
     def _follows(self, type: str, about: str, *, text: str = "", choice: str = "", sender: str = "") -> str:
         message = self.message(about)
-        spoken = [
-            event for event in self._switchboard.feed(message.account).events if event.chat == message.chat
-        ]
+        spoken = [event for event in self._switchboard.feed(message.account).events if event.chat == message.chat]
         return self._happens(
             Event(
                 id="",
@@ -231,9 +229,7 @@ class PaperServer:
 
     # What goes wrong.
 
-    def fail_next(
-        self, code: int, retry_after: float | None = None, method: str | None = None, count: int = 1
-    ) -> None:
+    def fail_next(self, code: int, retry_after: float | None = None, method: str | None = None, count: int = 1) -> None:
         """The call is refused and has no effect."""
         self.faults.arm(Fault(action="fail", code=code, retry_after=retry_after, method=method), count)
 
@@ -250,9 +246,7 @@ class PaperServer:
     def delay_next(
         self, seconds: float, method: str | None = None, count: int = 1, *, after_effect: bool = True
     ) -> None:
-        self.faults.arm(
-            Fault(action="delay", seconds=seconds, method=method, after_effect=after_effect), count
-        )
+        self.faults.arm(Fault(action="delay", seconds=seconds, method=method, after_effect=after_effect), count)
 
     def hold_next(self, method: str | None = None, *, after_effect: bool = False) -> asyncio.Event:
         """The call stays open until the returned gate is set."""

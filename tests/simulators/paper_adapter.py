@@ -120,9 +120,7 @@ class PaperAdapter:
             # The contract speaks of one error; the rest are its consequences.
             raise group_error.exceptions[0] from None
 
-    async def _take(
-        self, event: Event, receive: Receive, wire: Wire, before: asyncio.Task[None] | None
-    ) -> None:
+    async def _take(self, event: Event, receive: Receive, wire: Wire, before: asyncio.Task[None] | None) -> None:
         if before is not None and not before.done():
             await asyncio.wait([before])
         inbound = self._inbound(event)
@@ -147,9 +145,7 @@ class PaperAdapter:
         return Inbound(
             key=event.key,
             kind=kind,
-            conversation=Conversation(
-                adapter=self.name, account=self.account, chat=event.chat, thread=event.thread
-            ),
+            conversation=Conversation(adapter=self.name, account=self.account, chat=event.chat, thread=event.thread),
             target=Target(
                 adapter=self.name,
                 account=self.account,
@@ -160,9 +156,7 @@ class PaperAdapter:
             ),
             sender=Sender(id=event.sender, name=event.sender_name, is_bot=event.sender_is_bot),
             text=event.text,
-            attachments=tuple(
-                Attachment(handle=file.id, name=file.name, size=file.size) for file in event.files
-            ),
+            attachments=tuple(Attachment(handle=file.id, name=file.name, size=file.size) for file in event.files),
             quoted=Quoted(text=event.quoted) if event.quoted else None,
             addressed=event.addressed,
             group=event.group,

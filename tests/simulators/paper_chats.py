@@ -211,9 +211,7 @@ class Chats:
         return Result(message_id=id, text=ask.text)
 
     def _log(self, act: str, account: str, ask: Ask, message: str) -> None:
-        self._truth.log(
-            act, account, chat=ask.chat, thread=ask.thread, message=message, text=ask.text, key=ask.key
-        )
+        self._truth.log(act, account, chat=ask.chat, thread=ask.thread, message=message, text=ask.text, key=ask.key)
 
     def _edit(self, account: str, ask: Ask) -> Result:
         self._need(self.kind.streaming != "none", "edits")
@@ -278,9 +276,7 @@ class Chats:
         if not self.kind.readback:
             raise refused(403, "reading back is not permitted")
         shown = self._truth.sent(ask.chat, ask.thread)
-        return Result(
-            messages=tuple(each for each in shown if each.account == account and each.at >= ask.since)
-        )
+        return Result(messages=tuple(each for each in shown if each.account == account and each.at >= ask.since))
 
     def _typing(self, account: str, ask: Ask) -> Result:
         self._need(self.kind.typing, "typing")
@@ -291,9 +287,7 @@ class Chats:
         self._need(self.kind.reactions, "reactions")
         message = self._message(ask)
         self._truth.messages[message.id] = replace(message, reaction=ask.emoji)
-        self._truth.log(
-            "react", account, chat=ask.chat, thread=ask.thread, message=message.id, text=ask.emoji
-        )
+        self._truth.log("react", account, chat=ask.chat, thread=ask.thread, message=message.id, text=ask.emoji)
         return Result()
 
     def _fetch(self, account: str, ask: Ask) -> Result:

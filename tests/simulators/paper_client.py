@@ -139,9 +139,7 @@ class PaperClient:
             yield wire
 
     def _request(self, method: str, ask: Ask) -> Request:
-        return Request(
-            id=ids.new("call"), method=method, account=self._account, token=self._settings.token, ask=ask
-        )
+        return Request(id=ids.new("call"), method=method, account=self._account, token=self._settings.token, ask=ask)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Wire]:

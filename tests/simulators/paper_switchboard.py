@@ -195,9 +195,7 @@ class Switchboard:
         for id in ids:
             if (event := feed.confirm(id, self._truth.clock.wall())) is not None:
                 self._truth.confirmed.append(event.key)
-                self._truth.log(
-                    "confirm", account, chat=event.chat, thread=event.thread, message=id, key=event.key
-                )
+                self._truth.log("confirm", account, chat=event.chat, thread=event.thread, message=id, key=event.key)
 
 
 def _bind(port: int) -> socket.socket:

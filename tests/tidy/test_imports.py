@@ -42,9 +42,7 @@ def test_the_contracts_hold() -> None:
         pytest.param("draft", "core/outbound/draft.py", "import core.runs", id="a draft that knows runs"),
         pytest.param("core", "core/types.py", "import adapters", id="core that knows a platform"),
         pytest.param("network", "core/clock.py", "import socket", id="core that opens a socket"),
-        pytest.param(
-            "adapters", "adapters/console/__init__.py", "import bots", id="an adapter that knows a bot"
-        ),
+        pytest.param("adapters", "adapters/console/__init__.py", "import bots", id="an adapter that knows a bot"),
         pytest.param(
             "platforms",
             "adapters/shared/__init__.py",

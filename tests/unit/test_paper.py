@@ -183,9 +183,7 @@ async def test_an_event_is_confirmed_only_after_it_was_received() -> None:
 
 async def test_what_people_do_becomes_inbounds() -> None:
     async with platform() as (paper, adapter):
-        message = paper.says(
-            "look", chat="2", thread="t", group="album", private=False, addressed=False, quotes="that"
-        )
+        message = paper.says("look", chat="2", thread="t", group="album", private=False, addressed=False, quotes="that")
         paper.edits(message, "look!")
         paper.deletes(message)
         paper.commands("stop", "now")
@@ -235,9 +233,7 @@ async def test_a_client_that_is_killed_loses_nothing() -> None:
         )
         port = paper.address.rpartition(":")[2]
         pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", script, port, stdin=pipe, stdout=pipe
-        )
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, port, stdin=pipe, stdout=pipe)
         assert process.stdout is not None
         async with asyncio.timeout(10):
             await process.stdout.readline()

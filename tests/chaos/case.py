@@ -1,0 +1,198 @@
+"""One play as checkers see it: the database file by plain SQL, beside what stands on the platforms."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from core.outbound.doubts import MARK
+from tests.chaos.played import Played, Seen
+from tests.chaos.steps import Expected, Say, expected
+from tests.simulators.paper import Message
+
+# What changes the text of a message.
+TEXT_ACTS = {"post", "edit", "stream", "append", "stop"}
+# A file in doubt is never sent twice; a sentence takes its place.
+_INSTEAD = re.compile(r"^I tried to send (.+), but the connection broke; it may not have arrived\.$", re.MULTILINE)
+
+Row = dict[str, Any]
+
+
+class Books:
+    """The database file, read by plain SQL when no gateway runs any more."""
+
+    def __init__(self, path: Path) -> None:
+        connection = sqlite3.connect(path)
+        connection.row_factory = sqlite3.Row
+
+        def rows(sql: str) -> list[Row]:
+            return [dict(row) for row in connection.execute(sql)]
+
+        try:
+            self.integrity = [row[0] for row in connection.execute("PRAGMA integrity_check")]
+            self.inbox = rows("SELECT * FROM inbox ORDER BY seq")
+            self.journal = rows("SELECT run, seq, kind, event FROM journal ORDER BY run, seq")
+            self.deliveries = rows("SELECT * FROM deliveries ORDER BY seq")
+            self.tasks = rows("SELECT * FROM tasks")
+        finally:
+            connection.close()
+
+    def of(self, say: Say) -> list[Row]:
+        place = (say.platform, say.account, say.key)
+        return [row for row in self.inbox if (row["adapter"], row["account"], row["key"]) == place]
+
+
+class Copy(NamedTuple):
+    """One message of the bot's on a platform; `order` is when its last text appeared."""
+
+    place: tuple[str, str, str, str]
+    message: Message
+    order: int
+
+    @property
+    def text(self) -> str:
+        return self.message.text.removeprefix(MARK).strip()
+
+    @property
+    def is_marked(self) -> bool:
+        return self.message.text.startswith(MARK) or bool(_INSTEAD.search(self.message.text))
+
+    @property
+    def lines(self) -> list[str]:
+        """A file counts as a line, and so does the sentence that takes the place of one in doubt."""
+        return [_INSTEAD.sub(file_line(r"\1"), line) for line in lines_of(self.text)] + [
+            file_line(file.name) for file in self.message.files
+        ]
+
+
+class Owed(NamedTuple):
+    """One delivery that must arrive, with the copies of each of its lines: however it was cut, no line is lost."""
+
+    row: Row
+    reply_to: str
+    lines: dict[str, list[Copy]]
+    platform: str = ""
+    chat: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.row['kind']} {self.row['id']} to {self.reply_to}"
+
+
+class Case:
+    """One play with everything that checkers ask for more than once."""
+
+    def __init__(self, played: Played) -> None:
+        self.played = played
+        self.books = Books(played.database)
+        self.said = played.scenario.said()
+        self.moves = played.scenario.moves()
+        self.blocked = played.scenario.blocked()
+        self.copies = [copy for seen in played.seen.values() for copy in _copies(seen)]
+        self.owed = list(self._owed())
+        # What opened a view and was never finished.
+        self.orphans = list(self._match())
+        # By delivery: how often a kill left a part of it in doubt.
+        self.flights = Counter(flight.delivery for crash in played.crashes for flight in crash.flights)
+        self.placeholders = sum(
+            flight.kind in ("opening", "anchor") for crash in played.crashes for flight in crash.flights
+        )
+        # The same, and how often a platform left a call for it without an answer.
+        self.doubts = Counter(self.flights)
+        # Messages of which nobody knew for a while what they said.
+        self.blurred: set[tuple[str, str]] = set()
+        # What a platform has turned away in its own words.
+        self.refused: set[str] = set()
+        self._hear_calls()
+
+    def _hear_calls(self) -> None:
+        openings = {row["id"] for row in self.books.deliveries if row["kind"] == "opening"}
+        for name, seen in self.played.seen.items():
+            for call in seen.calls:
+                delivery, _, part = call.ask.key.partition(".")
+                if call.verdict.startswith("lost"):
+                    self.doubts[delivery] += 1
+                    self.blurred.add((name, call.ask.message_id))
+                    self.placeholders += bool(delivery) and (delivery in openings or part.startswith("0"))
+                elif call.verdict in ("400", "403", "404"):
+                    self.refused.add(delivery)
+
+    def settles(self, owed: Owed) -> bool:
+        return self.played.scenario.platform(owed.platform).settles_doubts
+
+    def was_doubted(self, owed: Owed) -> bool:
+        """Itself, or the view that it was to finish."""
+        copies = (copy for copies in owed.lines.values() for copy in copies)
+        blurred = any((copy.place[0], copy.message.id) in self.blurred for copy in copies)
+        run = [row["id"] for row in self.books.deliveries if row["run"] == owed.row["run"] and row["run"]]
+        return blurred or any(self.doubts[id] for id in (*run, owed.row["id"]))
+
+    def is_excused(self, owed: Owed) -> bool:
+        """Never shown, for a reason that the chat hears: turned away, or twice in doubt where nothing settles it.
+
+        Once is never enough: what may be missing is sent again, marked.
+        """
+        if owed.row["state"] != "dead" or not self.is_told(owed.row):
+            return False
+        turned_away = (owed.platform, owed.chat) in self.blocked and owed.row["id"] in self.refused
+        return turned_away or (not self.settles(owed) and self.doubts[owed.row["id"]] > 1)
+
+    def answers(self, say: Say) -> list[Copy]:
+        return [copy for copy in self.copies if copy.message.reply_to == say.key]
+
+    def messages(self) -> Iterator[tuple[Say, Expected]]:
+        """What was said and must be answered by a run."""
+        for say in self.said.values():
+            if say.is_stored and not say.text.startswith("/"):
+                yield say, expected(say)
+
+    def is_joined(self, say: Say) -> bool:
+        """The run of its album's first row answers for it."""
+        return bool(say.group) and any(row["state"] == "joined" for row in self.books.of(say))
+
+    def finals(self, run: str) -> list[Row]:
+        return [row for row in self.books.deliveries if row["run"] == run and row["kind"] == "final"]
+
+    def is_told(self, dead: Row) -> bool:
+        """The chat knows that something may be missing, or will know at the next contact."""
+        notices = [row for row in self.books.deliveries if row["lane"] == dead["lane"] and row["cause"] == "lost"]
+        return bool(dead["untold"]) or any(notice["seq"] > dead["seq"] for notice in notices)
+
+    def _owed(self) -> Iterator[Owed]:
+        for row in self.books.deliveries:
+            if row["kind"] != "opening":
+                target, body = msgspec.json.decode(row["target"]), msgspec.json.decode(row["body"])
+                names = [file_line(file["name"]) for file in body.get("files", ())]
+                lines: dict[str, list[Copy]] = {line: [] for line in (*lines_of(body["text"]), *names)}
+                yield Owed(row, target["reply_to"], lines, target["adapter"], target["chat"])
+
+    def _match(self) -> Iterator[Copy]:
+        """Gives each copy to the deliveries whose lines it shows; yields what shows anything else."""
+        for copy in self.copies:
+            owed = [each for each in self.owed if each.reply_to == copy.message.reply_to]
+            if all(any(line in each.lines for each in owed) for line in copy.lines):
+                for each in owed:
+                    for line in each.lines.keys() & set(copy.lines):
+                        each.lines[line].append(copy)
+            else:
+                yield copy
+
+
+def file_line(name: str) -> str:
+    return f"(the file {name})"
+
+
+def lines_of(text: str) -> list[str]:
+    return [line.strip() for line in text.split("\n") if line.strip()]
+
+
+def _copies(seen: Seen) -> Iterator[Copy]:
+    last = {effect.message: effect.order for effect in seen.effects if effect.act in TEXT_ACTS}
+    for message in seen.messages:
+        place = (seen.platform.name, message.account, message.chat, message.thread)
+        yield Copy(place, message, last[message.id])

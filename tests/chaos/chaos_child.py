@@ -1,0 +1,69 @@
+"""The gateway of a chaos run: a process like any other, with its own clock and grouped commits, until it is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from core import failpoints
+from core.adapter import Platform
+from core.gateway import Gateway
+from core.settings import Access, Core
+from core.types import Value
+from tests.chaos import crowd, mutants, scripted
+from tests.chaos.steps import PERSON
+from tests.fakes import FakeLocal
+
+
+class Life(Value, frozen=True, kw_only=True):
+    """What one process is told before it starts."""
+
+    home: str
+    boot: int
+    # As in TIDINGS_FAILPOINT; empty where only the clock kills.
+    failpoint: str
+    # (name of the stand, account, address) of each adapter.
+    adapters: tuple[tuple[str, str, str], ...]
+    # What effectful tools really did.
+    ledger: str
+    log: str
+
+
+def main(life: Life, lifeline: Connection) -> None:
+    with open(life.log, "a") as log:
+        os.dup2(log.fileno(), 2)
+    # Files that an agent makes go where the process stands.
+    os.chdir(Path(life.home).parent)
+    logging.basicConfig(filename=life.log, level=logging.INFO, format=f"{life.boot} %(levelname)s %(name)s %(message)s")
+    asyncio.run(_live(life, lifeline))
+
+
+async def _live(life: Life, lifeline: Connection) -> None:
+    # Whoever started us has gone: nobody is left to kill us.
+    asyncio.get_running_loop().add_reader(lifeline.fileno(), os._exit, 3)
+    mutants.become(os.environ.get(mutants.VARIABLE, ""))
+    failpoints.arm(life.failpoint)
+    async with _gateway(life):
+        await asyncio.Event().wait()
+
+
+def _gateway(life: Life) -> Gateway:
+    platforms = [
+        Platform(name, account, lambda host, n=name, a=account, at=address: crowd.STANDS[n].build(a, at, host))  # type: ignore[misc]
+        for name, account, address in life.adapters
+    ]
+    clock = crowd.SwiftClock()
+    agent = crowd.CrowdAgent(clock, scripted.Ledger(Path(life.ledger)))
+    allowed = tuple(f"{platform.name}:{PERSON}" for platform in platforms)
+    return Gateway(
+        Path(life.home),
+        Core(access=Access(allow=allowed)),
+        platforms,
+        {"crowd": agent},
+        "crowd",
+        FakeLocal(),
+        scripted.kinds(clock),
+    )

@@ -1,0 +1,162 @@
+"""Seeded bugs on the way in: at the door, in the session, in a run's end and after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextvars import ContextVar, Token
+from typing import Any
+
+import msgspec
+
+from core import context
+from core.adapter import Receive
+from core.agent import Ended, JournalEvent
+from core.context import Session
+from core.desk import Numbered
+from core.gateway import Gateway
+from core.inbound import door, inbox, recovery
+from core.inbound.door import Door
+from core.outbound import outbox
+from core.outbound.courier import Courier, Reserved
+from core.outbound.outbox import Head, Owed
+from core.runs import journal
+from core.store.database import Transaction
+from core.types import Admission, Duplicate, Inbound, Note, Stored
+from tests.chaos.mutation_seams import later, swap
+
+
+def acknowledge_before_commit() -> None:
+    """The platform is told "taken" while the message is only in memory."""
+    real = Door.receive_for
+
+    def receive_for(self: Door, adapter: str, account: str) -> Receive:
+        receive = real(self, adapter, account)
+
+        async def store(inbound: Inbound, note: Note | None) -> None:
+            await receive(inbound, note)
+
+        async def hasty(inbound: Inbound, note: Note | None = None) -> Admission:
+            later(store(inbound, note))
+            return Stored(run="")
+
+        return hasty
+
+    swap(Door, "receive_for", receive_for)
+
+
+def delivery_in_second_transaction() -> None:
+    """The run is closed first, and what we owe for it is written afterwards."""
+    unwritten: dict[str, Owed] = {}
+
+    def put(self: Courier, tx: Transaction, owed: Owed, reserved: Reserved | None) -> Head | None:
+        unwritten[owed.id] = owed
+        return None
+
+    async def write(self: Courier, owed: Owed) -> None:
+        await self._store.insist(lambda tx: outbox.put(tx, owed, self._clock.now()))
+        self.wake(owed.target.lane)
+
+    def carry(self: Courier, owed: Owed, reserved: Reserved | None, first: Head | None) -> None:
+        if reserved is not None:
+            self.give_back(reserved)
+        later(write(self, unwritten.pop(owed.id)))
+
+    swap(Courier, "put", put)
+    swap(Courier, "carry", carry)
+
+
+def dedupe_only_in_memory() -> None:
+    """What was taken is remembered by this process alone, and nothing in the schema forbids a second row."""
+    real = Door._take
+
+    def take(self: Door, tx: Transaction, inbound: Inbound, reserved: bool) -> door._Taken:
+        known: dict[tuple[str, str, str], str] = vars(self).setdefault("_known", {})
+        place = (inbound.target.adapter, inbound.target.account, inbound.key)
+        if place in known:
+            return door._Taken(Duplicate(run=known[place]))
+        if inbox.find(tx, inbound) is not None:
+            inbound = msgspec.structs.replace(inbound, key=f"{inbound.key} again")
+        taken = real(self, tx, inbound, reserved)
+        known[place] = taken.admission.run if isinstance(taken.admission, Stored) else ""
+        return taken
+
+    swap(Door, "_take", take)
+
+
+class _Rooted:
+    """A session that stays behind when its task enters a thread."""
+
+    def __init__(self) -> None:
+        self._var: ContextVar[tuple[int, Session]] = ContextVar("rooted")
+
+    def get(self, *default: Any) -> Any:
+        thread, session = self._var.get((0, None))
+        if thread == threading.get_ident():
+            return session
+        if default:
+            return default[0]
+        raise LookupError
+
+    def set(self, session: Session) -> Token[tuple[int, Session]]:
+        return self._var.set((threading.get_ident(), session))
+
+    def reset(self, token: Token[tuple[int, Session]]) -> None:
+        self._var.reset(token)
+
+
+def session_not_bound_in_a_thread() -> None:
+    """A tool that works in a thread does not know for whom."""
+    swap(context, "_session", _Rooted())
+
+
+def promise_where_nothing_can_be_pushed() -> None:
+    """A report is promised over an interface that can never deliver it."""
+
+    def require(self: Session, ability: str) -> None:
+        return None
+
+    swap(Session, "require", require)
+
+
+def terminal_event_twice() -> None:
+    """A run's end is written once by whoever ran it and once more by whoever tidied up."""
+    real = journal.write
+
+    def write(tx: Transaction, run: str, entries: list[Numbered]) -> None:
+        real(tx, run, entries)
+        if entries and isinstance(entries[-1].event, Ended):
+            last = entries[-1]
+            # Under another kind, since the schema itself would refuse it.
+            tx.execute(
+                "INSERT INTO journal (run, seq, kind, event, at) VALUES (?, ?, 'event', ?, ?)",
+                run,
+                last.seq + 1,
+                msgspec.json.encode(last.event),
+                last.at,
+            )
+
+    swap(journal, "write", write)
+
+
+def effect_repeated_after_restart() -> None:
+    """A tool that was at work when the process died is run again."""
+
+    def unknown_tool(events: list[JournalEvent], checkpoint_after: int) -> str:
+        return ""
+
+    swap(recovery, "_unknown_tool", unknown_tool)
+
+
+def crash_loop_for_ever() -> None:
+    """A message that kills the process is tried again at every start."""
+    swap(recovery, "ATTEMPTS", 1_000_000)
+
+
+def sweeper_only_at_boot() -> None:
+    """What is forgotten in a live process waits for the next restart."""
+
+    async def sweep(self: Gateway) -> None:
+        await asyncio.Event().wait()
+
+    swap(Gateway, "_sweep", sweep)

@@ -1,0 +1,199 @@
+"""Seeded bugs on the way out: doubts, pauses, attempts, parts, keys, places and what is only shown."""
+
+from __future__ import annotations
+
+import msgspec
+
+from core.errors import RateLimited
+from core.outbound import courier, doubts, outbox, pace
+from core.outbound.courier import Courier
+from core.outbound.draft import Draft
+from core.outbound.outbox import Head, Owed
+from core.outbound.settler import Settler
+from core.store.database import Transaction
+from core.types import Body, Capabilities, Target
+from tests.chaos.mutation_seams import swap
+
+
+def no_doubtful_state() -> None:
+    """What was in flight when the process died is sent again as if it had never left."""
+
+    def recover(tx: Transaction) -> int:
+        forgotten = "UPDATE parts SET state = 'waiting', attempts = attempts - 1, tried = NULL WHERE state = 'sending'"
+        return tx.execute(forgotten)
+
+    swap(doubts, "recover", recover)
+
+
+def blind_resend() -> None:
+    """A send without a verdict is simply tried once more."""
+
+    async def doubt(self: Courier, sending: Head, error: Exception) -> None:
+        soon = self._clock.now() + pace.backoff(sending.misses)
+        await self._store.insist(lambda tx: outbox.not_sent(tx, sending, soon, missed=True))
+
+    swap(Courier, "_doubt", doubt)
+
+
+def drop_when_in_doubt() -> None:
+    """What may have arrived is taken to have arrived."""
+
+    async def settle(self: Settler, delivery: str) -> None:
+        doubtful = await self._store.read(lambda tx: doubts.doubtful(tx, delivery))
+        if doubtful is not None:
+            now = self._clock.now()
+            await self._close(doubtful, lambda tx: outbox.die(tx, doubtful, "dropped", now, silent=True), None)
+
+    swap(Settler, "_settle", settle)
+
+
+def marker_missing() -> None:
+    """The second copy looks like the first."""
+
+    def marked(body: Body) -> Body:
+        return body
+
+    swap(doubts, "marked", marked)
+
+
+def key_reused_for_a_changed_body() -> None:
+    """A copy that was marked or cut anew goes out under the old key."""
+
+    def key_of(delivery: str, position: int, generation: int = 0) -> str:
+        return f"{delivery}.{position}"
+
+    swap(outbox, "key_of", key_of)
+    swap(doubts, "key_of", key_of)
+
+
+def losses_never_told() -> None:
+    """What is given up is known to the database alone."""
+
+    def tell_losses(tx: Transaction, target: Target, notice: Owed, now: float) -> bool:
+        return False
+
+    swap(outbox, "tell_losses", tell_losses)
+
+
+def final_dropped_after_a_rate_limit() -> None:
+    """The platform asked us to wait, and nobody comes back."""
+
+    async def pause(self: Courier, can: Capabilities, sending: Head, error: RateLimited) -> None:
+        now = self._clock.now()
+        await self._store.insist(lambda tx: outbox.die(tx, sending, "rate limited", now, silent=True))
+
+    swap(Courier, "_pause", pause)
+
+
+def retry_after_forgotten_on_restart() -> None:
+    """A pause that the platform named lives in memory only."""
+
+    def load_pauses(tx: Transaction) -> dict[str, float]:
+        tx.execute("DELETE FROM pauses")
+        tx.execute("UPDATE parts SET not_before = 0 WHERE state = 'waiting'")
+        return {}
+
+    swap(pace, "load_pauses", load_pauses)
+
+
+def attempt_counted_though_nothing_was_sent() -> None:
+    """The budget of attempts is spent on a platform that was never reached."""
+    real = outbox.not_sent
+
+    def not_sent(tx: Transaction, next_part: Head, not_before: float, *, missed: bool) -> None:
+        real(tx, next_part, not_before, missed=missed)
+        tx.execute(
+            "UPDATE parts SET attempts = attempts + 1 WHERE delivery = ? AND position = ?",
+            next_part.owed.id,
+            next_part.position,
+        )
+
+    swap(outbox, "not_sent", not_sent)
+
+
+def parts_resent_whole() -> None:
+    """When one part of a long answer fails, the answer begins anew."""
+    not_sent, again, recover = outbox.not_sent, doubts.again, doubts.recover
+
+    def anew(tx: Transaction, delivery: str) -> None:
+        tx.execute(
+            "UPDATE parts SET state = 'waiting', tried = NULL, receipt = NULL"
+            " WHERE delivery = ? AND state = 'delivered' AND kind = 'plain'",
+            delivery,
+        )
+
+    def limited(tx: Transaction, next_part: Head, not_before: float, *, missed: bool) -> None:
+        not_sent(tx, next_part, not_before, missed=missed)
+        anew(tx, next_part.owed.id)
+
+    def absent(tx: Transaction, next_part: Head, *, absent: bool = True) -> None:
+        again(tx, next_part, absent=absent)
+        anew(tx, next_part.owed.id)
+
+    def restarted(tx: Transaction) -> int:
+        found = recover(tx)
+        for row in tx.all("SELECT id FROM deliveries WHERE state = 'waiting'"):
+            anew(tx, row["id"])
+        return found
+
+    swap(outbox, "not_sent", limited)
+    swap(doubts, "again", absent)
+    swap(doubts, "recover", restarted)
+
+
+def permanent_error_retried() -> None:
+    """What the platform will never take is offered again and again."""
+
+    async def reject(self: Courier, sending: Head, reason: str) -> None:
+        soon = self._clock.now() + pace.backoff(sending.misses)
+        await self._store.insist(lambda tx: outbox.not_sent(tx, sending, soon, missed=True))
+
+    swap(Courier, "_reject", reject)
+
+
+class _NeverRaised(Exception):
+    pass
+
+
+def failure_before_dispatch_is_a_doubt() -> None:
+    """A connection that was never made counts as one that was lost."""
+    swap(courier, "Unreachable", _NeverRaised)
+
+
+def misconfigured_is_lost() -> None:
+    """A token that was refused costs everything that was owed meanwhile."""
+
+    def hold(tx: Transaction, next_part: Head, reason: str) -> None:
+        outbox.die(tx, next_part, reason, 0.0)
+
+    swap(outbox, "hold", hold)
+
+
+def answer_beside_its_thread() -> None:
+    """The answer appears in the chat, not in the thread where it was asked for."""
+
+    def where(self: Courier, target: Target) -> Target:
+        return msgspec.structs.replace(target, thread="")
+
+    swap(Courier, "_where", where)
+
+
+def newest_first() -> None:
+    """A lane is worked off from its end."""
+
+    def head(tx: Transaction, lane: str) -> Head | None:
+        row = tx.one("SELECT * FROM deliveries WHERE lane = ? AND state = 'waiting' ORDER BY seq DESC LIMIT 1", lane)
+        return None if row is None else outbox.head_of(tx, row)
+
+    swap(outbox, "head", head)
+
+
+def typing_outlives_the_run() -> None:
+    """Nobody tells the typing that the answer is there."""
+
+    def close(self: Draft) -> None:
+        for task in self._tasks:
+            if getattr(task.get_coro(), "__name__", "") != "_type":
+                task.cancel()
+
+    swap(Draft, "close", close)

@@ -1,0 +1,224 @@
+"""The agent of every scenario: it does what the message says, and waits for nothing but the clock it was given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from core.agent import (
+    Checkpoint,
+    Effect,
+    Event,
+    FileMade,
+    Finished,
+    OutcomeKind,
+    Progress,
+    ReasoningDelta,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    Turn,
+)
+from core.clock import Clock
+from core.failpoints import fail_here
+from core.work.tasks import TaskKind
+from tests.chaos.steps import (
+    BROKEN,
+    FRAIL_SECONDS,
+    REPORT_SECONDS,
+    SLOW_SECONDS,
+    STREAMED,
+    long_text,
+    report,
+)
+
+
+class Ledger:
+    """The ground truth of effectful tools: what was done, written where the gateway cannot reach it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def write(self, call: str) -> None:
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(descriptor, f"{call}\n".encode())
+        finally:
+            os.close(descriptor)
+
+    def read(self) -> list[str]:
+        return self._path.read_text().split() if self._path.exists() else []
+
+
+class ScriptedAgent:
+    def __init__(self, clock: Clock, ledger: Ledger) -> None:
+        self._clock = clock
+        self._ledger = ledger
+
+    async def run(self, turn: Turn) -> AsyncIterator[Event]:
+        token = f"[{turn.message.key}]"
+        scripts: dict[str, Callable[[Turn, str], AsyncIterator[Event]]] = {
+            "plain": self._plain,
+            "late": self._late,
+            "stream": self._stream,
+            "think": self._think,
+            "pure": self._pure,
+            "put": self._put,
+            "effect": self._effect,
+            "long": self._long,
+            "tale": self._tale,
+            "hold": self._hold,
+            "recall": self._recall,
+            "album": self._album,
+            "file": self._file,
+            "slow": self._slow,
+            "halt": self._halt,
+            "fail": self._fail,
+            "task": self._task,
+            "frail": self._task,
+        }
+        async for event in scripts[turn.message.text.split()[0]](turn, token):
+            yield event
+
+    async def _plain(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        yield TextDelta(f"{token} A plain answer.")
+        yield Finished()
+
+    async def _late(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        await self._clock.sleep(1.5)
+        yield TextDelta(f"{token} A plain answer.")
+        yield Finished()
+
+    async def _stream(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        yield TextDelta(f"{token} ")
+        for piece in STREAMED:
+            yield TextDelta(piece)
+            await self._clock.sleep(0.4)
+        yield Finished()
+
+    async def _think(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        yield ReasoningDelta("What could be meant? ")
+        yield Progress("thinking")
+        await self._clock.sleep(0.7)
+        yield ReasoningDelta("I see.")
+        yield TextDelta(f"{token} I thought about it.")
+        yield Finished()
+
+    async def _pure(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        yield TextDelta(f"{token} I looked: ")
+        yield ToolStarted(f"{turn.message.key}-look", "look", "{}", Effect.PURE)
+        await self._clock.sleep(0.8)
+        yield ToolFinished(f"{turn.message.key}-look", "noon")
+        yield TextDelta("it is ")
+        await self._clock.sleep(0.3)
+        yield TextDelta("noon.")
+        yield Finished()
+
+    async def _put(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        """May be repeated as often as one likes, and has the same name each time."""
+        call = f"{turn.message.key}-put"
+        yield ToolStarted(call, "put", "{}", Effect.IDEMPOTENT)
+        await self._clock.sleep(0.1)
+        self._ledger.write(call)
+        yield ToolFinished(call, "put")
+        await self._clock.sleep(0.1)
+        yield TextDelta(f"{token} Put in its place.")
+        yield Finished()
+
+    async def _effect(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        """Goes on behind its checkpoint, where there is one of this message."""
+        paid = turn.message.key.encode()
+        if turn.checkpoint != paid:
+            call = f"{turn.message.key}-pay"
+            yield ToolStarted(call, "pay", "{}", Effect.EFFECT)
+            await self._clock.sleep(0.1)
+            self._ledger.write(call)
+            fail_here("tool.effect")
+            await self._clock.sleep(0.1)
+            yield ToolFinished(call, "paid")
+            yield Checkpoint(paid)
+            await self._clock.sleep(0.1)
+        yield TextDelta(f"{token} Paid, and written down.")
+        yield Finished()
+
+    async def _long(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        yield TextDelta(long_text(token))
+        yield Finished()
+
+    async def _tale(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        """Grows past one message while it is shown."""
+        text = long_text(token)
+        for start in range(0, len(text), 240):
+            yield TextDelta(text[start : start + 240])
+            await self._clock.sleep(0.3)
+        yield Finished()
+
+    async def _hold(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        """Long enough for others to queue up behind it."""
+        yield TextDelta(f"{token} One moment.")
+        await self._clock.sleep(3.0)
+        yield TextDelta(" Done.")
+        yield Finished()
+
+    async def _recall(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        yield TextDelta(f"{token} I remember {len(turn.history)} entries.")
+        yield Finished()
+
+    async def _album(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        """One line for each picture, whether they came together or a kill has parted them."""
+        yield TextDelta(token)
+        for attachment in turn.message.attachments:
+            yield TextDelta(f"\n\nI see {attachment.name}.")
+        yield Finished()
+
+    async def _file(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        """Its path must be the same in every run, so it is made where the process stands."""
+        name = f"{turn.message.key}.txt"
+        Path(name).write_text(f"This is {name}.")
+        yield TextDelta(f"{token} Here it is.")
+        yield FileMade(name, name)
+        yield Finished()
+
+    async def _slow(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        yield TextDelta(token)
+        for number in range(60):
+            yield TextDelta(f" {number}")
+            await self._clock.sleep(SLOW_SECONDS)
+        yield Finished()
+
+    async def _halt(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        yield TextDelta(f"{token} This far.")
+        yield Finished(OutcomeKind.HALTED, "it was told to")
+
+    async def _fail(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        yield TextDelta(f"{token} It began well.")
+        await self._clock.sleep(0.1)
+        raise RuntimeError(BROKEN)
+
+    async def _task(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        call = f"{turn.message.key}-promise"
+        kind = "frail" if turn.message.text == "frail" else "report"
+        yield ToolStarted(call, "promise", token, Effect.EFFECT)
+        await turn.desk.begin(kind, token, REPORT_SECONDS)
+        yield ToolFinished(call, "promised")
+        yield TextDelta(f"{token} I will report back.")
+        yield Finished()
+
+
+async def _report(token: str) -> str:
+    return report(token)
+
+
+# Starts again after a crash.
+KINDS = (TaskKind("report", _report, resumable=True),)
+
+
+def kinds(clock: Clock) -> tuple[TaskKind, ...]:
+    """Also one that takes its time, and is reported as lost after a crash."""
+
+    async def work(token: str) -> str:
+        await clock.sleep(FRAIL_SECONDS)
+        return report(token)
+
+    return *KINDS, TaskKind("frail", work, resumable=False)

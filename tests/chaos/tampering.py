@@ -1,0 +1,160 @@
+"""Spoils the traces of a clean run, one way for each checker: whoever does not see it sees nothing.
+
+`python -m tests.chaos.tampering` prints what each checker found and ends with 1 if one of them found nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from core.outbound.doubts import MARK
+from tests.chaos import checkers, driver, zygote
+from tests.chaos.driver import Played, Seen
+from tests.chaos.scenario import SIXTY, TEN
+from tests.simulators.paper import Message
+
+Tamper = Callable[[Played], Played]
+
+
+def _sql(statement: str) -> Tamper:
+    def tamper(played: Played) -> Played:
+        connection = sqlite3.connect(played.database, isolation_level=None)
+        connection.execute("PRAGMA writable_schema = ON")
+        # The schema itself forbids most of this, which is why it must be put out of the way first.
+        connection.execute("DELETE FROM sqlite_master WHERE name IN ('one_end_per_run', 'one_final_per_run')")
+        connection.close()
+        connection = sqlite3.connect(played.database, isolation_level=None)
+        connection.execute(statement)
+        connection.close()
+        return played
+
+    return tamper
+
+
+def _messages(platform: str, change: Callable[[tuple[Message, ...]], tuple[Message, ...]]) -> Tamper:
+    def tamper(played: Played) -> Played:
+        seen: Seen = played.seen[platform]
+        return played._replace(seen={**played.seen, platform: seen._replace(messages=change(seen.messages))})
+
+    return tamper
+
+
+def _twice(played: Played) -> Played:
+    return played._replace(ledger=played.ledger * 2)
+
+
+def _late(played: Played) -> Played:
+    """The first part of a long answer is written anew, behind the last one."""
+    seen = played.seen["readback"]
+    first = next(message for message in seen.messages if message.reply_to == "r2")
+    posted = next(effect for effect in seen.effects if effect.message == first.id)
+    again = replace(posted, order=len(seen.effects) + 1, act="edit")
+    return played._replace(seen={**played.seen, "readback": seen._replace(effects=(*seen.effects, again))})
+
+
+def _changed(key: str, **fields: str) -> Callable[[tuple[Message, ...]], tuple[Message, ...]]:
+    return lambda messages: tuple(replace(each, **fields) if each.reply_to == key else each for each in messages)
+
+
+def _without(key: str) -> Callable[[tuple[Message, ...]], tuple[Message, ...]]:
+    return lambda messages: tuple(each for each in messages if each.reply_to != key)
+
+
+def _drafted_elsewhere(played: Played) -> Played:
+    seen = played.seen["drafts"]
+    effects = tuple(replace(each, chat="2") if each.act == "draft" else each for each in seen.effects)
+    return played._replace(seen={**played.seen, "drafts": seen._replace(effects=effects)})
+
+
+# A checker and a way to spoil what it looks after; some have several.
+TAMPERINGS: tuple[tuple[str, str, Tamper], ...] = (
+    ("acked", "a stored message is gone", _sql("DELETE FROM inbox WHERE key = 'n4'")),
+    ("lost", "a run never ends", _sql("UPDATE inbox SET state = 'running', outcome = NULL WHERE key = 'n4'")),
+    ("lost", "a delivery is left lying", _sql("UPDATE deliveries SET state = 'doubtful' WHERE seq = 5")),
+    ("outcomes", "another outcome", _sql("UPDATE inbox SET outcome = 'failed' WHERE key = 'k1'")),
+    ("silent", "an answer is not there", _messages("neither", lambda all: tuple(m for m in all if m.reply_to != "n3"))),
+    ("silent", "half an answer", _messages("neither", _changed("n1", text="[n1] This answer grows"))),
+    ("misplaced", "another chat", _messages("neither", _changed("n3", chat="1"))),
+    ("misplaced", "another thread", _messages("readback", _changed("r2", thread=""))),
+    ("misplaced", "another account", _messages("keyed", _changed("o1", account="main"))),
+    ("unmarked_duplicates", "a second copy", _messages("neither", lambda all: (*all, all[-1]))),
+    (
+        "unmarked_duplicates",
+        "a marked copy without a doubt",
+        _messages("keyed", lambda all: (*all, replace(all[-1], text=MARK + all[-1].text))),
+    ),
+    ("terminal_errors", "no terminal event", _sql("DELETE FROM journal WHERE kind = 'ended' AND run LIKE '%1'")),
+    (
+        "terminal_errors",
+        "two terminal events",
+        _sql("INSERT INTO journal SELECT run, seq + 1, kind, event, at FROM journal WHERE kind = 'ended'"),
+    ),
+    ("terminal_errors", "a gap", _sql("UPDATE journal SET seq = seq + 7 WHERE kind = 'ended'")),
+    ("order", "parts in disorder", _late),
+    ("effects", "an effect happened twice", _twice),
+    ("integrity", "pages that belong to nobody", _sql("SELECT 1")),
+    ("left_behind", "a placeholder", _messages("keyed", lambda all: (*all, replace(all[-1], text="…")))),
+)
+
+
+# The same for what only the large scenario has.
+LARGE_TAMPERINGS: tuple[tuple[str, str, Tamper], ...] = (
+    ("silent", "a command without its reply", _messages("keyed", _without("k4"))),
+    ("silent", "a stranger who is told nothing", _messages("neither", _without("n14"))),
+    ("silent", "a picture that nobody looked at", _messages("readback", _changed("r5", text="[r5]"))),
+    ("silent", "a file that is not there", _messages("keyed", lambda all: tuple(m for m in all if not m.files))),
+    ("silent", "the end of a queued message that was deleted", _messages("drafts", _without("d4"))),
+    ("silent", "a text that was in doubt once", _messages("bare", _without("b4"))),
+    ("silent", "a refusal that nobody hears of", _sql("DELETE FROM deliveries WHERE cause = 'lost'")),
+    ("silent", "a task that was lost unsaid", _sql("UPDATE tasks SET state = 'lost' WHERE kind = 'frail'")),
+    ("lost", "a resumable task that was given up", _sql("UPDATE tasks SET state = 'lost' WHERE kind = 'report'")),
+    ("lost", "a stranger is let in", _sql("UPDATE inbox SET key = 'n15' WHERE key = 'n3'")),
+    ("misplaced", "in the chat that has moved away", _messages("bare", _changed("b6", chat="3"))),
+    ("misplaced", "a draft in another chat", _drafted_elsewhere),
+    ("unmarked_duplicates", "a file twice", _messages("neither", lambda all: (*all, *(m for m in all if m.files)))),
+    ("effects", "a payment twice beside what may be repeated", _twice),
+)
+
+
+async def _tamper(line: socket.socket, folder: Path) -> int:
+    blind = 0
+    for scenario, tamperings in ((TEN, TAMPERINGS), (SIXTY, LARGE_TAMPERINGS)):
+        own = folder / f"{len(tamperings)} tamperings"
+        own.mkdir()
+        async with driver.Nursery(line).open() as nursery:
+            played = await driver.play(scenario, (), own, nursery)
+        if told := checkers.judge(played).violations:
+            print(f"the clean run is not clean: {told}")
+            return 1
+        blind += _spoil(played, tamperings, own)
+    return 1 if blind else 0
+
+
+def _spoil(played: Played, tamperings: tuple[tuple[str, str, Tamper], ...], folder: Path) -> int:
+    blind = 0
+    for number, (checker, what, tamper) in enumerate(tamperings):
+        copy = folder / f"{number}.db"
+        shutil.copy(played.database, copy)
+        found = checkers.CHECKERS[checker](checkers.Case(tamper(played._replace(database=copy))))
+        blind += not found
+        print(f"{checker}: {what}: {found[0] if found else 'NOT SEEN'}")
+    return blind
+
+
+def main() -> int:
+    line = zygote.start()
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(_tamper(line, Path(folder)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""The chaos run in short: two fixed seeds are green, and one that is known to be wrong is red in words."""
+
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.chaos import chaos, crowd
+from tests.chaos.mutants import VARIABLE
+
+ROOT = Path(__file__).resolve().parents[2]
+LINE = re.compile(
+    r"chaos: seed=\d+ messages=\d+ kills=\d+ lost=\d+ silent=\d+ misplaced=\d+ unmarked_duplicates=\d+"
+    r" terminal_errors=\d+ orphans=\d+\n"
+)
+
+
+class Run(NamedTuple):
+    seed: int
+    mutant: str
+    process: "subprocess.Popen[str]"
+
+    def ended(self) -> tuple[int, str, str]:
+        told, words = self.process.communicate(timeout=300)
+        return self.process.returncode, told, words
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, Run]:
+    """All at once: each spends most of its time waiting for a clock."""
+    wanted = {"first": (1, ""), "second": (7, ""), "broken": (3, "drop-when-in-doubt")}
+    return {name: Run(seed, mutant, _start(seed, mutant)) for name, (seed, mutant) in wanted.items()}
+
+
+def _start(seed: int, mutant: str) -> "subprocess.Popen[str]":
+    sizes = ["--messages", "80", "--kills", "6"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.chaos.chaos", "--seed", str(seed), *sizes],
+        cwd=ROOT,
+        env={**os.environ, VARIABLE: mutant},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("name", ["first", "second"])
+def test_nothing_is_lost_hidden_misplaced_or_repeated(runs: dict[str, Run], name: str) -> None:
+    status, told, words = runs[name].ended()
+    assert status == 0, words
+    assert LINE.fullmatch(told), told
+    zeros = "lost=0 silent=0 misplaced=0 unmarked_duplicates=0 terminal_errors=0"
+    assert told.startswith(f"chaos: seed={runs[name].seed} messages=80 kills=6 {zeros} "), told
+
+
+def test_a_red_run_says_what_is_wrong_where_to_look_and_how_to_see_it_again(runs: dict[str, Run]) -> None:
+    status, told, words = runs["broken"].ended()
+    assert status == 1, words
+    assert LINE.fullmatch(told), told
+    assert " silent=0 " not in told
+    assert "nobody saw" in words
+    assert f"make chaos SEED={runs['broken'].seed} MESSAGES=80 KILLS=6" in words
+    (folder,) = map(Path, re.findall(r"look into (\S+):", words))
+    assert (folder / "home" / "tidings.db").exists()
+    chaos.forget(folder)
+
+
+def test_a_seed_decides_everything_that_can_be_decided() -> None:
+    assert chaos.plan(5, 300, 20) == chaos.plan(5, 300, 20)
+    assert chaos.plan(5, 300, 20) != chaos.plan(6, 300, 20)
+    drawn = chaos.plan(random.randint(1, 10**6), 300, 20)
+    assert (len(drawn.said), len({say.key for say in drawn.said}), len(drawn.kills)) == (300, 300, 20)
+    assert {say.platform for say in drawn.said} == crowd.STANDS.keys()
+
+
+def test_what_is_said_on_each_platform_has_keys_of_its_own() -> None:
+    assert len({name[0] for name in crowd.STANDS}) == len(crowd.STANDS)

@@ -1,0 +1,86 @@
+"""The commit-boundary sweep: no kill loses, hides, misplaces or repeats a message, and seeded bugs are found."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.checkers import CHECKERS
+from tests.chaos.crew import Ask
+from tests.chaos.mutants import MUTANTS, VARIABLE
+from tests.chaos.sweep import part
+from tests.chaos.tampering import TAMPERINGS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Report:
+    def __init__(self, *arguments: str, mutant: str = "") -> None:
+        command = [sys.executable, "-m", "tests.chaos.sweep", *arguments]
+        environment = {**os.environ, VARIABLE: mutant}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        self.status = done.returncode
+        self.text = done.stdout + done.stderr
+        self.counts = {name: int(count) for name, count in re.findall(r"(\w+)=(\d+)\b", done.stdout.splitlines()[-1])}
+
+
+def test_nothing_is_lost_whichever_commit_a_kill_hits() -> None:
+    report = Report("--doubles", "8")
+    assert report.status == 0, report.text
+    # One run that is counted, then each commit twice, then a second kill behind every eighth.
+    assert report.counts["cases"] == 2 * report.counts["commits"] + 1 + report.counts["double"]
+    assert report.counts["commits"] > 60
+    assert report.counts["double"] > 20
+    assert report.counts["recovery"] > 3
+
+
+@pytest.mark.parametrize(("scenario", "messages"), [("ten", 12), ("odd", 7), ("sixty", 60)])
+def test_the_commits_are_the_same_in_every_run(scenario: str, messages: int) -> None:
+    report = Report("--scenario", scenario, "--runs", "3")
+    assert report.status == 0, report.text
+    assert report.counts["messages"] == messages
+
+
+def test_the_parts_of_a_sweep_are_the_whole() -> None:
+    kills = [Ask(at=str(number)) for number in range(11)]
+    parts = [ask for number in range(1, 5) for ask in part(kills, f"{number}/4")]
+    assert sorted(ask.at for ask in parts) == sorted(ask.at for ask in kills)
+
+
+def test_a_kill_that_never_comes_is_no_success() -> None:
+    report = Report("--at", "pre:100000")
+    assert report.status == 1
+    assert report.counts["harness"] > 0
+
+
+# For each seeded bug: the commits around which it shows, and the checker that must see it.
+SIGNS = {
+    "acknowledge-before-commit": ("INSERT INTO inbox", "acked"),
+    "delivery-in-second-transaction": ("INSERT INTO history", "lost"),
+    "no-doubtful-state": ("UPDATE parts; UPDATE deliveries", "unmarked_duplicates"),
+    "drop-when-in-doubt": ("UPDATE parts; UPDATE deliveries", "silent"),
+}
+
+
+def test_every_sign_is_of_a_mutant() -> None:
+    assert SIGNS.keys() <= MUTANTS.keys()
+
+
+@pytest.mark.parametrize("mutant", SIGNS)
+def test_the_sweep_finds_a_seeded_bug(mutant: str) -> None:
+    touching, checker = SIGNS[mutant]
+    report = Report("--touching", touching, "--until", checker, mutant=mutant)
+    assert report.status == 1, report.text
+    assert report.counts[checker] > 0, report.text
+    assert report.counts["harness"] == 0, report.text
+    assert f"{VARIABLE}={mutant} python -m tests.chaos.sweep --scenario ten --at " in report.text
+
+
+def test_every_checker_sees_spoilt_traces() -> None:
+    assert {checker for checker, _, _ in TAMPERINGS} == CHECKERS.keys()
+    command = [sys.executable, "-m", "tests.chaos.tampering"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
