@@ -25,7 +25,7 @@ from core.errors import (
     ViewLost,
 )
 from core.failpoints import fail_here
-from core.outbound import doubts, outbox, pace, splitter
+from core.outbound import doubts, fitting, outbox, pace
 from core.outbound.outbox import Class, Head, Owed
 from core.outbound.pace import Budgets
 from core.outbound.settler import Settler, is_harmless
@@ -158,7 +158,7 @@ class Courier:
         if adapter is None or owed.target.lane in self._lanes or self._stopped:
             return None
         can = adapter.can(self._where(owed.target))
-        bodies = _compose(adapter, owed.target, declared(owed.body, can))
+        bodies = fitting.compose(adapter, owed.target, owed.body, can)
         if not self._budgets.take(can.pace):
             return None
         self._lanes[owed.target.lane] = Lane()
@@ -244,7 +244,7 @@ class Courier:
             lane.idle = False
             return None
         can = adapter.can(self._where(due.owed.target))
-        bodies = () if due.composed else _compose(adapter, due.owed.target, declared(due.body, can))
+        bodies = () if due.composed else fitting.compose(adapter, due.owed.target, due.body, can)
         fail_here("out.claimed")
         # Before its turn: a show in flight may meet a pause, which then counts for this part too.
         await self.views.await_show(due.owed.run)
@@ -385,18 +385,10 @@ class Courier:
             # A view is one message; only the final is cut.
             await self._reject(sending, "it does not fit")
             return
-        bodies = _compose(adapter, sending.owed.target, sending.body)
-        if len(bodies) < 2 and len(sending.body.text) > 1:
-            halves = splitter.split(sending.body.text, max(len(sending.body.text) // 2, 1))
-            bodies = tuple(msgspec.structs.replace(sending.body, text=text) for text in halves)
+        bodies = fitting.smaller(adapter, sending.owed.target, sending.body, marked=sending.marked)
         if len(bodies) < 2:
             await self._reject(sending, "the platform finds it too long and it cannot be cut")
             return
-        if sending.marked:
-            # The mark itself may be what did not fit; each piece of a second copy says that it is one.
-            marked = [doubts.marked(body) for body in bodies]
-            fits = [len(_compose(adapter, sending.owed.target, body)) == 1 for body in marked]
-            bodies = tuple(copy if fit else body for body, copy, fit in zip(bodies, marked, fits, strict=True))
         await self._store.insist(lambda tx: outbox.recompose(tx, sending, bodies))
 
     async def _reject(self, sending: Head, reason: str) -> None:
@@ -425,27 +417,6 @@ class Courier:
     def _where(self, target: Target) -> Target:
         chat = self._aliases.get((target.adapter, target.account, target.chat))
         return msgspec.structs.replace(target, chat=chat) if chat else target
-
-
-def _compose(adapter: Adapter, target: Target, body: Body) -> tuple[Body, ...]:
-    """A body that an adapter cannot cut is sent whole: the platform's refusal then cuts it in halves."""
-    try:
-        return adapter.compose(target, body) or (body,)
-    except Exception:
-        log.exception("%s could not compose a body for %s", adapter.name, target)
-        return (body,)
-
-
-def declared(body: Body, can: Capabilities) -> Body:
-    """Says in words what the platform does not declare, so that nothing is dropped unsaid."""
-    lines = [body.text] if body.text else []
-    if body.files and not can.files:
-        lines += [f"(The file {file.name} cannot be sent here.)" for file in body.files]
-        body = msgspec.structs.replace(body, files=())
-    if body.choices and not can.buttons:
-        lines += [f"• {choice.label}" for choice in body.choices]
-        body = msgspec.structs.replace(body, choices=())
-    return msgspec.structs.replace(body, text="\n\n".join(lines))
 
 
 def _about(owed: Owed) -> dict[str, str]:
