@@ -15,7 +15,7 @@ DEV := .venv/.is-installed
 # Quick parts first, so that a plain mistake shows early.
 SUITES := $(wildcard $(addprefix tests/,tidy unit contract model scenario security chaos))
 
-.PHONY: help setup run test sweep chaos mutants bench check lock clean
+.PHONY: help setup run test sweep chaos fuzz mutants bench check lock clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -37,6 +37,10 @@ MESSAGES ?= 2000
 KILLS ?= 100
 chaos: $(DEV)  ## kill a gateway at random while all else fails too (SEED=1 MESSAGES=2000 KILLS=100)
 	@$(BIN)/python -m tests.chaos.chaos --seed $(SEED) --messages $(MESSAGES) --kills $(KILLS) $(ARGS)
+
+MINUTES ?= 5
+fuzz: $(DEV)  ## fuzz the HTTP API by what its own /openapi.json says (MINUTES=5 SEED=1)
+	@$(BIN)/python -m tests.security.fuzz --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 
 mutants: $(DEV)  ## seed one bug after the other and show what catches it (ARGS="NAME" tries one)
 	@$(BIN)/python -m tests.chaos.mutation $(ARGS)

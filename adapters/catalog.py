@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol, Self, cast
 
+from adapters.shared.examination import Finding
 from core.adapter import Adapter, Host
 from core.settings import Section
 
@@ -13,14 +14,21 @@ from core.settings import Section
 class PlatformSettings(Protocol):
     """A platform's section; each account brings the settings that its adapter is built with."""
 
-    def accounts(self) -> Mapping[str, Self]: ...
+    def by_account(self) -> Mapping[str, Self]: ...
+
+
+Examine = Callable[[str, Section], Awaitable[list[Finding]]]
 
 
 class Entry(NamedTuple):
-    """Where the two classes live, as `module:Class`. The settings' module imports nothing heavy."""
+    """Where things live, as `module:name`. The settings' module imports nothing heavy."""
 
     settings: str
     adapter: str
+    # Asks the platform whether the settings are right, for `tidings doctor`; empty where there is nothing to ask.
+    examine: str = ""
+    # The name of its section where that is not the platform's own.
+    section: str = ""
 
     def load_settings(self) -> type[Section]:
         return cast(type[Section], _load(self.settings))
@@ -28,20 +36,30 @@ class Entry(NamedTuple):
     def load_adapter(self) -> Callable[[str, Section, Host], Adapter]:
         return cast(Callable[[str, Section, Host], Adapter], _load(self.adapter))
 
+    def load_examine(self) -> Examine | None:
+        return cast(Examine, _load(self.examine)) if self.examine else None
+
 
 PLATFORMS: dict[str, Entry] = {
     "console": Entry("adapters.console.settings:ConsoleSettings", "adapters.console.adapter:ConsoleAdapter"),
+    "telegram": Entry(
+        "adapters.telegram.settings:TelegramSettings",
+        "adapters.telegram.adapter:TelegramAdapter",
+        "adapters.telegram.examination:examine",
+    ),
+    # Its section is the listener's, on which other platforms have their routes, too.
+    "api": Entry("adapters.api.settings:HttpSettings", "adapters.api.adapter:ApiAdapter", section="http"),
 }
 
 
 def sections() -> dict[str, type[Section]]:
-    return {name: entry.load_settings() for name, entry in PLATFORMS.items()}
+    return {entry.section or name: entry.load_settings() for name, entry in PLATFORMS.items()}
 
 
 def configured(settings: Mapping[str, Section]) -> Iterator[tuple[str, str, Section]]:
     """Each account that is to run, as platform, account and its settings."""
-    for name in PLATFORMS:
-        accounts = cast(PlatformSettings, settings[name]).accounts()
+    for name, entry in PLATFORMS.items():
+        accounts = cast(PlatformSettings, settings[entry.section or name]).by_account()
         for account, section in accounts.items():
             yield name, account, cast(Section, section)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +49,11 @@ class Doctor:
         else:
             self.ok("settings", f"there is no {loaded.file}, so all have their defaults")
 
+    def platform(self, name: str, findings: Iterable[tuple[str, bool]]) -> None:
+        """Each with its words and whether it is a fault."""
+        for words, is_fault in findings:
+            (self.fail if is_fault else self.ok)(name, words)
+
     def home(self, home: Path) -> None:
         there = next(path for path in (home, *home.parents) if path.exists())
         if not there.is_dir():
@@ -72,9 +77,9 @@ class Doctor:
         if not home.is_dir():
             self.ok("store", "nothing is stored yet")
             return
-        from core import gateway
+        from core import offline
 
-        for line in gateway.check_store(home):
+        for line in offline.check_store(home):
             self.ok("store", line)
 
     def gateway(self, health: dict[str, Any]) -> None:
@@ -82,7 +87,7 @@ class Doctor:
         if health["store"] != "ok":
             self.fail("gateway", f"its store cannot write: {health['store']}")
         for part in health["parts"]:
-            if part["state"] in ("degraded", "misconfigured"):
+            if part["state"] in ("degraded", "misconfigured", "standing by"):
                 self.warn("gateway", f"{part['name']} is {part['state']}: {part['last_error']}")
         for alarm in health["alarms"]:
             self.warn("gateway", f"alarm {alarm['name']}, {alarm['count']} times: {alarm['last']}")

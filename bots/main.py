@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Coroutine
+import time
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import typer
 
@@ -15,7 +16,10 @@ from core.errors import ConfigError, TidingsError
 if TYPE_CHECKING:
     import asyncio
 
+    from adapters.api.settings import HttpSettings
+    from adapters.shared.examination import Finding
     from adapters.shared.local import LocalServer
+    from adapters.shared.server import HttpServer
     from bots.settings import Bot, Loaded
     from core.agent import Agent
     from core.gateway import Gateway
@@ -40,6 +44,8 @@ Exit codes:
 AGENTS = {"demo": "bots.demo.agent:DemoAgent", "echo": "bots.echo.agent:EchoAgent"}
 # Nothing more is expected of a pipe that has been silent for so long.
 PIPE_SECONDS = 120.0
+# How often somebody at the prompt is told of what has changed beside the talk.
+NEWS_SECONDS = 1.0
 
 app = typer.Typer(
     name="tidings",
@@ -51,6 +57,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+key = typer.Typer(
+    help="Keys of the HTTP API: one for each client. Works with and without a running gateway.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(key, name="key")
 
 
 class Place(NamedTuple):
@@ -167,9 +180,9 @@ def allow(
     try:
         added = _run(local.call(place.home, {"verb": "allow", "id": id}))["allowed"]
     except local.NotRunning:
-        from core import gateway
+        from core import offline
 
-        added = gateway.allow_offline(place.home, id)
+        added = offline.allow(place.home, id)
     typer.echo(f"{id} may talk to the bot now" if added else f"{id} was admitted before")
 
 
@@ -204,6 +217,8 @@ def doctor(context: typer.Context) -> None:
         loaded = _load(place)
         examined.settings(loaded)
         _agent(loaded.bot)
+        for name, account, findings in _run(_examine_platforms(loaded)):
+            examined.platform(f"{name}@{account}", findings)
     examined.home(place.home)
     with examined.examining("store"):
         examined.store(place.home)
@@ -215,10 +230,84 @@ def doctor(context: typer.Context) -> None:
     raise typer.Exit(int(examined.failed))
 
 
+@key.command("add")
+def key_add(
+    context: typer.Context,
+    name: str = typer.Argument(metavar="NAME", help="Whose key it is, such as open-webui."),
+    scope: list[str] = typer.Option(
+        ["chat", "runs"], metavar="SCOPE", help="What it may; give it once for each: chat, runs, notify or admin."
+    ),
+) -> None:
+    """Make a key and show it, once.
+
+    It is stored only as a digest. What it may:
+
+    \b
+    chat    chat completions, responses, models and the key's own conversations
+    runs    runs: begin, watch and stop them
+    notify  send texts to permitted targets
+    admin   all of that, everybody's conversations, health in detail and metrics
+    """
+    answer = _ask_keys(context.obj, {"do": "add", "name": name, "scopes": scope})
+    # Alone on its line and alone in a pipe.
+    typer.echo(answer["secret"])
+    _tell(f"this is the key of {name}: keep it now, for nobody can show it again")
+
+
+@key.command("list")
+def key_list(context: typer.Context) -> None:
+    """Say which keys there are, what they may and since when."""
+    known = _ask_keys(context.obj, {"do": "list"})["keys"]
+    for each in known:
+        since = time.strftime("%Y-%m-%d", time.localtime(each["created"])) if each["created"] else ""
+        typer.echo(f"{each['name']:<20} {' '.join(each['scopes']):<24} {since}".rstrip())
+    if not known:
+        _tell("there is no key yet: the first start makes the owner's, and tidings key add NAME another")
+
+
+@key.command("revoke")
+def key_revoke(context: typer.Context, name: str = typer.Argument(metavar="NAME", help="Whose key.")) -> None:
+    """Take a key back, at once.
+
+    Whatever it has open ends, and it opens nothing any more.
+    """
+    _ask_keys(context.obj, {"do": "revoke", "name": name})
+    typer.echo(f"the key of {name} opens nothing any more")
+
+
+def _ask_keys(place: Place, question: dict[str, Any]) -> dict[str, Any]:
+    """A running gateway is asked; else the store is opened for a moment."""
+    from adapters.api import keys
+    from adapters.shared import local
+
+    try:
+        return _run(local.call(place.home, {"verb": "key", **question}))
+    except local.Unrouted:
+        away = "the gateway runs, but its HTTP API is off or not up: tidings status says more"
+        raise TidingsError(f"{away}; keys can also be changed while no gateway runs") from None
+    except local.NotRunning:
+        from core import offline
+
+        owner = _http(_load(place)).key.get_secret_value() or keys.read_own(place.home) or ""
+        with offline.open_notebook(place.home, "api", "main") as notebook:
+            return _run(keys.change(keys.Keys(notebook, owner), question, time.time()))
+
+
 @app.command()
 def version() -> None:
     """Say which version this is."""
     typer.echo(f"tidings {_version()}")
+
+
+async def _examine_platforms(loaded: Loaded) -> list[tuple[str, str, list[Finding]]]:
+    """What each configured platform itself says of its account."""
+    from adapters import catalog
+
+    found = []
+    for name, account, section in catalog.configured(loaded.platforms):
+        if (examine := catalog.PLATFORMS[name].load_examine()) is not None:
+            found.append((name, account, await examine(account, section)))
+    return found
 
 
 async def _serve(home: Path, loaded: Loaded, chats: bool) -> None:
@@ -227,7 +316,9 @@ async def _serve(home: Path, loaded: Loaded, chats: bool) -> None:
     import signal
 
     from adapters.shared import local
+    from adapters.shared.server import HttpServer
 
+    http = _http(loaded)
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
     def stop_once() -> None:
@@ -239,23 +330,28 @@ async def _serve(home: Path, loaded: Loaded, chats: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_once)
     # The server is outermost: while the gateway drains, whoever is attached still gets the last answers.
-    async with local.LocalServer() as server, _gateway(home, loaded, server) as gateway:
+    async with (
+        local.LocalServer() as server,
+        HttpServer(http.host, http.port, connections=http.connections) as listener,
+        _gateway(home, loaded, server, listener) as gateway,
+    ):
         with server.routes(local.routes_for(gateway)):
             async with server.serving(home):
                 logging.getLogger(__name__).info("the gateway serves in %s", home)
                 if chats:
-                    await _chat_until(stop, home, loaded.bot)
+                    await _chat_until(stop, home, loaded, gateway)
                 else:
                     await stop.wait()
 
 
-async def _chat_until(stop: asyncio.Event, home: Path, bot: Bot) -> None:
+async def _chat_until(stop: asyncio.Event, home: Path, loaded: Loaded, gateway: Gateway) -> None:
     import asyncio
 
     from adapters.console import client
 
-    typer.echo(_greeting(home, bot))
-    tasks = [asyncio.create_task(stop.wait()), asyncio.create_task(client.terminal(home, ""))]
+    typer.echo(_greeting(home, loaded))
+    chat = client.terminal(home, "", _news(gateway))
+    tasks = [asyncio.create_task(stop.wait()), asyncio.create_task(chat)]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     stopping, chatting = tasks
     stopping.cancel()
@@ -267,16 +363,58 @@ async def _chat_until(stop: asyncio.Event, home: Path, bot: Bot) -> None:
         chatting.result()
 
 
-def _greeting(home: Path, bot: Bot) -> str:
+async def _news(gateway: Gateway) -> AsyncIterator[str]:
+    """How the parts fare, whenever that changes: what is in the log only, nobody at the prompt would see."""
+    import asyncio
+
+    from adapters.console.screen import visible
+
+    known: dict[str, str] = {}
+    while True:
+        for part in (await gateway.health()).parts:
+            if part.state != known.get(part.name, "up") and part.state != "starting":
+                trouble = f": {part.last_error}" if part.last_error and part.state != "up" else ""
+                yield visible(f"{part.name} is {part.state}{trouble}")
+                known[part.name] = part.state
+        await asyncio.sleep(NEWS_SECONDS)
+
+
+def _greeting(home: Path, loaded: Loaded) -> str:
+    from adapters import catalog
+
+    others = [f"{name}@{account}" for name, account, _ in catalog.configured(loaded.platforms) if name != "console"]
+    connected = f"  Also at {', '.join(others)}: how they fare says tidings status.\n" if others else ""
+    hint = "" if others else "  To connect Telegram, set TIDINGS_TELEGRAM__TOKEN to the token BotFather gives you.\n"
     return f"""\
-Tidings {_version()}: {bot.called} listens here. Everything is kept in {home}, the log in tidings.log there.
+Tidings {_version()}: {loaded.bot.called} listens here. Everything is kept in {home}, the log in tidings.log there.
   Say hi, or /help. Ctrl-D or /quit stops the gateway; from another terminal talk with: tidings chat
-  Telegram is not in this version yet; it will be connected by TIDINGS_TELEGRAM__TOKEN.
+{connected}{hint}\
   A model is not in this version yet; an agent of your own can answer now: TIDINGS_BOT__AGENT=module:object
 """
 
 
-def _gateway(home: Path, loaded: Loaded, server: LocalServer) -> Gateway:
+def _http(loaded: Loaded) -> HttpSettings:
+    return cast("HttpSettings", loaded.platforms["http"])
+
+
+def _with_key(home: Path, http: HttpSettings) -> HttpSettings:
+    """The owner's key is made at the first start and told once; nobody serves the API without one."""
+    from pydantic import SecretStr
+
+    from adapters.api import keys
+    from core import redaction
+
+    if http.key.get_secret_value() or not http.enabled:
+        return http
+    secret = keys.read_own(home)
+    if secret is None:
+        secret = keys.make_own(home)
+        _tell(f"the key of the HTTP API is {secret}; it is told only now, and kept in {home / keys.FILE}")
+    redaction.remember(secret)
+    return http.model_copy(update={"key": SecretStr(secret)})
+
+
+def _gateway(home: Path, loaded: Loaded, server: LocalServer, listener: HttpServer) -> Gateway:
     from functools import partial
 
     from adapters import catalog
@@ -289,10 +427,12 @@ def _gateway(home: Path, loaded: Loaded, server: LocalServer) -> Gateway:
         # Where no name was chosen for a platform, the bot is called there as it is called everywhere.
         if getattr(section, "name", None) == "":
             section = section.model_copy(update={"name": loaded.bot.called})
+        if name == "api":
+            section = _with_key(home, _http(loaded))
         build = partial(catalog.PLATFORMS[name].load_adapter(), account, section)
         platforms.append(Platform(name, account, build))
     bots = {loaded.bot.called: agent}
-    return Gateway(home, loaded.core, platforms, bots, loaded.bot.called, server, kinds)
+    return Gateway(home, loaded.core, platforms, bots, loaded.bot.called, server, listener, kinds)
 
 
 def _agent(bot: Bot) -> tuple[Agent, tuple[Any, ...]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -61,6 +61,31 @@ class Local(Protocol):
     def route(self, verb: str, handler: Callable[[Line], Awaitable[None]]) -> AbstractContextManager[None]: ...
 
 
+class Server(Protocol):
+    """The one HTTP listener; a route lives as long as the `async with` around it.
+
+    A handler is given the server's own request and what the path names, and answers with the server's own
+    response. Raises Misconfigured when nobody can listen there.
+    """
+
+    def route(
+        self,
+        method: str,
+        path: str,
+        handler: Callable[[Any, Mapping[str, str]], Awaitable[Any]],
+        *,
+        body_bytes: int = 1024 * 1024,
+        cancel_when_gone: bool = False,
+    ) -> AbstractAsyncContextManager[None]: ...
+
+
+class MenuItem(NamedTuple):
+    """A command as a platform may list it."""
+
+    name: str
+    help: str
+
+
 class Host(NamedTuple):
     """What every adapter is built with, the same for all."""
 
@@ -68,6 +93,10 @@ class Host(NamedTuple):
     desk: Desk
     clock: Clock
     local: Local
+    server: Server
+    menu: tuple[MenuItem, ...]
+    # Where fetched attachments are kept.
+    attachments: Path
 
 
 class Platform(NamedTuple):
@@ -93,7 +122,10 @@ class Adapter(Protocol):
         ...
 
     async def listen(self, receive: Receive) -> None:
-        """One lifetime: runs until cancelled. Raises Unreachable, or Misconfigured when a retry is useless."""
+        """One lifetime: runs until cancelled.
+
+        Raises Unreachable, Misconfigured when a retry is useless, or StandingBy when somebody else listens.
+        """
         ...
 
     async def send(self, part: Part) -> Receipt:
@@ -116,3 +148,7 @@ class Adapter(Protocol):
         ...
 
     async def fetch(self, attachment: Attachment) -> Path: ...
+
+    async def close(self) -> None:
+        """Gives back what sending holds, such as connections; nothing is asked of the adapter afterwards."""
+        ...

@@ -69,6 +69,12 @@ class FileMade(_Event, frozen=True, tag="file"):
     name: str
 
 
+class ChoicesOffered(_Event, frozen=True, tag="choices"):
+    """The answer ends with buttons; what is pressed comes back as a message with the button's words."""
+
+    choices: tuple[str, ...]
+
+
 class Checkpoint(_Event, frozen=True, tag="checkpoint"):
     """Opaque bytes, handed back by the next turn; overwrites the last and is no entry of the journal."""
 
@@ -97,6 +103,7 @@ Event = (
     | ToolFinished
     | Progress
     | FileMade
+    | ChoicesOffered
     | Checkpoint
     | ApprovalAsked
     | Finished
@@ -117,10 +124,20 @@ class Ended(_Event, frozen=True, tag="ended"):
     text: str
     usage: Usage | None = None
     files: tuple[File, ...] = ()
+    choices: tuple[str, ...] = ()
 
 
 JournalEvent = (
-    TextDelta | ReasoningDelta | ToolStarted | ToolFinished | Progress | FileMade | ApprovalAsked | Restarted | Ended
+    TextDelta
+    | ReasoningDelta
+    | ToolStarted
+    | ToolFinished
+    | Progress
+    | FileMade
+    | ChoicesOffered
+    | ApprovalAsked
+    | Restarted
+    | Ended
 )
 
 # An outcome and the terminal event are the same value.

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from core.types import Body, Delivery, Target
+from core.meters import Meters
+from core.types import Attachment, Body, Delivery, Entry, Inbound, Target
 
 if TYPE_CHECKING:
-    from core.agent import JournalEvent
+    from core.agent import JournalEvent, Outcome
 
 
 class Numbered(msgspec.Struct, frozen=True):
@@ -21,8 +23,37 @@ class Numbered(msgspec.Struct, frozen=True):
     at: float
 
 
+class Run(msgspec.Struct, frozen=True):
+    """One run as one can ask about it; times are by the wall clock."""
+
+    id: str
+    message: Inbound
+    # waiting, running or done.
+    state: str
+    accepted: float
+    ended: float | None
+    stop_asked: bool
+    outcome: Outcome | None
+    # Up to this number of its journal, a restart has made everything void.
+    void: int = 0
+
+
+class ConversationLine(msgspec.Struct, frozen=True):
+    """One conversation of a list; `seq` is where the next page begins."""
+
+    seq: int
+    id: str
+    messages: int
+    updated: float
+
+
+class HistoryLine(msgspec.Struct, frozen=True):
+    seq: int
+    entry: Entry
+
+
 class PartHealth(msgspec.Struct, frozen=True):
-    """How one supervised part fares: starting, up, degraded, misconfigured or stopped."""
+    """How one supervised part fares: starting, up, standing by, degraded or misconfigured."""
 
     name: str
     state: str
@@ -62,8 +93,29 @@ class Desk(Protocol):
         """Asks a live run to end as cancelled; false when it has ended already."""
         ...
 
-    async def owe(self, target: Target, body: Body, cause: str) -> str:
-        """Durably owes a body to a target and names the delivery; refuses what could never arrive."""
+    def bots(self) -> tuple[str, ...]:
+        """Who may be asked for by name; the default is the first."""
+        ...
+
+    async def run(self, id: str) -> Run:
+        """Raises Unknown."""
+        ...
+
+    async def conversations(self, adapter: str, chat: str, limit: int, before: int) -> list[ConversationLine]:
+        """The newest first; an empty adapter or chat means all, a `before` of 0 the first page."""
+        ...
+
+    async def history(self, conversation: str, limit: int, after: int) -> list[HistoryLine]: ...
+
+    async def owe(self, target: Target, body: Body, cause: str, key: str = "", digest: str = "") -> str:
+        """Durably owes a body to a target and names the delivery; refuses what could never arrive.
+
+        A key that is known names the delivery that it made; with another digest it raises Conflict.
+        """
+        ...
+
+    async def permitted(self, target: Target) -> bool:
+        """May something be sent there that nobody there asked for? To known conversations and who is admitted."""
         ...
 
     async def delivery(self, id: str) -> Delivery: ...
@@ -82,5 +134,22 @@ class Desk(Protocol):
     async def reachable(self, adapter: str, account: str) -> None:
         """The platform can be reached again: what waits for it is tried now."""
         ...
+
+    async def moved(self, adapter: str, account: str, chat: str, to: str) -> None:
+        """A chat goes on under another id: what we owe it goes there, and its memory stays one."""
+        ...
+
+    async def missed(self, adapter: str, account: str, words: str, *, tell: bool) -> None:
+        """Something may have been said that nobody heard: the owner is told, and whoever spoke lately if `tell`."""
+        ...
+
+    async def fetch(self, attachment: Attachment) -> Path:
+        """Fetches what came with the current session's message."""
+        ...
+
+    async def knows(self, conversation: str) -> bool: ...
+
+    @property
+    def meters(self) -> Meters: ...
 
     async def health(self) -> Health: ...

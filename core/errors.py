@@ -9,6 +9,8 @@ TidingsError
 ├── NoSession            nothing is bound to this task
 ├── Unsupported          the platform does not declare this ability: do something else
 ├── Unknown              no such run, delivery, target or adapter
+├── Conflict             this key was used for something else
+├── StandingBy           somebody else does this job now: look again soon
 ├── Lagged               you read too slowly: reconnect with the last number you saw
 └── SendError            what became of one call to a platform
     ├── RateLimited      not sent: again after the pause
@@ -58,6 +60,16 @@ class Unsupported(TidingsError):
 
 class Unknown(TidingsError):
     pass
+
+
+class Conflict(TidingsError):
+    pass
+
+
+class StandingBy(TidingsError):
+    def __init__(self, reason: str, seconds: float) -> None:
+        super().__init__(reason)
+        self.seconds = seconds
 
 
 class Lagged(TidingsError):

@@ -8,20 +8,24 @@ from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 
+from msgspec.json import decode
+from msgspec.structs import replace
+
 from core import clock as clocks
-from core import ids
-from core.adapter import Adapter, Host, Local, Platform
+from core import context, ids
+from core.adapter import Adapter, Host, Local, MenuItem, Platform, Server
 from core.agent import Agent
 from core.alarms import Alarms
 from core.clock import Clock, SystemClock
-from core.desk import Health, Numbered
+from core.desk import ConversationLine, Health, HistoryLine, Numbered, Run
 from core.errors import ConfigError, Unknown, Unsupported
 from core.failpoints import fail_here
-from core.inbound import policy, recovery
+from core.inbound import policy, records, recovery
 from core.inbound.commands import Command, Commands
 from core.inbound.dispatcher import Bots, Dispatcher
 from core.inbound.door import Door
 from core.inbound.notebook import StoredNotebook
+from core.meters import Meters
 from core.outbound import draft, outbox
 from core.outbound.courier import Courier
 from core.outbound.draft import Drafts
@@ -29,11 +33,10 @@ from core.outbound.outbox import Class, Owed
 from core.runs.feed import Feed
 from core.settings import Core
 from core.store.database import Store, Transaction
-from core.store.inspection import inspect
 from core.store.lock import HomeLock
-from core.store.sqlite import SqliteTransaction, connect, open_store
+from core.store.sqlite import open_store
 from core.supervisor import Supervisor
-from core.types import Body, Delivery, Target
+from core.types import Attachment, Body, Delivery, Inbound, Target
 from core.work.tasks import TaskKind, Tasks
 
 log = logging.getLogger(__name__)
@@ -42,6 +45,9 @@ DATABASE = "tidings.db"
 # How often a live process looks for what was forgotten.
 SWEEP_SECONDS = 15.0
 LAST_SECONDS = 5.0
+# Who is told that something may have been missed: whoever spoke within a week, within reason.
+RECENT_SECONDS = 7 * 86_400.0
+RECENT_CONVERSATIONS = 100
 
 
 class Gateway:
@@ -55,6 +61,7 @@ class Gateway:
         bots: Mapping[str, Agent],
         default_bot: str,
         local: Local,
+        server: Server,
         kinds: Sequence[TaskKind] = (),
         commands: Sequence[Command] = (),
         clock: Clock | None = None,
@@ -67,6 +74,7 @@ class Gateway:
         self._platforms = platforms
         self._bots = Bots(bots, default_bot)
         self._local = local
+        self._server = server
         self._kinds = kinds
         self._commands = Commands(commands)
         self._given_clock = clock
@@ -102,6 +110,8 @@ class Gateway:
         await self._dispatcher.stop(patience)
         await self._tasks.stop()
         await self._courier.stop(patience)
+        for adapter in self._adapters.values():
+            await adapter.close()
         await self._store.close()
         self._lock.release()
 
@@ -109,13 +119,22 @@ class Gateway:
         steady: Clock = await self._store.insist(_steady_clock)
         self._clock = self._given_clock or steady
         self._alarms = Alarms(self._clock)
+        self.meters = Meters()
         self._supervisor = Supervisor(self._clock, self._alarms)
         self._feed = Feed(self._store)
-        self._courier = Courier(self._store, self._clock, self._adapters, self._alarms)
+        self._courier = Courier(self._store, self._clock, self._adapters, self._alarms, self.meters)
         self._drafts = Drafts(self._clock, self._courier.views, self._feed.follow, draft.tail(self._compose))
         limits, workspaces = self._settings.limits, self._home / "workspaces"
         self._dispatcher = Dispatcher(
-            self._store, self._clock, limits, self._bots, self._feed, self._courier, self._drafts, workspaces
+            self._store,
+            self._clock,
+            limits,
+            self._bots,
+            self._feed,
+            self._courier,
+            self._drafts,
+            workspaces,
+            self.meters,
         )
         self._dispatcher.desk = self
         self._tasks = Tasks(self._store, self._clock, self._courier, self._kinds, workspaces)
@@ -128,6 +147,8 @@ class Gateway:
             self._dispatcher,
             self._courier,
             self._feed.publish,
+            self.meters,
+            tell_strangers=self._settings.access.tell_strangers,
         )
         for platform in self._platforms:
             self._adapters[platform.name, platform.account] = platform.build(self._host(platform))
@@ -152,7 +173,9 @@ class Gateway:
 
     def _host(self, platform: Platform) -> Host:
         notebook = StoredNotebook(self._store, platform.name, platform.account)
-        return Host(notebook=notebook, desk=self, clock=self._clock, local=self._local)
+        menu = tuple(MenuItem(command.name, command.help) for command in self._commands.all())
+        attachments = self._home / "attachments" / f"{platform.name}@{platform.account}"
+        return Host(notebook, self, self._clock, self._local, self._server, menu, attachments)
 
     def _compose(self, target: Target, body: Body) -> tuple[Body, ...]:
         adapter = self._adapters.get((target.adapter, target.account))
@@ -181,7 +204,31 @@ class Gateway:
     async def stop(self, run: str, by: str) -> bool:
         return await self._door.stop(run, by)
 
-    async def owe(self, target: Target, body: Body, cause: str) -> str:
+    def bots(self) -> tuple[str, ...]:
+        others = sorted(name for name in self._bots.agents if name != self._bots.default)
+        return (self._bots.default, *others)
+
+    async def run(self, id: str) -> Run:
+        return await self._store.read(lambda tx: records.run(tx, id, self._ahead))
+
+    async def conversations(self, adapter: str, chat: str, limit: int, before: int) -> list[ConversationLine]:
+        return await self._store.read(lambda tx: records.conversations(tx, adapter, chat, limit, before, self._ahead))
+
+    async def history(self, conversation: str, limit: int, after: int) -> list[HistoryLine]:
+        return await self._store.read(lambda tx: records.history(tx, conversation, limit, after))
+
+    @property
+    def _ahead(self) -> float:
+        """What the wall clock shows more; to a tenth, so that one moment is told alike whenever one asks."""
+        return round(self._clock.wall() - self._clock.now(), 1)
+
+    async def permitted(self, target: Target) -> bool:
+        # Without a chat it is the platform's own place, such as the owner's console.
+        if not target.chat or not self._allowed.isdisjoint(policy.names_of(target)):
+            return True
+        return await self._store.read(lambda tx: records.is_known(tx, target))
+
+    async def owe(self, target: Target, body: Body, cause: str, key: str = "", digest: str = "") -> str:
         can = self._courier.can(target)
         if can is None:
             known = ", ".join(sorted({name for name, _ in self._adapters})) or "none"
@@ -190,10 +237,10 @@ class Gateway:
         for ability, wanted in wishes.items():
             if wanted and not getattr(can, ability):
                 raise Unsupported(ability, str(target))
-        owed = Owed(ids.new("dlv"), Class.REPLY, target, body, None, cause)
-        await self._store.write(lambda tx: outbox.put(tx, owed, self._clock.now()))
+        owed = Owed(ids.new("dlv"), Class.REPLY, target, body, None, cause, key, digest)
+        delivery = await self._store.write(lambda tx: outbox.put_once(tx, owed, self._clock.now()))
         self._courier.wake(target.lane)
-        return owed.id
+        return delivery
 
     async def delivery(self, id: str) -> Delivery:
         return await self._store.read(lambda tx: outbox.lookup(tx, id))
@@ -202,12 +249,33 @@ class Gateway:
         return await self._tasks.begin(kind, argument, after)
 
     async def allow(self, id: str) -> bool:
-        added = await self._store.write(lambda tx: _admit(tx, id, self._clock.now()))
+        added = await self._store.write(lambda tx: admit(tx, id, self._clock.now()))
         self._allowed.add(id)
         return added
 
     async def reachable(self, adapter: str, account: str) -> None:
         await self._courier.reachable(adapter, account)
+
+    async def moved(self, adapter: str, account: str, chat: str, to: str) -> None:
+        await self._courier.move(adapter, account, chat, to)
+
+    async def missed(self, adapter: str, account: str, words: str, *, tell: bool) -> None:
+        self._alarms.sound("gap", f"{adapter}@{account}: {words}")
+        if tell:
+            since = self._clock.now() - RECENT_SECONDS
+            lanes = await self._store.write(lambda tx: _tell_recent(tx, adapter, account, words, since, self._clock))
+            for lane in lanes:
+                self._courier.wake(lane)
+
+    async def fetch(self, attachment: Attachment) -> Path:
+        target = context.current().target
+        adapter = self._adapters.get((target.adapter, target.account))
+        if adapter is None:
+            raise Unknown(f"no platform {target.adapter}@{target.account} is configured")
+        return await adapter.fetch(attachment)
+
+    async def knows(self, conversation: str) -> bool:
+        return await self._store.read(lambda tx: records.knows(tx, conversation))
 
     async def health(self) -> Health:
         return Health(
@@ -249,29 +317,30 @@ def _newest(tx: Transaction) -> list[float]:
     return [0.0, *(row["at"] for row in (*accepted, *created))]
 
 
+def _tell_recent(tx: Transaction, adapter: str, account: str, words: str, since: float, clock: Clock) -> list[str]:
+    """A notice for each conversation in which somebody spoke lately, the newest first."""
+    rows = tx.all(
+        "SELECT message FROM inbox WHERE seq IN (SELECT max(seq) FROM inbox"
+        " WHERE adapter = ? AND account = ? AND accepted > ? GROUP BY conversation) ORDER BY seq DESC LIMIT ?",
+        adapter,
+        account,
+        since,
+        RECENT_CONVERSATIONS,
+    )
+    lanes = []
+    for row in rows:
+        target = replace(decode(row["message"], type=Inbound).target, reply_to="", handle="")
+        notice = Owed(ids.new("dlv"), Class.NOTICE, target, Body(text=words), None, "gap")
+        if outbox.put_notice(tx, notice, clock.now()):
+            lanes.append(target.lane)
+    return lanes
+
+
 def _admitted(tx: Transaction) -> set[str]:
     return {row["id"] for row in tx.all("SELECT id FROM access")}
 
 
-def _admit(tx: Transaction, id: str, now: float) -> bool:
+def admit(tx: Transaction, id: str, now: float) -> bool:
     if not policy.is_access_id(id):
         raise Unknown(f"{id!r} is not an id; write platform:ID, for example the one the bot told you")
     return bool(tx.execute("INSERT INTO access (id, at) VALUES (?, ?) ON CONFLICT (id) DO NOTHING", id, now))
-
-
-def allow_offline(home: Path, id: str) -> bool:
-    """Admits somebody while no gateway runs; raises HomeInUse when one does."""
-    lock = HomeLock(home)
-    lock.take()
-    try:
-        connection = connect(home / DATABASE)
-        try:
-            return _admit(SqliteTransaction(connection), id, SystemClock().now())
-        finally:
-            connection.close()
-    finally:
-        lock.release()
-
-
-def check_store(home: Path) -> list[str]:
-    return inspect(home / DATABASE)

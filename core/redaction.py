@@ -366,9 +366,10 @@ _SHAPES: tuple[tuple[str, tuple[_Shape, ...]], ...] = (
             ),
         ),
     ),
-    # Model providers, GitHub and AWS.
+    # Model providers, GitHub, AWS, and our own HTTP API.
     ("sk-", (_key("sk-", _Step(_WORD, 17, None)),)),
     ("gh", (_key("gh", _Step("[oprsu]"), _Step("_"), _Step(_LETTER, 20, None)),)),
+    ("tdg_", (_key("tdg_", _Step(_WORD, 20, None)),)),
     ("github_pat_", (_key("github_pat_", _Step(_WORD, 20, None)),)),
     ("akia", (_key("AKIA", _Step("[A-Z0-9]", 16, None)),)),
     ("asia", (_key("ASIA", _Step("[A-Z0-9]", 16, None)),)),

@@ -15,7 +15,11 @@ class Section(BaseModel):
 
 class Access(Section):
     allow: tuple[str, ...] = Field(
-        (), description='Who may talk to the bot, as "platform:ID"; nobody else is answered.'
+        (),
+        description='Who may talk to the bot, as "platform:ID" of a person or of a group; nobody else is answered.',
+    )
+    tell_strangers: bool = Field(
+        True, description="Whether a stranger who writes to the bot alone is told, once an hour, how to be admitted."
     )
 
 

@@ -10,7 +10,7 @@ from contextvars import Context
 from core.alarms import Alarms
 from core.clock import Clock
 from core.desk import PartHealth
-from core.errors import Misconfigured
+from core.errors import Misconfigured, StandingBy
 from core.redaction import clean
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,8 @@ class Supervisor:
         while True:
             began = self._clock.now()
             # After a failure it shows as well again only when it has lived for a while.
-            timer = self._clock.call_later(STEADY_SECONDS if failures else 0.0, lambda: self._recovered(name))
+            doubted = failures or self._health[name].state == "standing by"
+            timer = self._clock.call_later(STEADY_SECONDS if doubted else 0.0, lambda: self._recovered(name))
             try:
                 await part()
                 reason, state = "it ended by itself", "degraded"
@@ -58,6 +59,9 @@ class Supervisor:
                 if self._stopping:
                     raise
                 reason, state = "it was cancelled from within", "degraded"
+            except StandingBy as error:
+                await self._stand_by(name, error)
+                continue
             except Misconfigured as error:
                 reason, state = str(error), "misconfigured"
             except (Exception, SystemExit) as error:
@@ -72,8 +76,16 @@ class Supervisor:
             self._alarms.sound("adapter", f"{name} is {state}: {reason}; next try in {pause:g} s")
             await self._clock.sleep(pause)
 
+    async def _stand_by(self, name: str, error: StandingBy) -> None:
+        """Nothing is wrong: somebody else does the work, and we are there when they are not."""
+        if self._health[name].state != "standing by":
+            log.warning("%s stands by: %s", name, error)
+        self._set(name, "standing by", clean(str(error)))
+        await self._clock.sleep(error.seconds)
+
     def _recovered(self, name: str) -> None:
-        self._set(name, "up", self._health[name].last_error)
+        known = self._health[name]
+        self._set(name, "up", "" if known.state == "standing by" else known.last_error)
 
     def _set(self, name: str, state: str, error: str, *, restarted: bool = False) -> None:
         known = self._health.get(name)

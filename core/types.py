@@ -129,9 +129,9 @@ class Quoted(Value, frozen=True, kw_only=True):
 
 
 class Given(Value, frozen=True, kw_only=True):
-    """History and instructions that a client brought along; stored history is then not read."""
+    """History and instructions that a client brought along; with a history, the stored one is not read."""
 
-    history: tuple[Entry, ...] = ()
+    history: tuple[Entry, ...] | None = None
     instructions: str = ""
 
 
@@ -171,6 +171,17 @@ class Inbound(Value, frozen=True, kw_only=True):
     def argument(self) -> str:
         """What stands behind the command's name."""
         return self.text.partition(" ")[2].strip()
+
+    @property
+    def in_full(self) -> str:
+        """The text with what it answers and what is attached, each labelled as what it is."""
+        lines = [self.text]
+        if self.quoted:
+            who = f" to {self.quoted.sender}" if self.quoted.sender else ""
+            lines.insert(0, f"(In reply{who}: “{self.quoted.text}”)")
+        if self.attachments:
+            lines.append(f"(Attached: {', '.join(file.name or 'a file' for file in self.attachments)})")
+        return "\n".join(filter(None, lines))
 
 
 class Author(StrEnum):
@@ -217,8 +228,12 @@ class Capabilities(Value, frozen=True, kw_only=True):
     buttons: bool
     files: bool
     typing: bool
-    # Every budget that a call to this target draws on.
+    # Every budget that a message to this target draws on.
     pace: tuple[Pace, ...]
+    # What opening, growing and finishing a view draws on besides.
+    show_pace: tuple[Pace, ...]
+    # What a signal draws on instead; where it shares a budget with messages, it leaves room for one.
+    signal_pace: tuple[Pace, ...]
 
 
 class File(Value, frozen=True, kw_only=True):
@@ -344,6 +359,7 @@ class Delivery(Value, frozen=True, kw_only=True):
     target: Target
     state: DeliveryState
     reason: str
+    cause: str
     receipts: tuple[Receipt, ...]
 
 

@@ -135,5 +135,8 @@ def capabilities(*, keyed_for: float = 0.0, readback: bool = False, **fields: An
         files=True,
         typing=True,
         pace=(Pace(key="paper chat", seconds=0.001, burst=1000),),
+        show_pace=(),
+        signal_pace=(),
     )
-    return replace(able, **fields)
+    able = replace(able, **fields)
+    return able if "signal_pace" in fields else replace(able, signal_pace=able.pace)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Any
 
 from core.adapter import Adapter, Host, Line
 from core.clock import Clock
-from core.desk import Health, Numbered
+from core.desk import ConversationLine, Health, HistoryLine, Numbered, Run
 from core.errors import Unknown, Unstored
-from core.types import Admission, Body, Delivery, Inbound, Note, Stored, Target
+from core.meters import Meters
+from core.types import Admission, Attachment, Body, Delivery, Inbound, Note, Stored, Target
 
 # Enough turns of the loop for a chain of awaits to come to rest, where no thread or socket takes part.
 SETTLING_TURNS = 50
@@ -126,6 +129,9 @@ class FakeDesk:
         self.begun: list[tuple[str, str, float]] = []
         self.stopped: list[tuple[str, str]] = []
         self.allowed: list[str] = []
+        self.meters = Meters()
+        self.moves: list[tuple[str, str]] = []
+        self.gaps: list[tuple[str, bool]] = []
 
     async def follow(self, run: str, after: int = 0) -> AsyncIterator[Numbered]:
         raise Unknown(f"no run {run}")
@@ -135,7 +141,22 @@ class FakeDesk:
         self.stopped.append((run, by))
         return True
 
-    async def owe(self, target: Target, body: Body, cause: str) -> str:
+    def bots(self) -> tuple[str, ...]:
+        return ("bot",)
+
+    async def run(self, id: str) -> Run:
+        raise Unknown(f"no run {id}")
+
+    async def conversations(self, adapter: str, chat: str, limit: int, before: int) -> list[ConversationLine]:
+        return []
+
+    async def history(self, conversation: str, limit: int, after: int) -> list[HistoryLine]:
+        return []
+
+    async def permitted(self, target: Target) -> bool:
+        return True
+
+    async def owe(self, target: Target, body: Body, cause: str, key: str = "", digest: str = "") -> str:
         self.owed.append((target, body, cause))
         return f"dlv_{len(self.owed)}"
 
@@ -153,6 +174,18 @@ class FakeDesk:
     async def reachable(self, adapter: str, account: str) -> None:
         self.reached.append((adapter, account))
 
+    async def moved(self, adapter: str, account: str, chat: str, to: str) -> None:
+        self.moves.append((chat, to))
+
+    async def missed(self, adapter: str, account: str, words: str, *, tell: bool) -> None:
+        self.gaps.append((words, tell))
+
+    async def fetch(self, attachment: Attachment) -> Path:
+        raise Unknown(f"no attachment {attachment.name}")
+
+    async def knows(self, conversation: str) -> bool:
+        return False
+
     async def health(self) -> Health:
         return Health(version="0", store="none", parts=(), running=0, queued=0, deliveries={}, alarms=())
 
@@ -165,6 +198,25 @@ class FakeLocal:
 
     def route(self, verb: str, handler: Callable[[Line], Awaitable[None]]) -> AbstractContextManager[None]:
         self.routes[verb] = handler
+        return nullcontext()
+
+
+class FakeServer:
+    """Keeps the routes, and serves none of them."""
+
+    def __init__(self) -> None:
+        self.routes: dict[tuple[str, str], Callable[[Any, Mapping[str, str]], Awaitable[Any]]] = {}
+
+    def route(
+        self,
+        method: str,
+        path: str,
+        handler: Callable[[Any, Mapping[str, str]], Awaitable[Any]],
+        *,
+        body_bytes: int = 1024 * 1024,
+        cancel_when_gone: bool = False,
+    ) -> AbstractAsyncContextManager[None]:
+        self.routes[method, path] = handler
         return nullcontext()
 
 
@@ -204,5 +256,13 @@ async def listening(adapter: Adapter, door: Door) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def host(clock: Clock | None = None, desk: FakeDesk | None = None) -> Host:
-    return Host(notebook=MemoryNotebook(), desk=desk or FakeDesk(), clock=clock or FakeClock(), local=FakeLocal())
+def host(clock: Clock | None = None, desk: FakeDesk | None = None, attachments: Path | None = None) -> Host:
+    return Host(
+        notebook=MemoryNotebook(),
+        desk=desk or FakeDesk(),
+        clock=clock or FakeClock(),
+        local=FakeLocal(),
+        server=FakeServer(),
+        menu=(),
+        attachments=attachments or Path("attachments"),
+    )

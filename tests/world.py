@@ -68,7 +68,7 @@ from core.types import (
 )
 from core.work.tasks import TaskKind
 from tests import builders
-from tests.fakes import FakeClock, FakeLocal, settle
+from tests.fakes import FakeClock, FakeLocal, FakeServer, settle
 from tests.simulators.paper import Kind, PaperServer
 from tests.simulators.paper_adapter import PaperAdapter, settings_for
 from tests.simulators.paper_wire import Ask
@@ -341,6 +341,7 @@ class World:
             self.agents,
             default,
             FakeLocal(),
+            FakeServer(),
             self.kinds,
             self.commands,
             clock=self.clock,

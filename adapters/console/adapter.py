@@ -96,6 +96,7 @@ class ConsoleAdapter:
 
     def can(self, target: Target) -> Capabilities:
         chat, _ = _place(target)
+        pace = (Pace(key=f"console/{self.account}/{chat}", seconds=0.05, burst=5),)
         return Capabilities(
             async_delivery=True,
             streaming_edits=True,
@@ -106,7 +107,9 @@ class ConsoleAdapter:
             buttons=False,
             files=True,
             typing=True,
-            pace=(Pace(key=f"console/{self.account}/{chat}", seconds=0.05, burst=5),),
+            pace=pace,
+            show_pace=(),
+            signal_pace=pace,
         )
 
     def compose(self, target: Target, body: Body) -> tuple[Body, ...]:
@@ -158,6 +161,9 @@ class ConsoleAdapter:
 
     async def fetch(self, attachment: Attachment) -> Path:
         raise Unknown("the console takes no attachments")
+
+    async def close(self) -> None:
+        """Connections belong to the local socket, which closes them."""
 
     async def _tell(self, place: Place, message: dict[str, Any]) -> None:
         """Best effort; a client that does not read loses its connection and comes back."""

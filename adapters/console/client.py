@@ -219,8 +219,11 @@ async def pipe(home: Path, thread: str, patience: float, descriptor: int = 0) ->
     return not refused
 
 
-async def terminal(home: Path, thread: str) -> None:
-    """Until Ctrl-D or /quit. A gateway that goes away is waited for, and nothing typed is lost meanwhile."""
+async def terminal(home: Path, thread: str, news: AsyncIterator[str] | None = None) -> None:
+    """Until Ctrl-D or /quit. A gateway that goes away is waited for, and nothing typed is lost meanwhile.
+
+    `news` are lines that stand beside the talk.
+    """
     descriptor, screen = sys.stdin.fileno(), prompt.of_process()
     loop = asyncio.get_running_loop()
     with prompt.keys_at_once(descriptor) as enter:
@@ -233,16 +236,23 @@ async def terminal(home: Path, thread: str) -> None:
         talk = Talk(screen)
         staying = asyncio.create_task(stay(home, thread, talk, screen))
         typing = asyncio.create_task(_type(descriptor, talk, screen))
+        telling = asyncio.create_task(_tell(news, screen))
         try:
             await asyncio.wait([staying, typing], return_when=asyncio.FIRST_COMPLETED)
             if staying.done():
                 staying.result()
         finally:
             loop.remove_signal_handler(signal.SIGCONT)
-            for task in (staying, typing):
+            for task in (staying, typing, telling):
                 task.cancel()
-            await asyncio.wait([staying, typing])
+            await asyncio.wait([staying, typing, telling])
             screen.leave()
+
+
+async def _tell(news: AsyncIterator[str] | None, screen: prompt.Terminal) -> None:
+    if news is not None:
+        async for words in news:
+            screen.aside(words)
 
 
 async def _type(descriptor: int, talk: Talk, screen: prompt.Terminal) -> None:

@@ -14,6 +14,6 @@ class ConsoleSettings(Section):
     enabled: bool = Field(True, description="Whether `tidings chat` may talk to the bot.")
     name: str = Field("", description="The name before the bot's lines; empty is the bot's own name.")
 
-    def accounts(self) -> Mapping[str, Self]:
+    def by_account(self) -> Mapping[str, Self]:
         """What is configured, by account; nothing means that the platform is off."""
         return {"main": self} if self.enabled else {}

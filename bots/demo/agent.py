@@ -7,8 +7,9 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
 
-from core.agent import Effect, Event, Finished, TextDelta, ToolFinished, ToolStarted, Turn
-from core.errors import Unsupported
+from core import context
+from core.agent import ChoicesOffered, Effect, Event, FileMade, Finished, TextDelta, ToolFinished, ToolStarted, Turn
+from core.errors import TidingsError, Unsupported
 from core.work.tasks import TaskKind
 
 WORD_SECONDS = 0.03
@@ -21,6 +22,8 @@ HELP = (
     "- **remind me in 5 s to stretch** – I report back later, even if you kill the process meanwhile.\n"
     "- **slow** – a long, slow answer; write /stop to end it.\n"
     "- **long** – an answer of many paragraphs, cut at safe places.\n"
+    "- **tea** – I ask you something, with buttons where there are any.\n"
+    "- **file** – I send you a file. Send me one, and I tell you what came.\n"
     "- **fail** – I break; you are told so.\n"
     "- **silence** – I end without a word; you are told that too.\n\n"
     "Anything else I say back to you, word by word. /help lists the commands."
@@ -39,6 +42,8 @@ class DemoAgent:
     def run(self, turn: Turn) -> AsyncIterator[Event]:
         """Picks a behaviour by the first word, so that a newcomer can guess what to type."""
         text = turn.message.text.strip()
+        if turn.message.attachments:
+            return self._look(turn)
         match text.lower().split()[:1]:
             case ["time"]:
                 return self._time()
@@ -48,6 +53,10 @@ class DemoAgent:
                 return self._speak(" ".join(f"{number}" for number in range(1, 121)), SLOW_SECONDS)
             case ["long"]:
                 return self._speak(long_text(), 0.0)
+            case ["tea"]:
+                return self._ask()
+            case ["file"]:
+                return self._make_file()
             case ["fail"]:
                 return self._fail()
             case ["silence"]:
@@ -90,6 +99,31 @@ class DemoAgent:
         except Unsupported as error:
             yield ToolFinished("reminder-1", error=str(error))
             yield TextDelta(f"I cannot promise that here: {error}.")
+        yield Finished()
+
+    async def _ask(self) -> AsyncIterator[Event]:
+        yield TextDelta("How do you take your tea?")
+        yield ChoicesOffered(("With milk", "With lemon", "I prefer coffee"))
+        yield Finished()
+
+    async def _make_file(self) -> AsyncIterator[Event]:
+        folder = context.current().workspace
+        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        path = folder / "greeting.txt"
+        await asyncio.to_thread(path.write_text, "Good tidings!\n", "utf-8")
+        yield TextDelta("Here is a small file for you.")
+        yield FileMade(str(path), path.name)
+        yield Finished()
+
+    async def _look(self, turn: Turn) -> AsyncIterator[Event]:
+        """Fetches what was sent, to show that it really came."""
+        for attachment in turn.message.attachments:
+            try:
+                path = await turn.desk.fetch(attachment)
+                size = (await asyncio.to_thread(path.stat)).st_size
+                yield TextDelta(f"You sent me {attachment.name}: {size} bytes.\n")
+            except TidingsError as error:
+                yield TextDelta(f"You sent me {attachment.name}, but I could not fetch it: {error}.\n")
         yield Finished()
 
     async def _fail(self) -> AsyncIterator[Event]:

@@ -1,16 +1,23 @@
-"""What a person reads of an outcome: its text, and one plain line when it did not complete."""
+"""What a person reads of an outcome: its text, one plain line when it did not complete, and its buttons."""
 
 from __future__ import annotations
 
 from core.agent import Outcome, OutcomeKind
-from core.types import Body
+from core.types import Body, Choice
 
 
-def body_of(outcome: Outcome) -> Body:
+def body_of(run: str, outcome: Outcome) -> Body:
     """Empty only for a run without a person, which may end in silence."""
     text = "\n\n".join(filter(None, (outcome.text.strip(), _line(outcome))))
     names = ", ".join(file.name for file in outcome.files)
-    return Body(text=text or names, files=outcome.files)
+    choices = tuple(Choice(id=f"{run}/{number}", label=words) for number, words in enumerate(outcome.choices))
+    return Body(text=text or names, files=outcome.files, choices=choices)
+
+
+def asked_by(choice: str) -> tuple[str, int]:
+    """The run whose answer has this button, and which of its buttons it is; no run for a button of somebody else's."""
+    run, _, number = choice.rpartition("/")
+    return (run, int(number)) if number.isascii() and number.isdigit() else ("", 0)
 
 
 def _line(outcome: Outcome) -> str:

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from core import context, ids
-from core.agent import Agent, Outcome, OutcomeKind, Turn
+from core.agent import Agent, Outcome, OutcomeKind, Turn, Usage
 from core.clock import Clock, Timer
 from core.desk import Desk, Numbered
 from core.errors import Fenced
 from core.failpoints import fail_here
 from core.inbound import answer, inbox, recovery, settlement
 from core.inbound.inbox import Claim
+from core.meters import Meters
 from core.outbound.courier import Courier
 from core.outbound.draft import Drafts
 from core.outbound.outbox import Class, Head, Owed
@@ -42,6 +43,8 @@ NOTHING = Capabilities(
     files=False,
     typing=False,
     pace=(),
+    show_pace=(),
+    signal_pace=(),
 )
 
 
@@ -75,6 +78,7 @@ class Dispatcher:
         courier: Courier,
         drafts: Drafts,
         workspaces: Path,
+        meters: Meters,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -84,6 +88,7 @@ class Dispatcher:
         self._courier = courier
         self._drafts = drafts
         self._workspaces = workspaces
+        self._meters = meters
         self.desk: Desk
         self._free = limits.runs
         self._live: dict[str, Interrupt] = {}
@@ -242,10 +247,13 @@ class Dispatcher:
         )
         journal = Journal(self._store, self._clock, self._feed.publish, run, claimed.fence, claimed.journalled)
         interrupt = self._live.setdefault(run, Interrupt())
+        began = self._clock.now()
         try:
             with context.bind(session):
                 self._drafts.watch(run, inbound.target, can, claimed.view)
                 outcome = await runner.run(self._bots.agents[bot], turn, journal, interrupt, self._clock, self._limits)
+                used = outcome.usage or Usage()
+                self._meters.ran(outcome.kind, self._clock.now() - began, used.input_tokens, used.output_tokens)
                 settling = asyncio.create_task(self._settle(claimed, journal, outcome, can))
                 self._settling.add(settling)
                 settling.add_done_callback(self._settling.discard)
@@ -261,7 +269,7 @@ class Dispatcher:
         pending = await journal.close()
         fail_here("halt.pre_terminal" if outcome.kind is OutcomeKind.HALTED else "run.pre_terminal")
         target, conversation = claimed.inbound.target, claimed.inbound.conversation.id
-        owed = Owed(ids.new("dlv"), Class.FINAL, target, answer.body_of(outcome), claimed.run)
+        owed = Owed(ids.new("dlv"), Class.FINAL, target, answer.body_of(claimed.run, outcome), claimed.run)
         # An opened view is finished in place, in its lane; only a plain answer may go at once.
         plain = can.async_delivery and not seen and claimed.view is None and owed.body != Body()
         reserved = self._courier.reserve(owed) if plain else None
@@ -273,7 +281,7 @@ class Dispatcher:
             settled = settlement.settle(tx, claimed, outcome, pending, journal.last, now, wall)
             first = None
             stopped = settled.outcome is not outcome
-            final = owed._replace(body=answer.body_of(settled.outcome)) if stopped else owed
+            final = owed._replace(body=answer.body_of(claimed.run, settled.outcome)) if stopped else owed
             if can.async_delivery and final.body != Body():
                 first = self._courier.put(tx, final, None if stopped else reserved)
             following = inbox.claim(tx, conversation, now) if take_next else None

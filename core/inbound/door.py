@@ -15,14 +15,16 @@ from core.agent import Outcome, OutcomeKind
 from core.clock import Clock
 from core.desk import Numbered
 from core.failpoints import fail_here
-from core.inbound import inbox, notebook, policy, settlement
+from core.inbound import answer, inbox, notebook, policy, settlement
 from core.inbound.commands import Command, Commands
 from core.inbound.dispatcher import Dispatcher
 from core.inbound.inbox import Claim
 from core.inbound.policy import Judgement
+from core.meters import Meters
 from core.outbound import outbox
 from core.outbound.courier import Courier
 from core.outbound.outbox import Class, Owed
+from core.runs import journal
 from core.runs.journal import Publish
 from core.settings import Limits
 from core.store.database import Store, Transaction
@@ -77,6 +79,9 @@ class Door:
         dispatcher: Dispatcher,
         courier: Courier,
         publish: Publish,
+        meters: Meters,
+        *,
+        tell_strangers: bool,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -86,6 +91,8 @@ class Door:
         self._dispatcher = dispatcher
         self._courier = courier
         self._publish = publish
+        self._meters = meters
+        self._tell_strangers = tell_strangers
 
     def receive_for(self, adapter: str, account: str) -> Receive:
         """The door as one adapter sees it: its notes go to its own notebook."""
@@ -99,19 +106,25 @@ class Door:
     async def _receive(self, inbound: Inbound, write_note: Callable[[Transaction], None] | None) -> Admission:
         """Nothing is awaited before the row is handed to the writer, so order is that of the calls."""
         fail_here("in.received")
-        inbound = _storable(inbound)
+        self._meters.inbound[inbound.target.adapter] += 1
+        inbound = self._courier.at_home(_storable(inbound))
         judgement = policy.judge(inbound, self._allowed)
-        if judgement is Judgement.IGNORE:
+        if judgement is Judgement.IGNORE and policy.may_join(inbound, self._allowed):
+            judgement = Judgement.JOIN
+        if judgement is Judgement.IGNORE or (judgement is Judgement.TELL and not self._tell_strangers):
             if write_note:
                 await self._store.write(write_note)
             return Ignored()
-        reserved = inbound.kind in (Kind.MESSAGE, Kind.COMMANDED) and self._dispatcher.reserve()
+        may_run = inbound.kind in (Kind.MESSAGE, Kind.COMMANDED, Kind.PRESSED)
+        reserved = may_run and self._dispatcher.reserve()
 
         def unit(tx: Transaction) -> _Taken:
             if write_note:
                 write_note(tx)
             if judgement is Judgement.TELL:
                 return self._tell_stranger(tx, inbound)
+            if judgement is Judgement.JOIN and not inbox.awaits(tx, inbound):
+                return _Taken(Ignored())
             return self._take(tx, inbound, reserved)
 
         fail_here("in.pre_commit")
@@ -153,7 +166,9 @@ class Door:
         command = self._commands.get(inbound.command) if inbound.kind is Kind.COMMANDED else None
         if command is not None:
             return self._obey(tx, inbound, command)
-        if inbound.kind in (Kind.EDITED, Kind.DELETED, Kind.PRESSED):
+        if inbound.kind is Kind.PRESSED:
+            return self._press(tx, inbound, reserved)
+        if inbound.kind in (Kind.EDITED, Kind.DELETED):
             return self._amend(tx, inbound)
         return self._store_message(tx, msgspec.structs.replace(inbound, kind=Kind.MESSAGE), reserved)
 
@@ -180,7 +195,9 @@ class Door:
     def _refuse(self, tx: Transaction, inbound: Inbound, reason: Refusal, words: str) -> _Taken:
         """Turned away, and told so; the row only keeps a repetition from being taken for another message."""
         now = self._clock.now()
-        inbox.put_closed(tx, inbound, ids.new("run"), now, f"refused: {reason}")
+        # Whoever gave the key and is answered here and now may come again with it.
+        if not inbound.digest:
+            inbox.put_closed(tx, inbound, ids.new("run"), now, f"refused: {reason}")
         owes = self._may_push(inbound.target)
         if owes:
             # By sender: in a group each of them is told.
@@ -202,14 +219,27 @@ class Door:
             fail_here("cancel.requested")
         return _Taken(Stored(run=run), stopped=obeyed.stopped, owes=owes)
 
+    def _press(self, tx: Transaction, press: Inbound, reserved: bool) -> _Taken:
+        """A button of an answer says its words, once; any other gets one notice."""
+        asking, number = answer.asked_by(press.choice)
+        offered = journal.outcome(tx, asking)
+        here = tx.one("SELECT 1 FROM inbox WHERE run = ? AND conversation = ?", asking, press.conversation.id)
+        if here is None or offered is None or number >= len(offered.choices):
+            run, now = ids.new("run"), self._clock.now()
+            inbox.put_closed(tx, press, run, now, press.kind)
+            notice = Owed(ids.new("dlv"), Class.NOTICE, press.target, Body(text=NOBODY_WAITS), None, press.key)
+            return _Taken(Stored(run=run), owes=self._may_push(press.target) and outbox.put_notice(tx, notice, now))
+        # The key is the question's: whoever presses second finds it answered.
+        said = msgspec.structs.replace(
+            press, kind=Kind.MESSAGE, key=f"answer to {asking}", text=offered.choices[number]
+        )
+        known = inbox.find(tx, said)
+        return _Taken(Duplicate(run=known.run)) if known else self._store_message(tx, said, reserved)
+
     def _amend(self, tx: Transaction, change: Inbound) -> _Taken:
         """An edit corrects and a deletion cancels what still waits; neither ever becomes a run."""
         run, now = ids.new("run"), self._clock.now()
         inbox.put_closed(tx, change, run, now, change.kind)
-        if change.kind is Kind.PRESSED:
-            notice = Owed(ids.new("dlv"), Class.NOTICE, change.target, Body(text=NOBODY_WAITS), None, change.key)
-            owes = self._may_push(change.target) and outbox.put_notice(tx, notice, now)
-            return _Taken(Stored(run=run), owes=owes)
         short = msgspec.structs.replace(change, text=change.text[: self._limits.message_characters])
         deleted = inbox.amend(tx, short)
         entries = self._cancel(tx, deleted["run"], "the message was deleted", remembered=False) if deleted else []

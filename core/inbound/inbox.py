@@ -79,6 +79,11 @@ def _album_leader(tx: Transaction, inbound: Inbound, conversation: str) -> Row |
     )
 
 
+def awaits(tx: Transaction, inbound: Inbound) -> bool:
+    """Does an album wait of which this is a part?"""
+    return _album_leader(tx, inbound, inbound.conversation.id) is not None
+
+
 def put_closed(tx: Transaction, inbound: Inbound, run: str, now: float, reason: str) -> None:
     """Keeps what never becomes a run, so that its repetition is known for one."""
     _insert(tx, inbound, run, "closed", now, now, None, reason)
@@ -152,16 +157,16 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
         row["run"],
     )
     inbound = _with_album(tx, row["run"], msgspec.json.decode(row["message"], type=Inbound), row["album"])
-    given = inbound.given is not None
+    given = inbound.given.history if inbound.given else None
     # After a restart a run goes on from its own checkpoint, else from the last run's of its generation.
-    checkpoint = row["checkpoint"] or (None if given else memory["checkpoint"])
+    checkpoint = row["checkpoint"] or (memory["checkpoint"] if given is None else None)
     return Claim(
         run=row["run"],
         inbound=inbound,
         attempt=row["attempt"] + 1,
         fence=row["fence"] + 1,
         generation=generation,
-        history=inbound.given.history if inbound.given else history(tx, conversation, generation),
+        history=history(tx, conversation, generation) if given is None else given,
         checkpoint=checkpoint,
         view=msgspec.json.decode(row["view"], type=View) if row["view"] else None,
         journalled=journal.last(tx, row["run"]) if row["attempt"] else 0,
@@ -226,7 +231,7 @@ def keep_memory(tx: Transaction, claimed: Claim, outcome: Outcome, at: float) ->
     """What was said becomes history, and the run's last checkpoint the generation's."""
     conversation, run = claimed.inbound.conversation.id, claimed.run
     said = Author.PERSON if claimed.inbound.origin is Origin.PERSON else Author.NOTICE
-    remember(tx, conversation, claimed.generation, said, claimed.inbound.text, run, at)
+    remember(tx, conversation, claimed.generation, said, claimed.inbound.in_full, run, at)
     if outcome.text:
         remember(tx, conversation, claimed.generation, Author.BOT, outcome.text, run, at)
     if outcome.reason:

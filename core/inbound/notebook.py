@@ -15,34 +15,28 @@ class StoredNotebook:
         self._account = account
 
     async def read(self, name: str) -> str | None:
-        row = await self._store.read(
-            lambda tx: tx.one(
-                "SELECT value FROM notebook WHERE adapter = ? AND account = ? AND name = ?",
-                self._adapter,
-                self._account,
-                name,
-            )
-        )
-        return str(row["value"]) if row else None
+        return await self._store.read(lambda tx: read(tx, self._adapter, self._account, name))
 
     async def write(self, name: str, value: str) -> None:
-        unit = writer(self._adapter, self._account, Note(name=name, value=value))
-        assert unit is not None
-        await self._store.write(unit)
+        note = Note(name=name, value=value)
+        await self._store.write(lambda tx: write(tx, self._adapter, self._account, note))
+
+
+def read(tx: Transaction, adapter: str, account: str, name: str) -> str | None:
+    row = tx.one("SELECT value FROM notebook WHERE adapter = ? AND account = ? AND name = ?", adapter, account, name)
+    return str(row["value"]) if row else None
+
+
+def write(tx: Transaction, adapter: str, account: str, note: Note) -> None:
+    tx.execute(
+        "INSERT INTO notebook (adapter, account, name, value) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (adapter, account, name) DO UPDATE SET value = excluded.value",
+        adapter,
+        account,
+        note.name,
+        note.value,
+    )
 
 
 def writer(adapter: str, account: str, note: Note | None) -> Callable[[Transaction], None] | None:
-    if note is None:
-        return None
-
-    def unit(tx: Transaction) -> None:
-        tx.execute(
-            "INSERT INTO notebook (adapter, account, name, value) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT (adapter, account, name) DO UPDATE SET value = excluded.value",
-            adapter,
-            account,
-            note.name,
-            note.value,
-        )
-
-    return unit
+    return None if note is None else lambda tx: write(tx, adapter, account, note)

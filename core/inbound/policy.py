@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from enum import Enum, auto
 
-from core.types import Audience, Inbound, Origin
+from core.types import Audience, Inbound, Origin, Target
 
 
 class Judgement(Enum):
@@ -13,6 +13,8 @@ class Judgement(Enum):
     IGNORE = auto()
     # A stranger who speaks to us alone is told how to be admitted.
     TELL = auto()
+    # Part of an album: admitted if another part of it was, for only one bears the words that address us.
+    JOIN = auto()
 
 
 def judge(inbound: Inbound, allowed: Set[str]) -> Judgement:
@@ -28,10 +30,27 @@ def judge(inbound: Inbound, allowed: Set[str]) -> Judgement:
     return Judgement.TELL if inbound.target.audience is Audience.PRIVATE else Judgement.IGNORE
 
 
-def names(inbound: Inbound) -> tuple[str, str]:
-    """How the access list may name a sender: by platform, or by platform and account."""
+def may_join(inbound: Inbound, allowed: Set[str]) -> bool:
+    """Could it be part of an album of which another part is addressed to us?"""
+    if not inbound.group or inbound.addressed or inbound.sender.is_bot:
+        return False
+    return inbound.sender.trusted or not allowed.isdisjoint(names(inbound))
+
+
+def names(inbound: Inbound) -> tuple[str, ...]:
+    """How the access list may name a sender: by platform, by platform and account, or by the group they speak in."""
     adapter, account, sender = inbound.target.adapter, inbound.target.account, inbound.sender.id
-    return f"{adapter}:{sender}", f"{adapter}@{account}:{sender}"
+    own = f"{adapter}:{sender}", f"{adapter}@{account}:{sender}"
+    if inbound.target.audience is Audience.PRIVATE:
+        return own
+    # A group that has moved is still known by the id under which its conversation began.
+    began = inbound.conversation.chat
+    return (*own, *names_of(inbound.target), f"{adapter}:{began}", f"{adapter}@{account}:{began}")
+
+
+def names_of(target: Target) -> tuple[str, ...]:
+    """How the access list may name a chat; a private one has its person's id on most platforms."""
+    return f"{target.adapter}:{target.chat}", f"{target.adapter}@{target.account}:{target.chat}"
 
 
 def how_to_be_admitted(inbound: Inbound) -> str:

@@ -57,7 +57,7 @@ def close(
     now, target = clock.now(), claimed.inbound.target
     settled = settle(tx, claimed, outcome, [], claimed.journalled, now, clock.wall(), remembered=remembered)
     if may_push(can, target):
-        body = answer.body_of(settled.outcome)
+        body = answer.body_of(claimed.run, settled.outcome)
         outbox.put(tx, Owed(ids.new("dlv"), Class.FINAL, target, body, claimed.run), now)
     return settled.entries
 

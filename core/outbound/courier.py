@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from contextvars import Context
 from typing import NamedTuple
 
-import msgspec
-
 from core.adapter import Adapter
 from core.alarms import Alarms
 from core.clock import Clock, ended_within
@@ -19,20 +17,23 @@ from core.errors import (
     Moved,
     RateLimited,
     Rejected,
+    SendError,
     Unfit,
     Unreachable,
     Unstored,
     ViewLost,
 )
 from core.failpoints import fail_here
+from core.meters import Meters
 from core.outbound import doubts, fitting, outbox, pace
+from core.outbound.aliases import Aliases
 from core.outbound.outbox import Class, Head, Owed
 from core.outbound.pace import Budgets
 from core.outbound.settler import Settler, is_harmless
 from core.outbound.views import Views
 from core.redaction import one_line
 from core.store.database import Store, Transaction
-from core.types import Body, Capabilities, Pace, Part, PartKind, Receipt, Target
+from core.types import Body, Capabilities, Inbound, Pace, Part, PartKind, Receipt, Target
 
 log = logging.getLogger(__name__)
 
@@ -63,16 +64,17 @@ class Reserved(NamedTuple):
 
 
 class Courier:
-    def __init__(self, store: Store, clock: Clock, adapters: Adapters, alarms: Alarms) -> None:
+    def __init__(self, store: Store, clock: Clock, adapters: Adapters, alarms: Alarms, meters: Meters) -> None:
         self._store = store
         self._clock = clock
         self._adapters = adapters
         self._alarms = alarms
+        self._meters = meters
         self._budgets = Budgets(clock)
         self._lanes: dict[str, Lane] = {}
-        self._aliases: dict[tuple[str, str, str], str] = {}
+        self._aliases = Aliases()
         self.views = Views(store, clock, adapters, self._budgets, self.wake)
-        self._settler = Settler(store, clock, adapters, alarms, self._where, self._settled)
+        self._settler = Settler(store, clock, adapters, alarms, self._aliases.where, self._settled)
         self._stopped = False
 
     async def start(self) -> None:
@@ -81,8 +83,7 @@ class Courier:
         def unit(tx: Transaction) -> tuple[dict[str, float], list[str]]:
             outbox.release(tx, "%")
             pace.forget_pauses(tx, self._clock.now())
-            for row in tx.all("SELECT adapter, account, chat, moved_to FROM aliases"):
-                self._aliases[row["adapter"], row["account"], row["chat"]] = row["moved_to"]
+            self._aliases.load(tx)
             return pace.load_pauses(tx), outbox.open_lanes(tx)
 
         paused, lanes = await self._store.insist(unit)
@@ -138,6 +139,14 @@ class Courier:
         for lane in lanes:
             self.wake(lane)
 
+    async def move(self, adapter: str, account: str, chat: str, to: str) -> None:
+        # Before it is stored: what is said in the new place may stand right behind this in the writer's queue.
+        self._aliases.remember(adapter, account, chat, to)
+        await self._store.insist(lambda tx: self._aliases.store(tx, adapter, account, chat, to))
+
+    def at_home(self, inbound: Inbound) -> Inbound:
+        return self._aliases.at_home(inbound)
+
     def can(self, target: Target) -> Capabilities | None:
         adapter = self._adapter(target)
         return adapter.can(target) if adapter else None
@@ -157,7 +166,7 @@ class Courier:
         adapter = self._adapter(owed.target)
         if adapter is None or owed.target.lane in self._lanes or self._stopped:
             return None
-        can = adapter.can(self._where(owed.target))
+        can = adapter.can(self._aliases.where(owed.target))
         bodies = fitting.compose(adapter, owed.target, owed.body, can)
         if not self._budgets.take(can.pace):
             return None
@@ -243,19 +252,20 @@ class Courier:
             await self._wait(lane, wait)
             lane.idle = False
             return None
-        can = adapter.can(self._where(due.owed.target))
+        can = adapter.can(self._aliases.where(due.owed.target))
         bodies = () if due.composed else fitting.compose(adapter, due.owed.target, due.body, can)
         fail_here("out.claimed")
         # Before its turn: a show in flight may meet a pause, which then counts for this part too.
         await self.views.await_show(due.owed.run)
-        lane.idle = self._budgets.ready_in(can.pace) > 0
-        await self._budgets.turn(can.pace)
+        paces = can.pace + can.show_pace if due.shows else can.pace
+        lane.idle = self._budgets.ready_in(paces) > 0
+        await self._budgets.turn(paces)
         lane.idle = False
         if self._stopped:
             return None
         if due.tried is not None and not is_harmless(due, can, self._clock.now()):
             # It waited so long for its turn that what made its repetition harmless has run out.
-            self._budgets.give_back(can.pace)
+            self._budgets.give_back(paces)
             await self._store.insist(lambda tx: doubts.doubt(tx, due))
             self._settler.settle(due.owed.id)
             return None
@@ -272,7 +282,7 @@ class Courier:
 
         marked = await self._store.insist(unit)
         if marked is None:
-            self._budgets.give_back(can.pace)
+            self._budgets.give_back(paces)
         return marked
 
     async def _wait(self, lane: Lane, seconds: float) -> None:
@@ -287,9 +297,9 @@ class Courier:
         fail_here("out.dispatching_committed")
         owed = sending.owed
         adapter = self._adapters[owed.target.adapter, owed.target.account]
-        part = sending.part(self._where(owed.target), sending.since)
+        part = sending.part(self._aliases.where(owed.target), sending.since)
         try:
-            receipt = await self._send(adapter, part)
+            receipt = await self._measured(adapter, part)
         except RateLimited as error:
             await self._pause(adapter.can(part.target), sending, error)
         except Unreachable as error:
@@ -320,6 +330,18 @@ class Courier:
         else:
             await self._delivered(sending, receipt)
 
+    async def _measured(self, adapter: Adapter, part: Part) -> Receipt:
+        verdict = "Doubtful"
+        try:
+            receipt = await self._send(adapter, part)
+            verdict = "delivered"
+        except SendError as error:
+            verdict = type(error).__name__
+            raise
+        finally:
+            self._meters.outbound[adapter.name, verdict.lower()] += 1
+        return receipt
+
     async def _send(self, adapter: Adapter, part: Part) -> Receipt:
         """An adapter that hangs or gives up by itself has said nothing about what became of the part."""
         task = asyncio.create_task(adapter.send(part))
@@ -344,7 +366,7 @@ class Courier:
             "%s to %s is in doubt: %s",
             sending.owed.id,
             sending.owed.target,
-            str(error) or type(error).__name__,
+            one_line(str(error)) or type(error).__name__,
             extra=_about(sending.owed),
         )
         fail_here("out.ambiguous_pre_commit")
@@ -367,18 +389,11 @@ class Courier:
 
     async def _move(self, target: Target, sending: Head, chat: str) -> None:
         def unit(tx: Transaction) -> None:
-            tx.execute(
-                "INSERT INTO aliases (adapter, account, chat, moved_to) VALUES (?, ?, ?, ?)"
-                " ON CONFLICT (adapter, account, chat) DO UPDATE SET moved_to = excluded.moved_to",
-                target.adapter,
-                target.account,
-                target.chat,
-                chat,
-            )
+            self._aliases.store(tx, target.adapter, target.account, target.chat, chat)
             outbox.not_sent(tx, sending, 0.0, missed=False)
 
         await self._store.insist(unit)
-        self._aliases[target.adapter, target.account, target.chat] = chat
+        self._aliases.remember(target.adapter, target.account, target.chat, chat)
 
     async def _refit(self, adapter: Adapter, sending: Head) -> None:
         if sending.kind is PartKind.OPENING:
@@ -413,10 +428,6 @@ class Courier:
 
     def _lost(self, dead: Head, reason: str) -> None:
         self._alarms.sound("dead", f"{dead.owed.id} to {dead.owed.target} will not arrive: {reason}")
-
-    def _where(self, target: Target) -> Target:
-        chat = self._aliases.get((target.adapter, target.account, target.chat))
-        return msgspec.structs.replace(target, chat=chat) if chat else target
 
 
 def _about(owed: Owed) -> dict[str, str]:

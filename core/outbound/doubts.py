@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from core.outbound.outbox import Head, head_of, key_of, next_generation
+from core.outbound.outbox import Head, head_of, key_of, marked, next_generation
 from core.store.database import Transaction
 from core.types import Body, DeliveryState, encode
-
-MARK = "↻ Sent again after a lost connection; you may see this twice.\n\n"
 
 
 def doubt(tx: Transaction, next_part: Head) -> None:
@@ -25,12 +21,6 @@ def again(tx: Transaction, next_part: Head, *, absent: bool = True) -> None:
         next_part.owed.id,
         next_part.position,
     )
-
-
-def marked(body: Body) -> Body:
-    if body.text.startswith(MARK):
-        return body
-    return msgspec.structs.replace(body, text=MARK + body.text)
 
 
 def again_marked(tx: Transaction, next_part: Head, *, anchored: bool) -> None:

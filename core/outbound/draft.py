@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable
 from contextvars import Context
 
@@ -17,6 +18,8 @@ from core.types import Body, Capabilities, Signal, Target, View
 OPEN_AFTER_SECONDS = 0.5
 # Typing fades after five seconds on most platforms.
 TYPING_SECONDS = 4.0
+# What is not a message fades by itself, on the platforms we know after half a minute.
+REFRESH_SECONDS = 20.0
 
 Follow = Callable[[str, int], AsyncIterator[Numbered]]
 Fit = Callable[[Target, str], str]
@@ -116,11 +119,11 @@ class Draft:
         return self._fit(self._target, text or "…")
 
     async def _show(self) -> None:
-        shown = ""
+        shown, fades = "", math.inf
         while True:
-            await self._changed.wait()
+            await self._news(fades)
             text = self._latest()
-            if text == shown:
+            if text == shown and self._clock.now() < fades:
                 continue
             if self._view is None:
                 self._view = await self._views.open(self._run, self._target, text)
@@ -128,7 +131,17 @@ class Draft:
                 self._view = await self._views.show(self._run, self._target, self._view, self._latest)
             if self._view is None:
                 return
-            shown = text
+            shown, fades = text, math.inf if self._view.anchored else self._clock.now() + REFRESH_SECONDS
+
+    async def _news(self, fades: float) -> None:
+        if fades == math.inf:
+            await self._changed.wait()
+            return
+        timer = self._clock.call_later(fades - self._clock.now(), self._changed.set)
+        try:
+            await self._changed.wait()
+        finally:
+            timer.cancel()
 
 
 def tail(compose: Callable[[Target, Body], tuple[Body, ...]]) -> Fit:

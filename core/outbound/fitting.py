@@ -7,7 +7,7 @@ import logging
 import msgspec
 
 from core.adapter import Adapter
-from core.outbound import doubts, splitter
+from core.outbound import outbox, splitter
 from core.types import Body, Capabilities, Target
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ def smaller(adapter: Adapter, target: Target, body: Body, *, marked: bool) -> tu
     if not marked:
         return bodies
     # The mark itself may be what did not fit; each piece of a second copy says that it is one.
-    copies = [doubts.marked(each) for each in bodies]
+    copies = [outbox.marked(each) for each in bodies]
     fits = [len(_cut(adapter, target, copy)) == 1 for copy in copies]
     return tuple(copy if fit else each for each, copy, fit in zip(bodies, copies, fits, strict=True))
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from core.errors import Unknown
+from core.errors import Conflict, Unknown
 from core.redaction import one_line, plain
 from core.store.database import Row, Transaction
 from core.types import Body, Choice, Delivery, DeliveryState, File, Part, PartKind, Receipt, Target, View, encode
@@ -15,6 +15,9 @@ from core.types import Body, Choice, Delivery, DeliveryState, File, Part, PartKi
 # A delivery that could not be made for so long is given up, and says so.
 EXPIRES_SECONDS = 72 * 3600.0
 NOTICE_SECONDS = 3600.0
+MARK = "↻ Sent again after a lost connection; you may see this twice.\n\n"
+# Why an opening is dead whose doubt nobody could settle: it may stand there all the same.
+DROPPED = "dropped"
 
 
 class Class(StrEnum):
@@ -33,6 +36,9 @@ class Owed(NamedTuple):
     body: Body
     run: str | None = None
     cause: str = ""
+    # Whoever asks twice with the same key is owed once.
+    key: str = ""
+    digest: str = ""
 
 
 class Opening(NamedTuple):
@@ -64,6 +70,11 @@ class Head(NamedTuple):
     # Somebody marked it and nobody has said what became of it.
     in_flight: bool = False
 
+    @property
+    def shows(self) -> bool:
+        """It opens a view or finishes one."""
+        return self.view is not None or self.kind is not PartKind.PLAIN
+
     def part(self, target: Target, since: float) -> Part:
         return Part(
             key=self.key,
@@ -81,8 +92,8 @@ def put(tx: Transaction, owed: Owed, now: float) -> None:
     if owed.kind is Class.FINAL:
         _supersede_opening(tx, owed.run, now)
     tx.execute(
-        "INSERT INTO deliveries (id, lane, kind, run, cause, target, body, state, created)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', ?)",
+        "INSERT INTO deliveries (id, lane, kind, run, cause, target, body, state, created, key, digest)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?)",
         owed.id,
         owed.target.lane,
         owed.kind,
@@ -91,7 +102,20 @@ def put(tx: Transaction, owed: Owed, now: float) -> None:
         encode(owed.target),
         encode(safe(owed.body)),
         now,
+        owed.key,
+        owed.digest,
     )
+
+
+def put_once(tx: Transaction, owed: Owed, now: float) -> str:
+    """The delivery that this key stands for; raises Conflict when it stands for something else."""
+    known = tx.one("SELECT id, digest FROM deliveries WHERE key = ?", owed.key) if owed.key else None
+    if known is None:
+        put(tx, owed, now)
+        return owed.id
+    if known["digest"] != owed.digest:
+        raise Conflict("this key was used for another message")
+    return str(known["id"])
 
 
 def safe(body: Body) -> Body:
@@ -200,17 +224,36 @@ def compose(tx: Transaction, next_part: Head, bodies: tuple[Body, ...]) -> Head:
     kind = PartKind.OPENING if owed.kind is Class.OPENING else PartKind.PLAIN
     view = _view_of_run(tx, owed)
     bodies = tuple(safe(body) for body in bodies)
+    second = view is None and _was_shown_whole(tx, owed)
+    if second:
+        bodies = (marked(bodies[0]), *bodies[1:])
     for position, body in enumerate(bodies, start=1):
         tx.execute(
-            "INSERT INTO parts (delivery, position, kind, key, body, state, view) VALUES (?, ?, ?, ?, ?, 'waiting', ?)",
+            "INSERT INTO parts (delivery, position, kind, key, body, state, marked, view)"
+            " VALUES (?, ?, ?, ?, ?, 'waiting', ?, ?)",
             owed.id,
             position,
             kind,
             key_of(owed.id, position),
             encode(body),
+            int(second and position == 1),
             encode(view) if view and position == 1 else None,
         )
-    return next_part._replace(body=bodies[0], total=len(bodies), view=view, composed=True)
+    marked_first = second or next_part.marked
+    return next_part._replace(body=bodies[0], total=len(bodies), view=view, composed=True, marked=marked_first)
+
+
+def _was_shown_whole(tx: Transaction, owed: Owed) -> bool:
+    """Did a view that may still stand there, since nobody knows what became of it, hold all of this text already?"""
+    if owed.kind is not Class.FINAL:
+        return False
+    row = tx.one("SELECT body FROM deliveries WHERE run = ? AND kind = 'opening' AND reason = ?", owed.run, DROPPED)
+    return row is not None and msgspec.json.decode(row["body"], type=Body).text.strip() == owed.body.text.strip()
+
+
+def marked(body: Body) -> Body:
+    """A second copy says that it is one."""
+    return body if body.text.startswith(MARK) else msgspec.structs.replace(body, text=MARK + body.text)
 
 
 def recompose(tx: Transaction, next_part: Head, bodies: tuple[Body, ...]) -> None:
@@ -431,6 +474,7 @@ def lookup(tx: Transaction, id: str) -> Delivery:
         target=_owed(row).target,
         state=DeliveryState(row["state"]),
         reason=row["reason"],
+        cause=row["cause"],
         receipts=tuple(msgspec.json.decode(part["receipt"], type=Receipt) for part in parts),
     )
 

@@ -50,15 +50,33 @@ class Budgets:
     async def turn(self, paces: tuple[Pace, ...]) -> None:
         """Returns when this send may go; pauses that begin meanwhile are waited for too."""
         while True:
-            start = self._clock.now() + self.ready_in(paces)
-            self._draw(paces, start)
-            while (wait := start - self._clock.now()) > 0:
-                await self._clock.sleep(wait)
-            if not self._is_paused(paces):
+            await self._line_up(paces)
+            if not self.is_paused(paces):
                 return
             # Its place was in the pause: it lines up again, else all who waited would rush in together.
 
-    def _is_paused(self, paces: tuple[Pace, ...]) -> bool:
+    async def _line_up(self, paces: tuple[Pace, ...]) -> None:
+        """Waits for the slowest budget first and takes no place in the others meanwhile.
+
+        Else one chat that must wait for long would keep all others from the budget that they share.
+        """
+        ahead = list(paces)
+        while ahead:
+            now = self._clock.now()
+            start, slowest = max(((self._start(pace, now, 0), pace) for pace in ahead), key=lambda each: each[0])
+            if start <= now:
+                break
+            self._draw((slowest,), start)
+            ahead.remove(slowest)
+            while (wait := start - self._clock.now()) > 0:
+                await self._clock.sleep(wait)
+        now = self._clock.now()
+        self._draw(tuple(ahead), now)
+        for pace in paces:
+            # Whoever then waited for another budget goes only now.
+            self._full_at[pace.key] = max(self._full_at.get(pace.key, 0.0), now + pace.seconds)
+
+    def is_paused(self, paces: tuple[Pace, ...]) -> bool:
         return any(self._paused.get(pace.key, 0.0) > self._clock.now() for pace in paces)
 
     def _start(self, pace: Pace, now: float, spare: int) -> float:

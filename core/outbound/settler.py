@@ -137,7 +137,7 @@ class Settler:
         now = self._clock.now()
         edits = adapter.can(doubtful.owed.target).streaming_edits
         if doubtful.kind is PartKind.OPENING:
-            await self._close(doubtful, lambda tx: outbox.die(tx, doubtful, "dropped", now, silent=True), None)
+            await self._close(doubtful, lambda tx: outbox.die(tx, doubtful, outbox.DROPPED, now, silent=True), None)
             return
         await self._clock.sleep(PATIENCE_SECONDS)
         if doubtful.kind is PartKind.ANCHOR and doubtful.attempts < ANCHORS:

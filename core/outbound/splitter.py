@@ -249,7 +249,7 @@ class _Cutter:
         if reach <= low:
             raise ValueError(f"a limit of {self._limit} has no room for a single character")
         for cut in range(reach, max(low, reach - LONGEST_CLUSTER), -1):
-            if not _joined(self._text, cut) and not self._forges(position, cut):
+            if not joined(self._text, cut) and not self._forges(position, cut):
                 return cut
         return reach
 
@@ -264,7 +264,7 @@ class _Cutter:
         return head is not None and _opens(head)
 
 
-def _joined(text: str, cut: int) -> bool:
+def joined(text: str, cut: int) -> bool:
     """Do the characters on both sides of the cut make one that a person sees?"""
     if cut >= len(text):
         return False

@@ -87,7 +87,8 @@ class Views:
         adapter = self._adapter(target)
         if adapter is None:
             return None
-        paces = adapter.can(target).pace
+        can = adapter.can(target)
+        paces = can.pace + can.show_pace
         while (wait := self._budgets.ready_in(paces)) > 0:
             await self._clock.sleep(wait)
         self._budgets.take(paces)
@@ -107,7 +108,10 @@ class Views:
     def signal(self, target: Target, signal: Signal) -> None:
         """Best effort: skipped unless a send would still fit."""
         adapter = self._adapter(target)
-        if adapter is None or not self._budgets.take(adapter.can(target).pace, spare=1):
+        if adapter is None:
+            return
+        can = adapter.can(target)
+        if self._budgets.is_paused(can.pace) or not self._budgets.take(can.signal_pace, spare=1):
             return
         task = asyncio.create_task(self._signal(adapter, target, signal), context=Context())
         self._signals.add(task)

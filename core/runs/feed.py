@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator
 
 from core.agent import Ended
@@ -18,11 +17,13 @@ PAGE = 500
 
 
 class Subscription:
+    """Ten thousand of these may wait for one run, so it holds next to nothing while it does."""
+
     __slots__ = ("_entries", "_lagged", "_news")
 
     def __init__(self) -> None:
-        self._entries: deque[Numbered] = deque()
-        self._news = asyncio.Event()
+        self._entries: list[Numbered] = []
+        self._news: asyncio.Future[None] | None = None
         self._lagged = False
 
     def push(self, entries: list[Numbered]) -> None:
@@ -32,16 +33,19 @@ class Subscription:
             self._lagged = True
             self._entries.clear()
         else:
-            self._entries.extend(entries)
-        self._news.set()
+            self._entries += entries
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
 
-    async def next(self) -> Numbered:
+    async def take(self) -> list[Numbered]:
+        """All that came since; waits for the next where nothing has."""
         while not self._entries:
             if self._lagged:
                 raise Lagged("too slow: reconnect with the last number you saw")
-            self._news.clear()
-            await self._news.wait()
-        return self._entries.popleft()
+            self._news = asyncio.get_running_loop().create_future()
+            await self._news
+        taken, self._entries = self._entries, []
+        return taken
 
 
 class Feed:
@@ -69,14 +73,15 @@ class Feed:
                         return
                 if len(page) < PAGE:
                     break
+            del page
             while True:
-                entry = await reader.next()
-                if entry.seq <= after:
-                    continue
-                yield entry
-                after = entry.seq
-                if isinstance(entry.event, Ended):
-                    return
+                for entry in await reader.take():
+                    if entry.seq <= after:
+                        continue
+                    yield entry
+                    after = entry.seq
+                    if isinstance(entry.event, Ended):
+                        return
         finally:
             readers = self._readers[run]
             readers.discard(reader)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from core.agent import Checkpoint, Ended, JournalEvent, ReasoningDelta, TextDelta
+from core.agent import Checkpoint, Ended, JournalEvent, Outcome, ReasoningDelta, TextDelta
 from core.clock import Clock
 from core.desk import Numbered
 from core.errors import Fenced
@@ -20,6 +20,8 @@ HOPS = 4
 
 _decode = msgspec.json.Decoder(JournalEvent).decode
 _encode = msgspec.json.Encoder().encode
+# How the entry of a restart begins.
+_RESTARTED = b'{"type":"restarted"'
 
 Publish = Callable[[str, list[Numbered]], None]
 
@@ -151,6 +153,20 @@ def write(tx: Transaction, run: str, entries: list[Numbered]) -> None:
             _encode(entry.event),
             entry.at,
         )
+
+
+def outcome(tx: Transaction, run: str) -> Outcome | None:
+    row = tx.one("SELECT event FROM journal WHERE run = ? AND kind = 'ended'", run)
+    event = _decode(row["event"]) if row else None
+    return event if isinstance(event, Outcome) else None
+
+
+def void(tx: Transaction, run: str) -> int:
+    """The number of the newest restart, up to which nothing that was said counts; 0 where there was none."""
+    row = tx.one(
+        "SELECT coalesce(max(seq), 0) AS last FROM journal WHERE run = ? AND instr(event, ?) = 1", run, _RESTARTED
+    )
+    return int(row["last"]) if row else 0
 
 
 def last(tx: Transaction, run: str) -> int:

@@ -14,6 +14,7 @@ from core.agent import (
     Agent,
     ApprovalAsked,
     Checkpoint,
+    ChoicesOffered,
     Event,
     FileMade,
     Finished,
@@ -172,6 +173,9 @@ async def _record(event: object, journal: Journal, tape: Tape) -> None:
             made = FileMade(mend(path), plain(name))
             tape.files.append(File(path=made.path, name=made.name))
             tape.note(made, made.path, made.name)
+        case ChoicesOffered(choices=choices):
+            tape.choices = tuple(plain(words) for words in choices)
+            tape.note(ChoicesOffered(tape.choices), *tape.choices)
         case Checkpoint():
             journal.save(event)
             await journal.flush()
@@ -192,4 +196,6 @@ def _outcome(finished: Finished, tape: Tape, turn: Turn) -> Outcome:
         tape.explain(f"(I stopped here: {reason or 'a limit was reached'}.)")
         text = tape.text
     usage: Usage | None = finished.usage
-    return Outcome(kind, one_line(reason), text, usage, tuple(tape.files))
+    # Whoever did not finish its question does not wait for an answer either.
+    choices = tape.choices if kind is OutcomeKind.COMPLETED else ()
+    return Outcome(kind, one_line(reason), text, usage, tuple(tape.files), choices)

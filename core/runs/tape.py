@@ -27,6 +27,7 @@ class Tape:
         self._half = ""
         self._stream = Stream()
         self.files: list[File] = []
+        self.choices: tuple[str, ...] = ()
         self.events = 0
 
     @property

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 SOCKET_SECONDS = 20.0
 
@@ -24,18 +24,22 @@ class Line(NamedTuple):
 
 
 def measure(name: str) -> dict[str, float]:
+    figures: dict[str, float] = _measure(name, "tests.bench.measures", name)
+    return figures
+
+
+def _measure(name: str, *command: str) -> Any:
     print(f"  measuring {name} …", file=sys.stderr, flush=True)
-    done = subprocess.run([sys.executable, "-m", "tests.bench.measures", name], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"bench: {name} failed\n{done.stderr}")
-    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return figures
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def start_to_ready() -> tuple[float, float]:
     """CPU and wall seconds from nothing to a gateway that answers on its socket."""
     with tempfile.TemporaryDirectory() as home:
-        environment = {**os.environ, "TIDINGS_HOME": home, "TIDINGS_BOT__AGENT": "demo"}
+        environment = {**os.environ, "TIDINGS_HOME": home, "TIDINGS_BOT__AGENT": "demo", "TIDINGS_HTTP__PORT": "0"}
         tidings = Path(sys.executable).with_name("tidings")
         began = time.perf_counter()
         process = subprocess.Popen(
@@ -67,6 +71,8 @@ def lines() -> list[Line]:
     crowd, bare_crowd = measure("crowd"), measure("bare_crowd")
     idle, restart = measure("idle_memory"), measure("restart")
     cpu, wall = start_to_ready()
+    telegram = _measure("telegram", "tests.bench.telegram")
+    ours, stock = telegram["tidings"], telegram["stock"]
     return [
         Line("CPU per echo turn, 100 conversations", echo["cpu_ms_per_turn"], bare["cpu_ms_per_turn"], "≤ 2", "ms"),
         Line("turns per second, FULL durability", echo["turns_per_second"], bare["turns_per_second"], "≥ 500", "/s"),
@@ -76,6 +82,8 @@ def lines() -> list[Line]:
         Line("first send after restart, 10,000 open rows", restart["seconds"], None, "≤ 5", "s"),
         Line("start to ready, CPU", cpu, bare_start(), "≤ 0.8", "s"),
         Line("start to ready, wall clock", wall, None, "≤ 2", "s"),
+        Line("Telegram: message to its answer, p50", ours["p50_ms"], stock["p50_ms"], "≤ 2 × stock", "ms"),
+        Line("  CPU of that", ours["cpu_ms"], stock["cpu_ms"], "≤ 2 × stock", "ms"),
     ]
 
 

@@ -19,7 +19,7 @@ from core.gateway import Gateway
 from core.settings import Core, Limits
 from tests.bench import baseline
 from tests.bench.platform import MemoryAdapter
-from tests.fakes import FakeLocal
+from tests.fakes import FakeLocal, FakeServer
 
 CONVERSATIONS = 100
 TURNS = 50
@@ -41,7 +41,7 @@ class WaitingAgent:
 async def gateway(home: Path, agent: Agent, runs: int = 1000) -> AsyncIterator[MemoryAdapter]:
     adapter = MemoryAdapter()
     settings = Core(limits=Limits(runs=runs, queued=4 * CROWD))
-    async with Gateway(home, settings, [adapter.platform()], {"bot": agent}, "bot", FakeLocal()):
+    async with Gateway(home, settings, [adapter.platform()], {"bot": agent}, "bot", FakeLocal(), FakeServer()):
         await adapter.listening.wait()
         yield adapter
 
@@ -109,7 +109,7 @@ async def restart(home: Path) -> Figures:
     """First send after a restart that finds ten thousand open rows."""
     adapter = MemoryAdapter()
     settings = Core(limits=Limits(runs=1, queued=4 * CROWD, drain_seconds=0))
-    async with Gateway(home, settings, [adapter.platform()], {"bot": WaitingAgent()}, "bot", FakeLocal()):
+    async with Gateway(home, settings, [adapter.platform()], {"bot": WaitingAgent()}, "bot", FakeLocal(), FakeServer()):
         await adapter.listening.wait()
         await asyncio.gather(*(adapter.say(str(chat), str(chat), "hello") for chat in range(CROWD)))
     began = time.perf_counter()

@@ -33,6 +33,8 @@ CAN = Capabilities(
     files=False,
     typing=False,
     pace=(),
+    show_pace=(),
+    signal_pace=(),
 )
 
 
@@ -87,6 +89,9 @@ class MemoryAdapter:
 
     async def fetch(self, attachment: Attachment) -> Path:
         raise FileNotFoundError(attachment.name)
+
+    async def close(self) -> None:
+        return None
 
     def platform(self) -> Platform:
         return Platform(self.name, self.account, lambda host: self)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from core.outbound.doubts import MARK
+from core.outbound.outbox import MARK
 from tests.chaos.played import Played, Seen
 from tests.chaos.steps import Expected, Say, expected
 from tests.simulators.paper import Message
@@ -79,6 +79,12 @@ class Owed(NamedTuple):
     lines: dict[str, list[Copy]]
     platform: str = ""
     chat: str = ""
+
+    @property
+    def has_grown(self) -> bool:
+        """It finished what another delivery had opened."""
+        copies = [copy for copies in self.lines.values() for copy in copies]
+        return any(copy.message.key.partition(".")[0] != self.row["id"] for copy in copies)
 
     def __str__(self) -> str:
         return f"{self.row['kind']} {self.row['id']} to {self.reply_to}"
@@ -169,7 +175,9 @@ class Case:
                 target, body = msgspec.json.decode(row["target"]), msgspec.json.decode(row["body"])
                 names = [file_line(file["name"]) for file in body.get("files", ())]
                 lines: dict[str, list[Copy]] = {line: [] for line in (*lines_of(body["text"]), *names)}
-                yield Owed(row, target["reply_to"], lines, target["adapter"], target["chat"])
+                by_chat = self.played.scenario.platform(target["adapter"]).numbered_by_chat
+                reply_to = f"{target['chat']}:{target['reply_to']}" if by_chat else target["reply_to"]
+                yield Owed(row, reply_to, lines, target["adapter"], target["chat"])
 
     def _match(self) -> Iterator[Copy]:
         """Gives each copy to the deliveries whose lines it shows; yields what shows anything else."""

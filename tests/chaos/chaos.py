@@ -34,15 +34,16 @@ from tests.chaos.chaos_checkers import Crowd, Night, Verdict
 from tests.chaos.played import Crash, Flight, Seen, rows_of
 from tests.chaos.scripted import Ledger
 from tests.chaos.steps import Say
-from tests.simulators.paper import PaperServer
 
 # Memory is as durable as a disk for a process that is killed, and a good deal quicker.
 MEMORY = Path("/dev/shm")
 # Between two kills on average, and between two messages at least.
 LIFE_SECONDS = 1.7
 PAUSE_SECONDS = 0.02
-# Liveness asks for an outcome within 60 s and an attempt within 15 s, so who is not done by then never will be.
-DRAIN_SECONDS = 120.0
+# Liveness asks for an outcome within 60 s and an attempt within 15 s, so if nothing happens for so long nothing will.
+STUCK_SECONDS = 75.0
+# Also what only goes round in circles must end.
+DRAIN_SECONDS = 600.0
 # A process that could not be ended by then is a fault of this harness.
 DEATH_SECONDS = 10.0
 # Nothing may follow when everything has come to rest.
@@ -71,7 +72,9 @@ LABELS = (
 
 OPEN = (
     "SELECT 'message ' || key || ' is ' || state FROM inbox WHERE state IN ('waiting', 'running') UNION ALL"
-    " SELECT kind || ' ' || id || ' is ' || state FROM deliveries WHERE state NOT IN ('delivered', 'dead') UNION ALL"
+    " SELECT d.kind || ' ' || d.id || ' is ' || d.state || ' with ' || count(p.position) || ' parts left'"
+    " FROM deliveries d LEFT JOIN parts p ON p.delivery = d.id AND p.state <> 'delivered'"
+    " WHERE d.state NOT IN ('delivered', 'dead') GROUP BY d.seq UNION ALL"
     " SELECT 'task ' || id || ' is ' || state FROM tasks WHERE state IN ('waiting', 'running')"
 )
 
@@ -166,7 +169,9 @@ class Chaos:
         self._plan = plan
         self._folder = folder
         self._processes = processes
-        self._papers: dict[str, PaperServer] = {}
+        self._papers: dict[str, crowd.Simulator] = {}
+        # Under the keys that the platforms gave them.
+        self._said: list[Say] = []
         # By the number of messages that were said.
         self._reached: dict[int, asyncio.Event] = defaultdict(asyncio.Event)
         self._boots = 0
@@ -190,9 +195,10 @@ class Chaos:
 
     async def _say(self) -> None:
         for number, (say, pause) in enumerate(zip(self._plan.said, self._plan.pauses, strict=True), start=1):
-            self._papers[say.platform].says(
+            key = self._papers[say.platform].says(
                 say.text, key=say.key, chat=say.chat, thread=say.thread, account=say.account
             )
+            self._said.append(say._replace(key=key))
             self._reached[number].set()
             await asyncio.sleep(pause)
 
@@ -267,18 +273,18 @@ class Chaos:
 
     async def _drain(self, process: Process) -> None:
         """Returns when nothing is owed, waits or runs any more; what never does is left for the checkers."""
-        deadline = time.monotonic() + DRAIN_SECONDS
-        calm_since = time.monotonic()
-        while time.monotonic() < deadline:
+        began = changed = time.monotonic()
+        left = self._open()
+        while time.monotonic() < min(changed + (STUCK_SECONDS if left else CALM_SECONDS), began + DRAIN_SECONDS):
             if process.ended.done():
                 self._faults.append(f"the last start died with {process.ended.result()}: {self._last_words()}")
                 return
             await asyncio.sleep(0.2)
-            if self._open():
-                calm_since = time.monotonic()
-            elif time.monotonic() - calm_since > CALM_SECONDS:
-                return
-        self._faults.append(f"not at rest after {DRAIN_SECONDS:g} s: {self._open()[:10]}")
+            before, left = left, self._open()
+            if left != before:
+                changed = time.monotonic()
+        if left:
+            self._faults.append(f"not at rest after {time.monotonic() - began:.0f} s: {left[:10]}")
 
     def _open(self) -> list[str]:
         found = [f"{key} is unconfirmed" for paper in self._papers.values() for key in paper.unconfirmed]
@@ -297,7 +303,7 @@ class Chaos:
     def _night(self) -> Night:
         platforms = tuple(stand.platform for stand in crowd.STANDS.values())
         return Night(
-            scenario=Crowd(platforms, self._plan.said),
+            scenario=Crowd(platforms, tuple(self._said)),
             kills=self._killed,
             seen={name: self._seen(name, paper) for name, paper in self._papers.items()},
             database=self._folder / "home" / "tidings.db",
@@ -308,7 +314,7 @@ class Chaos:
             faults=tuple(self._faults),
         )
 
-    def _seen(self, name: str, paper: PaperServer) -> Seen:
+    def _seen(self, name: str, paper: crowd.Simulator) -> Seen:
         return Seen(
             platform=crowd.STANDS[name].platform,
             effects=paper.effects,

@@ -122,9 +122,13 @@ class NightCase(Case):
         return found
 
     def is_excused(self, owed: Owed) -> bool:
-        """Where a message can be edited, a second copy goes by a placeholder, and several of those are tried."""
+        """Where a message can be edited, a second copy goes by a placeholder, and several of those are tried.
+
+        Not so the sentence that takes the place of a file.
+        """
         edits = self.night.scenario.platform(owed.platform).kind.streaming != "none"
-        return super().is_excused(owed) and (not edits or self.doubts[owed.row["id"]] > ANCHORS)
+        has_file = bool(msgspec.json.decode(owed.row["body"]).get("files"))
+        return super().is_excused(owed) and (not edits or has_file or self.doubts[owed.row["id"]] > ANCHORS)
 
     def flagged(self) -> list[Owed]:
         """Not shown, and the chat is told so."""
@@ -137,8 +141,9 @@ def _is_cut(call: Call, cuts: tuple[float, ...]) -> bool:
 
 
 def _view_id(data: bytes) -> str:
+    """The message that is the view; where messages are numbered by chat, the handle names both."""
     handle: dict[str, Any] = msgspec.json.decode(msgspec.json.decode(data, type=View).handle)
-    return str(handle["id"])
+    return str(handle["id"]) if "id" in handle else f"{handle['chat']}:{handle.get('message', '')}"
 
 
 def outcomes(case: NightCase) -> list[str]:

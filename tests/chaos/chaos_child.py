@@ -14,8 +14,7 @@ from core.gateway import Gateway
 from core.settings import Access, Core
 from core.types import Value
 from tests.chaos import crowd, mutants, scripted
-from tests.chaos.steps import PERSON
-from tests.fakes import FakeLocal
+from tests.fakes import FakeLocal, FakeServer
 
 
 class Life(Value, frozen=True, kw_only=True):
@@ -57,7 +56,7 @@ def _gateway(life: Life) -> Gateway:
     ]
     clock = crowd.SwiftClock()
     agent = crowd.CrowdAgent(clock, scripted.Ledger(Path(life.ledger)))
-    allowed = tuple(f"{platform.name}:{PERSON}" for platform in platforms)
+    allowed = tuple(f"{name}:{person}" for name, stand in crowd.STANDS.items() for person in stand.people)
     return Gateway(
         Path(life.home),
         Core(access=Access(allow=allowed)),
@@ -65,5 +64,6 @@ def _gateway(life: Life) -> Gateway:
         {"crowd": agent},
         "crowd",
         FakeLocal(),
+        FakeServer(),
         scripted.kinds(clock),
     )

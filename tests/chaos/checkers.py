@@ -15,7 +15,7 @@ from tests.chaos.steps import REPLIES, Expected, Say, expected
 
 __all__ = ["CHECKERS", "Books", "Case", "Copy", "Expected", "Owed", "Row", "Verdict", "expected", "judge"]
 
-_TOKEN = re.compile(r"\[([a-z]\d+)\]")
+_TOKEN = re.compile(r"\[([a-z]\d+|-?\d+:\d+)\]")
 
 
 def _place(say: Say) -> tuple[str, str, str, str]:
@@ -211,7 +211,10 @@ def terminal(case: Case) -> list[str]:
 
 
 def order(case: Case) -> list[str]:
-    """I8: in each lane as it was owed, except past what was in doubt; the lines of one always in order."""
+    """I8: in each lane as it was owed, except past what was in doubt; the lines of one always in order.
+
+    What grew may have stood there in full before it was owed.
+    """
     found = []
     lanes: dict[str, tuple[int, str]] = {}
     for owed in case.owed:
@@ -220,7 +223,7 @@ def order(case: Case) -> list[str]:
             found.append(f"the lines of {owed} appeared in the order {appeared}")
         if appeared and owed.row["state"] == "delivered" and not case.was_doubted(owed):
             last, before = lanes.get(owed.row["lane"], (0, ""))
-            if min(appeared) < last:
+            if min(appeared) < last and not owed.has_grown:
                 found.append(f"{owed} appeared before {before}")
             lanes[owed.row["lane"]] = max(appeared), str(owed)
     return found
@@ -232,8 +235,8 @@ def effects(case: Case) -> list[str]:
     found = [f"{call} happened {times} times" for call, times in done.items() if times > 1 and "-put" not in call]
     for say, wanted in case.messages():
         completed = any(row["outcome"] == "completed" for row in case.books.of(say))
-        if say.text == "put" and f"{say.key}-put" not in done:
-            found.append(f"{say.key} was not put in its place")
+        if say.text == "put" and completed and f"{say.key}-put" not in done:
+            found.append(f"{say.key} says it was put in its place, and it was not")
         if wanted.tool == "pay" and completed and f"{say.key}-pay" not in case.played.ledger:
             found.append(f"{say.key} says it was paid, and it was not")
         if wanted.report and completed:

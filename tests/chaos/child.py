@@ -26,7 +26,7 @@ from core.store.database import Unit
 from core.types import Absent, Part, Receipt, Signal, Target, Unreadable, Value, View
 from tests.chaos import mutants, scenario, scripted
 from tests.chaos.stage import OwnedClock, Stage
-from tests.fakes import FakeLocal
+from tests.fakes import FakeLocal, FakeServer
 from tests.simulators.paper_adapter import PaperAdapter
 from tests.simulators.paper_client import PaperSettings
 
@@ -175,6 +175,7 @@ class Child:
             {"scripted": agent},
             "scripted",
             FakeLocal(),
+            FakeServer(),
             scripted.kinds(self._clock),
             clock=self._clock,
             grouped=False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
+from itertools import product
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -13,11 +14,14 @@ from core.adapter import Adapter, Host
 from core.agent import Event, Finished, Turn
 from core.clock import SystemClock
 from tests.chaos.scripted import ScriptedAgent
-from tests.chaos.steps import Platform, Say
+from tests.chaos.steps import PERSON, Platform, Say
+from tests.chaos.telegram_stand import Telegram, telegram
 from tests.simulators.paper import NASTY, Kind, Odds, PaperServer
 from tests.simulators.paper_adapter import PaperAdapter
 from tests.simulators.paper_client import PaperSettings
 
+CHATS = tuple(map(str, range(1, 9)))
+THREADS = ("", "", "t", "u")
 # A call that hangs is given up after this; one that only waits for a busy machine should not be.
 CALL_SECONDS = 2.0
 # The scripts' pauses are made for a clock that costs nothing; here they are real.
@@ -26,23 +30,45 @@ SWIFT = 0.5
 SLOW_PIECES = 8
 
 
+Simulator = PaperServer | Telegram
+
+
 class Stand(Protocol):
     """One platform of the run: the simulator on this side of the wire, the adapter in the gateway's process.
 
     A simulator has the verbs of `PaperServer` that chaos.py uses: says, effects, sent, calls, confirmed, unconfirmed,
-    attached, schedule, heal, outage, address.
+    attached, until, schedule, heal, outage, address.
     """
 
-    platform: Platform
-    odds: Odds
+    @property
+    def platform(self) -> Platform: ...
+    @property
+    def odds(self) -> Odds: ...
+    @property
+    def people(self) -> tuple[str, ...]:
+        """Who may speak."""
+        ...
 
-    def serve(self) -> PaperServer: ...
+    @property
+    def places(self) -> tuple[tuple[str, str], ...]:
+        """Chats and threads in which they do."""
+        ...
+
+    def serve(self) -> Simulator: ...
     def build(self, account: str, address: str, host: Host) -> Adapter: ...
 
 
 class PaperStand(NamedTuple):
     platform: Platform
     odds: Odds
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        return (PERSON,)
+
+    @property
+    def places(self) -> tuple[tuple[str, str], ...]:
+        return tuple(product(CHATS, THREADS))
 
     def serve(self) -> PaperServer:
         return PaperServer(self.platform.kind, limit=self.platform.limit)
@@ -71,15 +97,16 @@ STANDS: dict[str, Stand] = {
         _paper("neither", Kind(streaming="edits"), 2.0),
         _paper("drafts", Kind(streaming="drafts"), 0.2),
         _paper("mute", Kind(streaming="none", reactions=False), 0.3),
+        telegram(NASTY),
     )
 }
 
-CHATS = 8
-THREADS = ("", "", "t", "u")
 # How often what is said.
 WORDS = {
     "plain": 25,
     "stream": 14,
+    "bold": 4,
+    "table": 4,
     "long": 10,
     "tale": 6,
     "think": 4,
@@ -101,16 +128,17 @@ STOP_AFTER = 12
 
 
 def say_all(seed: int, count: int) -> Iterator[Say]:
-    """Everything that is said in one run, in order."""
+    """Everything that is said in one run, in order; a platform may give a message another key."""
     lots = random.Random(f"{seed}/crowd")
     stops: dict[int, Say] = {}
     for number in range(1, count + 1):
         if (slow := stops.pop(number, None)) is not None:
             yield slow._replace(key=f"{slow.key[0]}{number}", text="/stop")
             continue
-        platform = lots.choice([stand.platform for stand in STANDS.values()])
+        stand = lots.choice(list(STANDS.values()))
+        platform = stand.platform
         where = f"{platform.name}@{lots.choice(platform.accounts)}"
-        chat, thread = str(lots.randint(1, CHATS)), lots.choice(THREADS)
+        chat, thread = lots.choice(stand.places)
         (text,) = lots.choices(list(WORDS), list(WORDS.values()))
         say = Say(f"{platform.name[0]}{number}", where, text, chat, thread)
         if text == "slow":

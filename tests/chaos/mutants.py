@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from tests.chaos import mutation_api as api
 from tests.chaos import mutation_inbound as inbound
 from tests.chaos import mutation_outbound as outbound
+from tests.chaos import mutation_telegram as telegram
 
 # Names the mutant that a process becomes.
 VARIABLE = "TIDINGS_MUTANT"
@@ -30,6 +32,14 @@ class Mutant(NamedTuple):
 
 def _test(file: str, name: str) -> tuple[str, ...]:
     return (f"tests/scenario/test_{file}.py::test_{name}",)
+
+
+def _telegram(name: str) -> tuple[str, ...]:
+    return (f"tests/contract/test_telegram.py::{name}",)
+
+
+def _security(file: str, name: str) -> tuple[str, ...]:
+    return (f"tests/security/test_{file}.py::test_{file.split('_')[0]}_{name}",)
 
 
 def _swept(touching: str, checker: str) -> tuple[str, ...]:
@@ -159,6 +169,66 @@ MUTANTS: dict[str, Mutant] = {
             "I15: typing for ever",
             outbound.typing_outlives_the_run,
             _test("signals", "typing_never_outlives_the_run"),
+        ),
+        Mutant(
+            "PTB: acknowledged in memory",
+            telegram.offset_before_the_commit,
+            _telegram("TestPrivateChats::test_a_message_is_confirmed_only_after_it_was_received"),
+        ),
+        Mutant(
+            "PTB #1045: asked again, sent twice",
+            telegram.doubtful_call_repeated,
+            _telegram("TestPrivateChats::test_a_call_in_doubt_is_not_repeated_by_the_adapter"),
+        ),
+        Mutant(
+            "M19: in General, not in its topic",
+            telegram.topic_dropped_from_a_send,
+            _telegram("TestGroups::test_a_view_in_a_thread_stays_in_it"),
+        ),
+        Mutant(
+            "a flood answered by more of it",
+            telegram.plain_words_after_a_flood,
+            _telegram("TestPrivateChats::test_an_error_is_the_right_verdict"),
+        ),
+        Mutant(
+            "a draft that waits, taken for none",
+            telegram.flood_on_a_draft_opens_a_message,
+            _test("telegram_streaming", "a_flood_on_a_draft_is_no_reason_to_edit_instead"),
+        ),
+        Mutant(
+            "CVE-2026-28472: presence of a key",
+            api.any_key_is_right,
+            _security("s5_comparison", "the_value_of_a_key_is_compared_and_not_its_presence"),
+        ),
+        Mutant(
+            "openclaw #57647: limiter bypassed",
+            api.limiter_by_credential,
+            _security("s6_guesses", "of_a_thousand_guesses_ten_are_looked_at"),
+        ),
+        Mutant(
+            "CVE-2026-44553: outlives revocation",
+            api.stream_outlives_its_key,
+            _security("s7_revoked", "an_idle_stream_ends_although_nothing_happens_in_it"),
+        ),
+        Mutant(
+            "GHSA-rqpp: self-declared scopes",
+            api.scopes_by_the_client,
+            _security("s8_scopes", "a_key_opens_what_it_was_made_for_and_nothing_else"),
+        ),
+        Mutant(
+            "CVE-2026-45671: another's objects",
+            api.anybodys_run,
+            _security("s9_objects", "two_keys_and_all_routes_with_an_id"),
+        ),
+        Mutant(
+            "nanobot #3492: any tab may post",
+            api.any_page_may_post,
+            _security("s3_browsers", "what_a_form_can_post_is_not_taken"),
+        ),
+        Mutant(
+            "DNS rebinding",
+            api.any_name_leads_here,
+            _security("s3_browsers", "a_foreign_name_is_misdirected"),
         ),
     )
 }

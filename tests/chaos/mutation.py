@@ -68,7 +68,7 @@ def name_of_catcher(mutant: Mutant) -> str:
     if mutant.is_swept:
         touching, checker = mutant.caught_by[1], mutant.caught_by[3]
         return f"sweep of “{touching}”: {checker}"
-    return mutant.caught_by[0].removeprefix("tests/scenario/")
+    return mutant.caught_by[0].removeprefix("tests/").removeprefix("scenario/")
 
 
 class Table:

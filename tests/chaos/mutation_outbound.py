@@ -6,6 +6,7 @@ import msgspec
 
 from core.errors import RateLimited
 from core.outbound import courier, doubts, outbox, pace
+from core.outbound.aliases import Aliases
 from core.outbound.courier import Courier
 from core.outbound.draft import Draft
 from core.outbound.outbox import Head, Owed
@@ -172,10 +173,10 @@ def misconfigured_is_lost() -> None:
 def answer_beside_its_thread() -> None:
     """The answer appears in the chat, not in the thread where it was asked for."""
 
-    def where(self: Courier, target: Target) -> Target:
+    def where(self: Aliases, target: Target) -> Target:
         return msgspec.structs.replace(target, thread="")
 
-    swap(Courier, "_where", where)
+    swap(Aliases, "where", where)
 
 
 def newest_first() -> None:

@@ -29,8 +29,10 @@ from tests.chaos.steps import (
     REPORT_SECONDS,
     SLOW_SECONDS,
     STREAMED,
+    bold_text,
     long_text,
     report,
+    table_text,
 )
 
 
@@ -66,6 +68,8 @@ class ScriptedAgent:
             "pure": self._pure,
             "put": self._put,
             "effect": self._effect,
+            "bold": self._bold,
+            "table": self._table,
             "long": self._long,
             "tale": self._tale,
             "hold": self._hold,
@@ -140,6 +144,17 @@ class ScriptedAgent:
             yield Checkpoint(paid)
             await self._clock.sleep(0.1)
         yield TextDelta(f"{token} Paid, and written down.")
+        yield Finished()
+
+    async def _bold(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        yield TextDelta(bold_text(token))
+        yield Finished()
+
+    async def _table(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        """Grows line by line, so that half a table is shown for a while."""
+        for line in table_text(token).splitlines(keepends=True):
+            yield TextDelta(line)
+            await self._clock.sleep(0.4)
         yield Finished()
 
     async def _long(self, turn: Turn, token: str) -> AsyncIterator[Event]:

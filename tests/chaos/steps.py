@@ -11,13 +11,15 @@ PERSON = "7"
 
 
 class Platform(NamedTuple):
-    """One paper platform; each of its accounts is an adapter of its own."""
+    """One platform, most often of paper; each of its accounts is an adapter of its own."""
 
     name: str
     kind: Kind
     accounts: tuple[str, ...] = ("main",)
     # Short, so that a long answer has parts without being long.
     limit: int = 300
+    # Messages are numbered in each chat, so a key names the chat, too.
+    numbered_by_chat: bool = False
 
     @property
     def settles_doubts(self) -> bool:
@@ -156,6 +158,10 @@ def expected(say: Say) -> Expected:
             return Expected(f"{token} Put in its place.")
         case "effect":
             return Expected(f"{token} Paid, and written down.", tool="pay")
+        case "bold":
+            return Expected(bold_text(token))
+        case "table":
+            return Expected(table_text(token))
         case "long" | "tale":
             return Expected(long_text(token))
         case "hold":
@@ -193,6 +199,14 @@ def long_text(token: str) -> str:
     """Three parts at the platforms' limit."""
     lines = [f"{token} Line {number} of an answer that does not fit into one message." for number in range(1, 12)]
     return "\n\n".join(lines)
+
+
+def bold_text(token: str) -> str:
+    return f"{token} A **bold** word and some `code`."
+
+
+def table_text(token: str) -> str:
+    return f"{token} A table follows.\n\n| day | sum |\n|---|---|\n| Monday | 17 |"
 
 
 def report(token: str) -> str:

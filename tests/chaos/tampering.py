@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from core.outbound.doubts import MARK
+from core.outbound.outbox import MARK
 from tests.chaos import checkers, driver, zygote
 from tests.chaos.driver import Played, Seen
 from tests.chaos.scenario import SIXTY, TEN

@@ -15,11 +15,11 @@ from adapters.console.client import Talk
 from adapters.console.settings import ConsoleSettings
 from adapters.shared import local
 from adapters.shared.local import LocalServer
-from core.adapter import Adapter, Host, Line
+from core.adapter import Adapter, Line
 from core.clock import SystemClock
 from core.types import Capabilities, Target
 from tests.contract.adapters import PATIENCE_SECONDS, AdapterContract, Door, Harness, Seen, Trouble
-from tests.fakes import FakeDesk, MemoryNotebook
+from tests.fakes import host
 
 NEVER = "a terminal never does that"
 
@@ -249,8 +249,7 @@ class ConsoleHarness:
                 await self._news.wait()
 
     def _new(self) -> ConsoleAdapter:
-        host = Host(notebook=MemoryNotebook(), desk=FakeDesk(), clock=SystemClock(), local=self._server)
-        return ConsoleAdapter("main", ConsoleSettings(), host)
+        return ConsoleAdapter("main", ConsoleSettings(), host(SystemClock())._replace(local=self._server))
 
     def _changed(self) -> None:
         self._news.set()

@@ -22,7 +22,7 @@ from core.errors import (
     ViewLost,
 )
 from core.outbound import splitter
-from core.outbound.doubts import MARK
+from core.outbound.outbox import MARK
 from core.types import (
     Absent,
     Attachment,
@@ -446,6 +446,9 @@ class GroundAdapter:
 
     async def fetch(self, attachment: Attachment) -> Path:
         raise NotImplementedError
+
+    async def close(self) -> None:
+        return None
 
 
 Build = Callable[[Host], GroundAdapter]

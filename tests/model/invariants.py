@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from core.outbound.doubts import MARK
-from core.outbound.outbox import EXPIRES_SECONDS
+from core.outbound.outbox import EXPIRES_SECONDS, MARK
 from core.outbound.settler import KEY_MARGIN
 from core.types import PartKind
 from tests.model.ground import EDITS, Ground, Post, all_posts

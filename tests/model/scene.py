@@ -18,7 +18,7 @@ from core.settings import Access, Core, Limits
 from core.store.sqlite import connect
 from core.types import Conversation, Inbound, Kind
 from tests import builders
-from tests.fakes import FakeLocal
+from tests.fakes import FakeLocal, FakeServer
 from tests.model import invariants
 from tests.model.ground import Ability, Ground, GroundAdapter, Order, Place
 from tests.model.life import Fuse, Life, ModelClock, MortalGateway
@@ -111,6 +111,7 @@ class Scene:
             {"player": self.player},
             "player",
             FakeLocal(),
+            FakeServer(),
             kinds=self.player.kinds(),
             clock=self.clock,
             grouped=False,
@@ -155,7 +156,7 @@ class Scene:
         for ground in self.grounds.values():
             ground.forget()
         for row in self.rows(
-            "SELECT delivery, key, lane FROM parts p JOIN deliveries d ON d.id = p.delivery WHERE p.state = 'sending'"
+            "SELECT delivery, p.key, lane FROM parts p JOIN deliveries d ON d.id = p.delivery WHERE p.state = 'sending'"
         ):
             self.grounds[row["lane"].partition(":")[0]].cut_off(row["delivery"], row["key"])
 

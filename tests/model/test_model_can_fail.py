@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from core.adapter import Receive
 from core.errors import Doubtful
 from core.gateway import Gateway
-from core.outbound.doubts import MARK
+from core.outbound.outbox import MARK
 from core.store.database import Row, T, Transaction, Unit
 from core.types import Body, Inbound, Note, Part, Receipt
 from tests.model.ground import LIMITED_LONG, Ability, GroundAdapter

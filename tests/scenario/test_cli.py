@@ -21,7 +21,7 @@ def tidings(
         capture_output=True,
         text=True,
         cwd=ROOT,
-        env={**kept, "TIDINGS_HOME": str(home), **environment},
+        env={**kept, "TIDINGS_HOME": str(home), "TIDINGS_HTTP__PORT": "0", **environment},
         timeout=60,
         check=False,
     )

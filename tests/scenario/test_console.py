@@ -16,7 +16,6 @@ from adapters.console.adapter import ConsoleAdapter
 from adapters.console.settings import ConsoleSettings
 from adapters.shared import local
 from adapters.shared.local import LocalServer, NotRunning, SocketLine
-from core.adapter import Host
 from core.agent import Ended, OutcomeKind, TextDelta
 from core.clock import SystemClock
 from core.desk import Numbered
@@ -37,6 +36,7 @@ from core.types import (
     Target,
     Unreadable,
 )
+from tests.fakes import host
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,8 +46,8 @@ class House:
 
     def __init__(self) -> None:
         self.server = LocalServer()
-        host = Host(notebook=self, desk=self, clock=SystemClock(), local=self.server)
-        self.adapter = ConsoleAdapter("main", ConsoleSettings(name="demo"), host)
+        here = host(SystemClock())._replace(notebook=self, desk=self, local=self.server)
+        self.adapter = ConsoleAdapter("main", ConsoleSettings(name="demo"), here)
         self.inbounds: dict[str, Inbound] = {}
         self.ends: dict[str, asyncio.Event] = {}
         self.attached = asyncio.Event()
@@ -378,7 +378,7 @@ async def test_in_a_terminal_one_talks_and_leaves(house: House, tmp_path: Path) 
     """The whole client in a real terminal: prompt, answer, a hostile text, /quit."""
     house.answering = house.echo
     controller, terminal = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "TIDINGS_HOME": str(tmp_path)}
+    environment = {**os.environ, "TERM": "xterm", "TIDINGS_HOME": str(tmp_path), "TIDINGS_HTTP__PORT": "0"}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

@@ -15,8 +15,7 @@ from core.desk import Alarm
 from core.errors import Unknown, Unsupported
 from core.gateway import DATABASE, SWEEP_SECONDS
 from core.inbound.door import MAY_BE_LOST
-from core.outbound.doubts import MARK
-from core.outbound.outbox import EXPIRES_SECONDS
+from core.outbound.outbox import EXPIRES_SECONDS, MARK
 from core.outbound.settler import ANCHORS
 from core.types import Body, Choice, File, Pace, Target, encode
 from core.work.tasks import TaskKind

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.outbound.doubts import MARK
+from core.outbound.outbox import MARK
 from tests.builders import body, target
 from tests.simulators.paper import Kind, PaperServer
 from tests.world import KEYED, PROOFS, Gate, OwnedClock, Scripted, World

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from core.outbound.doubts import MARK
+from core.outbound.outbox import MARK
 from tests.builders import body, target
 from tests.simulators.paper import Kind
 from tests.world import Echo, OwnedClock, World

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.inbound.door import MAY_BE_LOST
-from core.outbound.doubts import MARK
+from core.outbound.outbox import MARK
 from tests.builders import body, target
 from tests.simulators.paper import Kind
 from tests.world import PROOFS, Echo, OwnedClock, World

@@ -30,7 +30,7 @@ from core.store.database import Transaction, Unit
 from core.store.lock import HomeLock
 from core.store.sqlite import SqliteStore, open_store
 from tests.builders import body, inbound, target
-from tests.fakes import FakeLocal
+from tests.fakes import FakeLocal, FakeServer
 from tests.world import Echo, Gate, World, armed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -480,7 +480,7 @@ def test_a_second_process_on_the_same_home_is_told_who_is_there(tmp_path: Path) 
 
 async def test_a_second_gateway_on_the_same_home_touches_nothing(tmp_path: Path) -> None:
     async with World(tmp_path, Echo()) as world:
-        second = Gateway(tmp_path, Core(), (), {"bot": Echo()}, "bot", FakeLocal())
+        second = Gateway(tmp_path, Core(), (), {"bot": Echo()}, "bot", FakeLocal(), FakeServer())
         with pytest.raises(HomeInUse, match=f"process {os.getpid()}"):
             await second.__aenter__()
         world.paper.says("hi")

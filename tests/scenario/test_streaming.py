@@ -12,7 +12,7 @@ import pytest
 
 from core.agent import Event, Finished, Progress, TextDelta, ToolFinished, ToolStarted, Turn
 from core.inbound.door import MAY_BE_LOST
-from core.outbound.doubts import MARK
+from core.outbound.outbox import MARK
 from core.types import Pace
 from tests.builders import body, target
 from tests.simulators.paper import Kind, PaperServer

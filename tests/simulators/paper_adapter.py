@@ -86,8 +86,10 @@ class PaperAdapter:
 
     def can(self, target: Target) -> Capabilities:
         kind = self._settings.kind
+        pace = tuple(replace(pace, key=self._budget(pace.key, target.chat)) for pace in kind.pace)
         return Capabilities(
-            async_delivery=kind.async_delivery,
+            # Without a chat there is nobody to deliver anything to.
+            async_delivery=kind.async_delivery and bool(target.chat),
             streaming_edits=kind.streaming != "none",
             send_proof=SendProof(keyed_for=kind.keyed_for, readback=kind.readback),
             threads=kind.threads,
@@ -95,7 +97,9 @@ class PaperAdapter:
             buttons=kind.buttons,
             files=kind.files,
             typing=kind.typing,
-            pace=tuple(replace(pace, key=self._budget(pace.key, target.chat)) for pace in kind.pace),
+            pace=pace,
+            show_pace=(),
+            signal_pace=pace,
         )
 
     def compose(self, target: Target, body: Body) -> tuple[Body, ...]:
@@ -297,6 +301,9 @@ class PaperAdapter:
         with tempfile.NamedTemporaryFile(prefix="paper-", dir=folder, delete=False) as file:
             file.write(result.data)
         return Path(file.name)
+
+    async def close(self) -> None:
+        """Every call has a connection of its own."""
 
     async def _ask(self, part: Part) -> Ask:
         target = part.target

@@ -67,6 +67,8 @@ def session() -> Session:
         files=False,
         typing=False,
         pace=(),
+        show_pace=(),
+        signal_pace=(),
     )
     return Session(
         run="r1",

@@ -129,6 +129,32 @@ async def test_one_exhausted_chat_does_not_slow_another(sends: Sends, clock: Fak
     assert sends.names == ["busy 0", "free"]
 
 
+async def test_a_chat_that_must_wait_does_not_hold_back_the_budget_that_all_share(
+    budgets: Budgets, sends: Sends, clock: FakeClock
+) -> None:
+    budgets.pause(STRICT.key, clock.now() + 30.0)
+    sends.queue("paused", STRICT, ACCOUNT)
+    for number in range(8):
+        sends.queue(str(number), Pace(key=f"chat {number}", seconds=1.0, burst=1), ACCOUNT)
+    await clock.advance(29.0)
+    assert sends.names == [str(number) for number in range(8)]
+    assert sends.times[-1] == 1.5
+    await clock.advance(1.0)
+    assert sends.names[-1] == "paused"
+
+
+async def test_what_waited_for_a_shared_budget_keeps_its_distance_all_the_same(
+    budgets: Budgets, sends: Sends, clock: FakeClock
+) -> None:
+    shared = Pace(key="shared", seconds=10.0, burst=1)
+    assert budgets.take((shared,))
+    sends.queue("first", STRICT, shared)
+    await clock.advance(10.0)
+    sends.queue("second", STRICT)
+    await clock.advance(10.0)
+    assert sends.times == [10.0, 12.0]
+
+
 async def test_a_show_never_overtakes_a_waiting_send(budgets: Budgets, sends: Sends, clock: FakeClock) -> None:
     sends.queue("first", STRICT)
     sends.queue("second", STRICT)

@@ -1,0 +1,307 @@
+"""The HTTP API as a platform: a request is a message, its run's journal is the answer, nothing is pushed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import msgspec
+from aiohttp import web
+
+from adapters.api import keys
+from adapters.api.gate import Call, Gate, headers_of
+from adapters.api.guesses import Guesses
+from adapters.api.keys import Key, Keys, Scope
+from adapters.api.models import Repeatable
+from adapters.api.places import Places
+from adapters.api.problem import Problem, not_found, unstored
+from adapters.api.settings import HttpSettings
+from adapters.api.talk import Said
+from core.adapter import Host, Line, Receive
+from core.agent import JournalEvent, Outcome, Restarted
+from core.desk import Numbered, Run
+from core.errors import Lagged, Rejected, Unknown, Unstored
+from core.types import (
+    Absent,
+    Admission,
+    Attachment,
+    Body,
+    Capabilities,
+    Conversation,
+    Duplicate,
+    Inbound,
+    Part,
+    Receipt,
+    Refusal,
+    Refused,
+    Sender,
+    SendProof,
+    Signal,
+    Stored,
+    Target,
+    Unreadable,
+    View,
+)
+
+log = logging.getLogger(__name__)
+
+ADAPTER = "api"
+NOTHING = Capabilities(
+    # The answer is the journal's last event; nobody can be told anything afterwards.
+    async_delivery=False,
+    streaming_edits=False,
+    send_proof=SendProof(keyed_for=0, readback=False),
+    threads=False,
+    reactions=False,
+    buttons=False,
+    files=False,
+    typing=False,
+    pace=(),
+    show_pace=(),
+    signal_pace=(),
+)
+
+
+class Asked(NamedTuple):
+    run: str
+    # The key was known: this is the run that it began.
+    replayed: bool
+
+
+class ApiAdapter:
+    name = ADAPTER
+
+    def __init__(self, account: str, settings: HttpSettings, host: Host) -> None:
+        self.account = account
+        self.settings = settings
+        self.host = host
+        self.keys = Keys(host.notebook, settings.key.get_secret_value())
+        self._guesses = Guesses(host.notebook, host.clock)
+        self._gate = Gate(settings, self.keys, self._guesses)
+        self._places = Places(settings.requests)
+        self._receive: Receive | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._handlers: set[asyncio.Task[Any]] = set()
+        self._is_closed = False
+
+    # The contract of a platform.
+
+    def can(self, target: Target) -> Capabilities:
+        return NOTHING
+
+    def compose(self, target: Target, body: Body) -> tuple[Body, ...]:
+        return (body,)
+
+    async def listen(self, receive: Receive) -> None:
+        from adapters.api import reception
+
+        await self.keys.load()
+        await self._guesses.load()
+        self._receive = receive
+        try:
+            async with AsyncExitStack() as stack:
+                for route in reception.routes(self, self._gate):
+                    await stack.enter_async_context(route)
+                stack.enter_context(self.host.local.route("key", self._change_keys))
+                # Cancelling is the only way out.
+                await asyncio.get_running_loop().create_future()
+        finally:
+            self._receive = None
+
+    async def send(self, part: Part) -> Receipt:
+        raise Rejected("an HTTP client cannot be sent anything; it asks")
+
+    async def show(self, view: View, text: str) -> View:
+        raise Rejected("an HTTP client follows the run's events itself")
+
+    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+        return Unreadable(reason="nothing is ever sent here")
+
+    async def signal(self, target: Target, signal: Signal) -> None:
+        return
+
+    async def fetch(self, attachment: Attachment) -> Path:
+        raise Unknown("the API takes no attachments")
+
+    async def close(self) -> None:
+        """Whoever is still being answered sees it broken off, and asks the next process."""
+        self._is_closed = True
+        for task in (*self._tasks, *self._handlers):
+            task.cancel()
+
+    # What the routes need.
+
+    @contextmanager
+    def handling(self) -> Iterator[None]:
+        """What the running task answers inside ends with the adapter at the latest."""
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        self._handlers.add(task)
+        try:
+            yield
+        finally:
+            self._handlers.discard(task)
+
+    def conversation(self, key: Key, name: str | None, user: str | None) -> Conversation:
+        """Under the key's own id, so that no client can name another's; without a name it is used once."""
+        thread = name or f"once-{secrets.token_hex(16)}"
+        return Conversation(adapter=ADAPTER, account=self.account, chat=key.id, thread=thread, member=user or "")
+
+    def bot(self, model: str) -> str:
+        bots = self.host.desk.bots()
+        if model in bots or not model:
+            return model or bots[0]
+        if self.settings.unknown_model == "refuse":
+            raise Problem(404, f"there is no model {model!r}; there are: {', '.join(bots)}", "model_not_found")
+        return bots[0]
+
+    async def ask(
+        self,
+        call: Call,
+        said: Said,
+        conversation: Conversation,
+        bot: str,
+        body: bytes,
+        *,
+        alone: bool,
+        attended: bool,
+        follows: str = "",
+    ) -> Asked:
+        """Stores the message. `alone`: what the client gave is all the agent sees, no stored history is read."""
+        if self._receive is None:
+            raise Problem(503, "the gateway is about to stop", "stopping", headers={"Retry-After": "5"})
+        key = idempotency_key(call)
+        history = said.given.history if alone or said.given.history else None
+        inbound = Inbound(
+            key=key,
+            conversation=conversation,
+            target=Target(adapter=ADAPTER, account=self.account, chat=conversation.chat, thread=conversation.thread),
+            sender=Sender(id=_sender(call.key, conversation.member), name=call.key.name, trusted=True),
+            text=said.text,
+            bot=bot,
+            given=msgspec.structs.replace(said.given, history=history),
+            follows=follows,
+            digest=hashlib.sha256(body).hexdigest(),
+            attended=attended,
+        )
+        self._places.take(call.key.id)
+        admission: Admission | None = None
+        storing = asyncio.ensure_future(self._receive(inbound))
+        try:
+            admission = await asyncio.shield(storing)
+        except Unstored as error:
+            raise unstored(error) from None
+        except asyncio.CancelledError:
+            # What is on its way to the disk is stored all the same, and would run for nobody.
+            if attended:
+                storing.add_done_callback(self._abandon)
+            raise
+        finally:
+            if not isinstance(admission, Stored):
+                self._places.give_back(call.key.id)
+        match admission:
+            case Stored(run=run):
+                self._places.keep(run, call.key.id)
+                return Asked(run, False)
+            case Duplicate(run=run):
+                return Asked(run, True)
+            case Refused(reason=Refusal.CONFLICT):
+                raise Problem(409, "this Idempotency-Key was used for another body", "idempotency_key_conflict")
+            case Refused(reason=Refusal.TOO_LONG):
+                raise Problem(413, "the message is too long", "too_long")
+            case _:
+                raise Problem(429, "too much is waiting", "rate_limit_exceeded", headers={"Retry-After": "2"})
+
+    async def follow(self, run: str, after: int = 0) -> AsyncIterator[Numbered]:
+        """All of it, however slowly it is read."""
+        while True:
+            try:
+                async for numbered in self.host.desk.follow(run, after):
+                    after = numbered.seq
+                    if isinstance(numbered.event, Outcome):
+                        self._places.free(run)
+                    yield numbered
+                return
+            except Lagged:
+                continue
+
+    async def told(self, run: str, after: int = 0) -> AsyncIterator[JournalEvent]:
+        """For who cannot take back what was said to them: where a restart makes it void, it breaks off."""
+        async for numbered in self.follow(run, after):
+            if isinstance(numbered.event, Restarted):
+                raise ConnectionResetError("the run has begun again")
+            yield numbered.event
+
+    async def outcome(self, run: str) -> Outcome:
+        async for numbered in self.follow(run):
+            if isinstance(numbered.event, Outcome):
+                return numbered.event
+        raise Problem(503, "the gateway stopped before this was answered", "stopping")
+
+    def leave(self, run: str) -> None:
+        """The client has gone, and so has the task that served it: the run is stopped, unless the settings differ."""
+        self.watch(run, stop=self.settings.stop_when_gone)
+
+    def _abandon(self, storing: asyncio.Future[Admission]) -> None:
+        admission = None if storing.cancelled() or storing.exception() else storing.result()
+        if isinstance(admission, Stored):
+            self.watch(admission.run, stop=True)
+
+    def watch(self, run: str, *, stop: bool = False) -> None:
+        """A run that nobody follows still counts until it has ended."""
+        if self._is_closed:
+            return
+
+        async def end() -> None:
+            try:
+                if stop:
+                    await self.host.desk.stop(run, "the client, who has gone")
+                async for _ in self.follow(run):
+                    continue
+            finally:
+                self._places.free(run)
+
+        task = asyncio.create_task(end())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def own_run(self, call: Call, id: str, what: str = "run") -> Run:
+        """The same answer for what is another's as for what never was."""
+        try:
+            run = await self.host.desk.run(id)
+        except Unknown:
+            raise not_found(what) from None
+        place = run.message.conversation
+        if place.adapter != ADAPTER or not (place.chat == call.key.id or Scope.ADMIN in call.key.scopes):
+            raise not_found(what)
+        return run
+
+    async def _change_keys(self, line: Line) -> None:
+        """The command line's way to the keys of a running gateway."""
+        asked = await line.read() or {}
+        await line.write(await keys.change(self.keys, asked, self.host.clock.wall()))
+
+
+def answer(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.Response(
+        body=msgspec.json.encode(body),
+        status=status,
+        content_type="application/json",
+        headers=headers,
+    )
+
+
+def _sender(key: Key, user: str) -> str:
+    """Whom a client names is known under its key only: another's person of that name is another."""
+    return f"{key.id}/{user}" if user else key.id
+
+
+def idempotency_key(call: Call) -> str:
+    """Namespaced under the client's own key; without one every request is another."""
+    given = headers_of(Repeatable, call).key
+    return f"{call.key.id}/key/{given}" if given else f"{call.key.id}/{secrets.token_hex(16)}"

@@ -1,0 +1,154 @@
+"""What requests bring, by body, query and header: what is validated here is also what /openapi.json describes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
+
+MESSAGES = 10_000
+TEXT = 200_000
+PAGE, LARGEST_PAGE = 50, 500
+# The largest number of a row.
+LARGEST = 2**63 - 1
+Name = Annotated[str, StringConstraints(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Text = Annotated[str, StringConstraints(max_length=TEXT)]
+
+
+class Lenient(BaseModel):
+    """Clients send much that does not concern us: a temperature, tools of their own; it is left aside."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+def _digits(value: Any) -> Any:
+    """Nothing else is a number here, whatever Python would make of it."""
+    if not isinstance(value, str):
+        return value
+    if not value:
+        return 0
+    if not value.isascii() or not value.isdigit() or len(value) > 19:
+        raise ValueError("must be a number")
+    return int(value)
+
+
+Number = Annotated[int, BeforeValidator(_digits)]
+
+
+class Page(Lenient):
+    limit: Number = Field(PAGE, ge=1, le=LARGEST_PAGE, description="So many lines at most.")
+    after: Number = Field(0, ge=0, le=LARGEST, description="The `next` of the page before.")
+
+
+class After(Lenient):
+    after: Number = Field(0, ge=0, le=LARGEST, description="As Last-Event-ID, for who cannot send headers.")
+
+
+class Seen(Lenient):
+    last: Number = Field(
+        0, alias="Last-Event-ID", ge=0, le=LARGEST, description="The id of the last event that you saw."
+    )
+
+
+class Repeatable(Lenient):
+    key: Annotated[str, StringConstraints(pattern=r"^[\x20-\x7e]{1,255}$")] | None = Field(
+        None, alias="Idempotency-Key", description="The same key with the same body is the same request, for a day."
+    )
+
+
+HeaderName = Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+class Named(Repeatable):
+    """Open WebUI and hermes' clients name a conversation in their own ways."""
+
+    tidings: HeaderName = Field(
+        "", alias="X-Tidings-Conversation", description="The conversation that this belongs to."
+    )
+    hermes: HeaderName = Field("", alias="X-Hermes-Session-Id", description="As X-Tidings-Conversation.")
+    open_webui: HeaderName = Field("", alias="X-OpenWebUI-Chat-Id", description="As X-Tidings-Conversation.")
+
+
+class ContentPart(Lenient):
+    type: str = Field(max_length=64)
+    text: Text | None = None
+
+
+Content = Text | Annotated[list[ContentPart], Field(max_length=1000)] | None
+
+
+class ChatMessage(Lenient):
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: Content = None
+    name: str | None = Field(None, max_length=256)
+
+
+class StreamOptions(Lenient):
+    include_usage: bool = False
+
+
+class ChatRequest(Lenient):
+    model: str = Field("", max_length=256)
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MESSAGES)
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    user: Name | None = None
+
+
+class InputItem(Lenient):
+    """A message, or the call and the output of a tool from an earlier turn."""
+
+    type: str = Field("message", max_length=64)
+    role: Literal["system", "developer", "user", "assistant", "tool"] | None = None
+    content: Content = None
+    call_id: str | None = Field(None, max_length=256)
+    name: str | None = Field(None, max_length=256)
+    arguments: str | None = Field(None, max_length=TEXT)
+    output: Any = None
+
+
+Input = Text | Annotated[list[InputItem], Field(min_length=1, max_length=MESSAGES)]
+
+
+class ResponseRequest(Lenient):
+    model: str = Field("", max_length=256)
+    input: Input
+    instructions: Text | None = None
+    previous_response_id: Name | None = None
+    conversation: Name | None = None
+    store: bool = True
+    stream: bool = False
+    user: Name | None = None
+
+    @field_validator("conversation", mode="before")
+    @classmethod
+    def _is_named(cls, value: Any) -> Any:
+        """Some clients give an object with an id."""
+        return value.get("id") if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _has_one_past(self) -> Self:
+        if self.previous_response_id is not None and self.conversation is not None:
+            raise ValueError("give previous_response_id or conversation, not both")
+        return self
+
+
+class HistoryItem(Lenient):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Content = None
+
+
+class RunRequest(Lenient):
+    input: Input
+    model: str = Field("", max_length=256)
+    session_id: Name | None = None
+    conversation: Name | None = None
+    instructions: Text | None = None
+    conversation_history: Annotated[list[HistoryItem], Field(max_length=MESSAGES)] | None = None
+    previous_response_id: Name | None = None
+    user: Name | None = None
+
+
+class NotifyRequest(Lenient):
+    target: str = Field(min_length=1, max_length=512, examples=["console"])
+    text: str = Field(min_length=1, max_length=TEXT)

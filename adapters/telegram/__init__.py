@@ -1,0 +1,1 @@
+"""Telegram chats, by long polling or webhook."""

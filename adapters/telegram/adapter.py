@@ -1,0 +1,352 @@
+"""Telegram as a platform: messages, views as drafts or edits, files, buttons and signals."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from telegram.error import BadRequest, ChatMigrated, TelegramError
+
+from adapters.telegram import render, upload
+from adapters.telegram.claim import claim
+from adapters.telegram.client import (
+    GONE,
+    NOT_MODIFIED,
+    UNREADABLE,
+    Client,
+    Unanswered,
+    is_unknown_method,
+    says,
+    verdict,
+)
+from adapters.telegram.intake import Intake
+from adapters.telegram.parse import ADAPTER, Me, Reader
+from adapters.telegram.render import Rendered
+from adapters.telegram.settings import TelegramAccount
+from core import redaction
+from core.adapter import Host, Receive
+from core.errors import Unreachable, ViewLost
+from core.types import (
+    Absent,
+    Attachment,
+    Body,
+    Capabilities,
+    Choice,
+    Pace,
+    Part,
+    PartKind,
+    Receipt,
+    SendProof,
+    Signal,
+    Target,
+    Unreadable,
+    View,
+)
+
+log = logging.getLogger(__name__)
+
+TEXT_UNITS = 4096
+RICH_UNITS = 32_000
+# A signal that comes late is worse than none.
+SIGNAL_SECONDS = 3.0
+# Among the few that Telegram lets a bot use everywhere.
+REACTIONS = {Signal.SEEN: "👀", Signal.DONE: "👍", Signal.FAILED: "💔"}
+SHORT_LABEL = 14
+
+
+class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The handle of a view: a message that is edited, or a draft that a message will follow."""
+
+    chat: str
+    thread: str = ""
+    message: int = 0
+    draft: int = 0
+
+
+class TelegramAdapter:
+    name = ADAPTER
+
+    def __init__(self, account: str, settings: TelegramAccount, host: Host) -> None:
+        self.account = account
+        self._settings = settings
+        self._host = host
+        self._token = settings.token.get_secret_value()
+        redaction.remember(self._token)
+        self._client = Client(self._token, settings.api_url)
+        # What a server or a chat has turned down once is not tried there again by this process.
+        self._takes_rich = True
+        self._takes_drafts = True
+        self._no_drafts: set[str] = set()
+        self._no_reactions: set[str] = set()
+
+    def can(self, target: Target) -> Capabilities:
+        group = _is_group(target)
+        chat, account = f"{self.name}/{self.account}/{target.chat}", f"{self.name}/{self.account}"
+        # Telegram asks for one message a second in a chat, twenty a minute in a group, thirty a second in all.
+        paces = [Pace(key=chat, seconds=1.0, burst=1), Pace(key=account, seconds=1 / 30, burst=30)]
+        if group:
+            paces.append(Pace(key=f"{chat}/minute", seconds=4.0, burst=5))
+        return Capabilities(
+            # A bot has no place of its own: without a chat nothing can be delivered.
+            async_delivery=bool(target.chat),
+            streaming_edits=True,
+            send_proof=SendProof(keyed_for=0, readback=False),
+            threads=target.chat.startswith("-100") or bool(target.thread),
+            reactions=self._settings.reactions,
+            buttons=True,
+            files=True,
+            typing=True,
+            pace=tuple(paces),
+            show_pace=(Pace(key=f"{chat}/show", seconds=3.5 if group else 1.2, burst=1),),
+            signal_pace=(
+                Pace(key=f"{chat}/signal", seconds=1.0, burst=4),
+                Pace(key=f"{account}/signal", seconds=1 / 30, burst=30),
+            ),
+        )
+
+    def compose(self, target: Target, body: Body) -> tuple[Body, ...]:
+        texts = self._cut(body.text)
+        parts = [*(Body(text=text) for text in texts), *(Body(files=(file,)) for file in body.files)]
+        if body.choices and texts:
+            parts[len(texts) - 1] = Body(text=texts[-1], choices=body.choices)
+        return tuple(parts)
+
+    def _cut(self, text: str, units: int = RICH_UNITS) -> tuple[str, ...]:
+        """A rich message holds far more, but by its source, while parts are cut by what they show: so perhaps again."""
+        if not (self._takes_rich and render.wants_rich(text)) or units < TEXT_UNITS:
+            return render.compose(text, TEXT_UNITS)
+        if render.length(text) <= RICH_UNITS:
+            return (text,)
+        return tuple(piece for part in render.compose(text, units // 2) for piece in self._cut(part, units // 2))
+
+    async def listen(self, receive: Receive) -> None:
+        try:
+            with claim(self._settings.api_url, self._token):
+                about = await self._client.call("getMe", {})
+                reader = Reader(self.account, Me(about["id"], about.get("username", "")), self._settings.rule)
+                await self._publish_menu()
+                log.info("%s@%s listens as @%s", self.name, self.account, about.get("username"))
+                intake = Intake(self.name, self.account, self._settings, self._client, self._host, reader)
+                await intake.run(receive)
+        except TelegramError as error:
+            raise verdict(error) from error
+
+    async def send(self, part: Part) -> Receipt:
+        try:
+            if part.body.files:
+                return await self._send_file(part)
+            shown = _shown(part.view)
+            if shown and shown.message:
+                return await self._finish(part, shown)
+            if part.kind is PartKind.OPENING and self._may_draft(part.target):
+                return await self._open_draft(part)
+            return await self._post(part)
+        except TelegramError as error:
+            raise verdict(error) from error
+
+    async def show(self, view: View, text: str) -> View:
+        shown = _shown(view)
+        assert shown is not None
+        try:
+            if shown.draft:
+                await self._draft(shown, text)
+            else:
+                await self._edit(shown, _tail(text), {})
+        except TelegramError as error:
+            if shown.draft and _refuses_draft(error):
+                raise ViewLost(error.message) from error
+            raise verdict(error) from error
+        return view
+
+    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+        return Unreadable(reason="Telegram does not let a bot read what it has sent")
+
+    async def signal(self, target: Target, signal: Signal) -> None:
+        try:
+            if signal is Signal.TYPING:
+                call = {**_place(target), "action": "typing"}
+                await self._client.call("sendChatAction", call, seconds=SIGNAL_SECONDS)
+            elif target.reply_to and self._settings.reactions and target.chat not in self._no_reactions:
+                reaction = [{"type": "emoji", "emoji": REACTIONS[signal]}]
+                call = {"chat_id": target.chat, "message_id": int(target.reply_to), "reaction": reaction}
+                await self._client.call("setMessageReaction", call, seconds=SIGNAL_SECONDS)
+        except TelegramError as error:
+            if isinstance(error, BadRequest) and signal is not Signal.TYPING and says(error, ("reaction",)):
+                self._no_reactions.add(target.chat)
+            raise verdict(error) from error
+
+    async def fetch(self, attachment: Attachment) -> Path:
+        try:
+            found = await self._client.call("getFile", {"file_id": attachment.handle})
+            data = await self._client.download(found["file_path"])
+        except TelegramError as error:
+            raise verdict(error) from error
+        path = self._host.attachments / f"{secrets.token_hex(8)}-{upload.safe_name(attachment.name)}"
+        await asyncio.to_thread(_write, path, data)
+        return path
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def _post(self, part: Part) -> Receipt:
+        call: dict[str, Any] = {**_place(part.target), "reply_markup": _buttons(part.body.choices)}
+        if part.target.reply_to and part.position <= 1 and (_is_group(part.target) or part.kind is PartKind.ANCHOR):
+            # In a group an answer stands below what it answers, and so does a second copy anywhere, beside the first.
+            # Without this flag a deleted question would cost the answer.
+            reply = {"message_id": int(part.target.reply_to), "allow_sending_without_reply": True}
+            call["reply_parameters"] = reply
+        posted = await self._say("sendMessage", call, part.body.text)
+        view = None
+        if part.kind is not PartKind.PLAIN:
+            shown = Shown(part.target.chat, part.target.thread, message=posted["message_id"])
+            view = View(handle=msgspec.json.encode(shown).decode(), anchored=True)
+        return Receipt(ids=(str(posted["message_id"]),), view=view)
+
+    async def _finish(self, part: Part, shown: Shown) -> Receipt:
+        if shown.chat != part.target.chat:
+            raise ViewLost("the chat has moved, and what was shown there stayed behind")
+        await self._edit(shown, part.body.text, {"reply_markup": _buttons(part.body.choices)})
+        return Receipt(ids=(str(shown.message),))
+
+    async def _edit(self, shown: Shown, text: str | Rendered, call: dict[str, Any]) -> None:
+        try:
+            await self._say("editMessageText", {**call, "chat_id": shown.chat, "message_id": shown.message}, text)
+        except BadRequest as error:
+            # What stands there already is what we wanted.
+            if not says(error, NOT_MODIFIED):
+                raise
+
+    async def _say(self, method: str, call: dict[str, Any], text: str | Rendered) -> Any:
+        """Says it as well as the server lets us: rich, else with entities, else plain."""
+        refused: TelegramError | None = None
+        for named, words in self._wordings(method, text):
+            try:
+                return await self._client.call(named, {**call, **words})
+            except TelegramError as error:
+                if "rich_message" in words and is_unknown_method(error):
+                    self._takes_rich = False
+                elif not isinstance(error, BadRequest) or not _may_reword(error, words):
+                    raise
+                refused = error
+        raise refused or AssertionError("there is always a plain wording")
+
+    def _wordings(self, method: str, text: str | Rendered) -> Iterator[tuple[str, dict[str, Any]]]:
+        if isinstance(text, str):
+            if self._takes_rich and render.wants_rich(text):
+                rich = "sendRichMessage" if method == "sendMessage" else method
+                yield rich, {"rich_message": {"markdown": text}}
+            rendered = render.render(text)
+        else:
+            rendered = text
+        if rendered.entities:
+            yield method, {"text": rendered.text, "entities": rendered.entities}
+        yield method, {"text": render.plain(text) if isinstance(text, str) and rendered.entities else rendered.text}
+
+    def _may_draft(self, target: Target) -> bool:
+        return self._takes_drafts and not _is_group(target) and target.chat not in self._no_drafts
+
+    async def _open_draft(self, part: Part) -> Receipt:
+        number = int.from_bytes(hashlib.sha256(part.key.encode()).digest()[:4]) & 0x7FFFFFFF or 1
+        shown = Shown(part.target.chat, part.target.thread, draft=number)
+        try:
+            await self._draft(shown, part.body.text)
+        except Unanswered as error:
+            # Showing a draft once more is harmless, so there is nothing to doubt.
+            raise Unreachable(error.message) from error
+        except TelegramError as error:
+            if not _refuses_draft(error):
+                raise
+            return await self._post(part)
+        return Receipt(ids=(), view=View(handle=msgspec.json.encode(shown).decode(), anchored=False))
+
+    async def _draft(self, shown: Shown, text: str) -> None:
+        rendered = _tail(text)
+        place = {"chat_id": shown.chat, "message_thread_id": shown.thread, "draft_id": shown.draft}
+        try:
+            call = {**place, "text": rendered.text, "entities": rendered.entities}
+            await self._client.call("sendMessageDraft", call)
+        except TelegramError as error:
+            if is_unknown_method(error):
+                self._takes_drafts = False
+            elif _refuses_draft(error):
+                self._no_drafts.add(shown.chat)
+            raise
+
+    async def _send_file(self, part: Part) -> Receipt:
+        file = await upload.load(part.body.files[0])
+        call: dict[str, Any] = {**_place(part.target), "caption": part.body.text[:1024]}
+        refused: BadRequest | None = None
+        for method, field in file.ways:
+            try:
+                sent = await self._client.call(method, {**call, field: file.content()})
+                return Receipt(ids=(str(sent["message_id"]),))
+            except BadRequest as error:
+                # What is not the picture or the voice that it looks like is still a file.
+                if not says(error, upload.NOT_WHAT_IT_SEEMS):
+                    raise
+                refused = error
+        raise refused or AssertionError("a document is always tried")
+
+    async def _publish_menu(self) -> None:
+        """The platform shows our commands when somebody types a slash; told again only when they have changed."""
+        menu = [{"command": item.name, "description": item.help} for item in self._host.menu]
+        digest = hashlib.sha256(msgspec.json.encode(menu)).hexdigest()
+        if not menu or await self._host.notebook.read("menu") == digest:
+            return
+        try:
+            await self._client.call("setMyCommands", {"commands": menu})
+        except BadRequest as error:
+            log.warning("Telegram does not take the list of commands: %s", error)
+            return
+        await self._host.notebook.write("menu", digest)
+
+
+def _is_group(target: Target) -> bool:
+    """Groups and channels have negative ids or a public name."""
+    return target.chat[:1] in ("-", "@")
+
+
+def _place(target: Target) -> dict[str, Any]:
+    return {"chat_id": target.chat, "message_thread_id": target.thread}
+
+
+def _shown(view: View | None) -> Shown | None:
+    return msgspec.json.decode(view.handle, type=Shown) if view else None
+
+
+def _tail(text: str) -> Rendered:
+    """Past one message's length the end is what is being written."""
+    rendered = render.render(text)
+    if render.length(rendered.text) <= TEXT_UNITS:
+        return rendered
+    return render.tail(rendered, TEXT_UNITS)
+
+
+def _may_reword(error: BadRequest, words: dict[str, Any]) -> bool:
+    """Only words that cannot be read are said otherwise; a flood, a closed chat and the like stay what they are."""
+    if isinstance(error, ChatMigrated) or says(error, GONE) or says(error, NOT_MODIFIED):
+        return False
+    return "rich_message" in words and not says(error, ("chat", "thread", "topic", "rights")) or says(error, UNREADABLE)
+
+
+def _refuses_draft(error: TelegramError) -> bool:
+    return is_unknown_method(error) or (isinstance(error, BadRequest) and says(error, ("draft",)))
+
+
+def _buttons(choices: tuple[Choice, ...]) -> dict[str, Any] | None:
+    if not choices:
+        return None
+    buttons = [{"text": choice.label, "callback_data": choice.id} for choice in choices]
+    in_one_row = len(buttons) <= 3 and all(len(choice.label) <= SHORT_LABEL for choice in choices)
+    return {"inline_keyboard": [buttons] if in_one_row else [[button] for button in buttons]}
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.write_bytes(data)

@@ -1,0 +1,99 @@
+"""Seeded bugs in the HTTP API, as advisories of this product class tell them.
+
+The API is imported by who becomes one of these, and by nobody else: its library takes a third of a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from core.errors import Unknown
+from tests.chaos.mutation_seams import swap
+
+
+def any_key_is_right() -> None:
+    """That there is a key is checked, and not which one."""
+    from adapters.api.keys import Key, Keys
+
+    def find(self: Keys, secret: str) -> Key | None:
+        return self.all()[0]
+
+    swap(Keys, "find", find)
+
+
+def limiter_by_credential() -> None:
+    """Who brings another kind of credential is not counted."""
+    from adapters.api.gate import Call, Gate
+    from adapters.api.keys import Scope
+
+    real = Gate.admit
+
+    async def admit(self: Gate, request: Any, names: Mapping[str, str], scope: Scope) -> Call:
+        if "X-Api-Key" in request.headers:
+            self._guesses._recent.clear()
+        return await real(self, request, names, scope)
+
+    swap(Gate, "admit", admit)
+
+
+def stream_outlives_its_key() -> None:
+    """A revoked key is only noticed by who asks anew."""
+    from adapters.api.keys import Key, Keys
+
+    @asynccontextmanager
+    async def serving(self: Keys, key: Key) -> AsyncIterator[None]:
+        yield
+
+    swap(Keys, "serving", serving)
+
+
+def scopes_by_the_client() -> None:
+    """A client says itself what it may."""
+    from adapters.api.gate import Call, Gate
+    from adapters.api.keys import Scope
+
+    real = Gate.admit
+
+    async def admit(self: Gate, request: Any, names: Mapping[str, str], scope: Scope) -> Call:
+        claimed = scope if "X-Scopes" not in request.headers else Scope.CHAT
+        return await real(self, request, names, claimed)
+
+    swap(Gate, "admit", admit)
+
+
+def anybodys_run() -> None:
+    """Whoever knows an id may have what it names."""
+    from adapters.api.adapter import ApiAdapter
+    from adapters.api.gate import Call
+    from adapters.api.problem import not_found
+    from core.desk import Run
+
+    async def own_run(self: ApiAdapter, call: Call, id: str, what: str = "run") -> Run:
+        try:
+            return await self.host.desk.run(id)
+        except Unknown:
+            raise not_found(what) from None
+
+    swap(ApiAdapter, "own_run", own_run)
+
+
+def any_page_may_post() -> None:
+    """A form needs no permission, so any open tab drives the agent."""
+    from adapters.api import reception
+
+    def check_kind(request: Any) -> None:
+        return
+
+    swap(reception, "check_kind", check_kind)
+
+
+def any_name_leads_here() -> None:
+    """A name that was rebound to this machine is as good as ours."""
+    from adapters.api.gate import Gate
+
+    def check_place(self: Gate, request: Any) -> None:
+        return
+
+    swap(Gate, "check_place", check_place)

@@ -1,0 +1,83 @@
+"""Seeded bugs in the Telegram adapter: offsets, doubts, topics and floods.
+
+The adapter is imported by who becomes one of these, and by nobody else: its library takes half a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from core.adapter import Receive
+from core.types import Target
+from tests.chaos.mutation_seams import later, swap
+
+
+def offset_before_the_commit() -> None:
+    """Telegram forgets an update that is only in memory yet."""
+    from adapters.telegram.intake import Intake
+
+    real = Intake.take
+
+    async def take(self: Intake, update: dict[str, Any], receive: Receive) -> None:
+        later(real(self, update, receive))
+
+    swap(Intake, "take", take)
+
+
+def doubtful_call_repeated() -> None:
+    """A call without a verdict is simply made once more."""
+    from adapters.telegram.client import READ_SECONDS, Client, Unanswered
+
+    real = Client.call
+
+    async def call(self: Client, method: str, parameters: Mapping[str, Any], *, seconds: float = READ_SECONDS) -> Any:
+        try:
+            return await real(self, method, parameters, seconds=seconds)
+        except Unanswered:
+            return await real(self, method, parameters, seconds=seconds)
+
+    swap(Client, "call", call)
+
+
+def topic_dropped_from_a_send() -> None:
+    """What belongs into a topic appears in General."""
+    from adapters.telegram import adapter
+
+    def place(target: Target) -> dict[str, Any]:
+        return {"chat_id": target.chat}
+
+    swap(adapter, "_place", place)
+
+
+def plain_words_after_a_flood() -> None:
+    """Whoever is asked to wait says it at once in plainer words."""
+    from adapters.telegram.adapter import TelegramAdapter
+    from adapters.telegram.client import Flooded
+    from adapters.telegram.render import Rendered
+
+    real = TelegramAdapter._say
+
+    async def say(self: TelegramAdapter, method: str, call: dict[str, Any], text: str | Rendered) -> Any:
+        try:
+            return await real(self, method, call, text)
+        except Flooded:
+            plain = text if isinstance(text, str) else text.text
+            return await self._client.call(method, {**call, "text": plain})
+
+    swap(TelegramAdapter, "_say", say)
+
+
+def flood_on_a_draft_opens_a_message() -> None:
+    """A draft that must wait is taken for one that is not allowed."""
+    from telegram.error import TelegramError
+
+    from adapters.telegram import adapter
+    from adapters.telegram.client import Flooded
+
+    real = adapter._refuses_draft
+
+    def refuses_draft(error: TelegramError) -> bool:
+        return isinstance(error, Flooded) or real(error)
+
+    swap(adapter, "_refuses_draft", refuses_draft)

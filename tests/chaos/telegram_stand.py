@@ -1,0 +1,245 @@
+"""Telegram's stand in the chaos run: the real adapter over HTTP, and the simulator's truth in the paper's words."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+# What the adapter fetches when it first needs it, fetched here once for all gateways that are forked.
+import pyromark  # noqa: F401
+import telegramify_markdown  # noqa: F401
+from pydantic import SecretStr
+
+from adapters.telegram import adapter, client, intake
+from adapters.telegram.adapter import TelegramAdapter
+from adapters.telegram.client import Client
+from adapters.telegram.settings import TelegramAccount
+from core.adapter import Host
+from core.types import Part, Receipt
+from tests.chaos.steps import PERSON, Platform
+from tests.simulators.paper import Call, Effect, Kind, Message, Odds
+from tests.simulators.paper_wire import Ask, Upload
+from tests.simulators.telegram import TOKEN, Entity, TelegramServer
+from tests.simulators.telegram import Call as TelegramCall
+from tests.simulators.telegram import Message as TelegramMessage
+
+# A call that hangs is given up after this; a poll may take as long as it asked for.
+CALL_SECONDS = 2.0
+POLL_SECONDS = 4
+
+# A chat takes one message a second and a group one in four seconds, so there are many of both.
+PRIVATE_CHATS = tuple(str(chat) for chat in range(101, 161))
+FORUMS = tuple(str(-1_000_000_000_200 - number) for number in range(8))
+# General, and the first two that are opened in a new forum.
+TOPICS = ("", "2", "3")
+# Here nothing that grows is taken as a draft, so it grows by edits.
+NO_DRAFTS = PRIVATE_CHATS[::3]
+
+METHODS = {
+    "sendMessage": "post",
+    "sendRichMessage": "post",
+    "sendDocument": "post",
+    "editMessageText": "edit",
+    "sendMessageDraft": "draft",
+}
+# How a person would have to write what they see.
+MARKS = {"bold": "**", "code": "`"}
+
+# Which part a call is made for and what that answers. Telegram neither asks for this nor minds it.
+_dye: ContextVar[str] = ContextVar("dye", default="")
+
+
+class TelegramStand(NamedTuple):
+    platform: Platform
+    odds: Odds
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        return (PERSON, *PRIVATE_CHATS)
+
+    @property
+    def places(self) -> tuple[tuple[str, str], ...]:
+        return *((chat, "") for chat in PRIVATE_CHATS), *((forum, topic) for forum in FORUMS for topic in TOPICS)
+
+    def serve(self) -> Telegram:
+        return Telegram()
+
+    def build(self, account: str, address: str, host: Host) -> TelegramAdapter:
+        # The lock of a token lies beside the home, and goes with it.
+        tempfile.tempdir = str(host.attachments.parents[2])
+        adapter.TEXT_UNITS = self.platform.limit
+        client.UPLOAD_SECONDS = CALL_SECONDS
+        intake.POLL_SECONDS = POLL_SECONDS
+        return DyedAdapter(account, TelegramAccount(token=SecretStr(TOKEN), api_url=f"http://{address}"), host)
+
+
+def telegram(odds: Odds) -> TelegramStand:
+    return TelegramStand(Platform("telegram", Kind(streaming="drafts"), numbered_by_chat=True), odds)
+
+
+class DyedAdapter(TelegramAdapter):
+    """The adapter itself; only the platform's truth can tell from the dye which part a message belongs to."""
+
+    def __init__(self, account: str, settings: TelegramAccount, host: Host) -> None:
+        super().__init__(account, settings, host)
+        self._client = DyedClient(settings.token.get_secret_value(), settings.api_url)
+
+    async def send(self, part: Part) -> Receipt:
+        dye = _dye.set(f"{part.key} {part.target.chat}:{part.target.reply_to}")
+        try:
+            return await super().send(part)
+        finally:
+            _dye.reset(dye)
+
+
+class DyedClient(Client):
+    async def call(self, method: str, parameters: Mapping[str, Any], *, seconds: float = CALL_SECONDS) -> Any:
+        longest = POLL_SECONDS + CALL_SECONDS if method == "getUpdates" else CALL_SECONDS
+        return await super().call(method, {**parameters, "dye": _dye.get()}, seconds=min(seconds, longest))
+
+
+class Telegram:
+    """The simulator with the verbs of `PaperServer` that the run uses. Messages are known as CHAT:NUMBER."""
+
+    def __init__(self) -> None:
+        self._server = TelegramServer()
+        self._said: set[str] = set()
+        self.address = self._server.address
+        self.schedule, self.heal, self.outage = self._server.schedule, self._server.heal, self._server.outage
+
+    async def __aenter__(self) -> Self:
+        await self._server.__aenter__()
+        self._server.limit_rates()
+        for forum in FORUMS:
+            self._server.open_chat(forum, forum=True)
+            opened = [self._server.open_topic(forum) for topic in TOPICS if topic]
+            assert opened == [topic for topic in TOPICS if topic]
+        for chat in PRIVATE_CHATS:
+            self._server.open_chat(chat)
+            self._server.forbid_drafts(chat, chat in NO_DRAFTS)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._server.__aexit__(kind, error, trace)
+
+    def says(self, text: str, *, key: str, chat: str, thread: str, account: str) -> str:
+        """The name that Telegram gives to the message; in a group the bot only hears what is addressed to it."""
+        words = f"@tidings_bot {text}" if chat in FORUMS and not text.startswith("/") else text
+        name = self._server.says(words, chat=chat, thread=thread, account=account)
+        self._said.add(name)
+        return name
+
+    def attached(self, account: str) -> bool:
+        return self._server.connections > 0
+
+    async def until(self, holds: Callable[[Telegram], object], timeout: float) -> None:  # noqa: ASYNC109
+        # Nobody is told of the end of a connection on which nothing happens.
+        async with asyncio.timeout(timeout):
+            while not holds(self):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+    @property
+    def confirmed(self) -> list[str]:
+        """Without what the server itself had to say of its topics."""
+        return [name for name in self._server.confirmed if name in self._said]
+
+    @property
+    def unconfirmed(self) -> list[str]:
+        return self._server.unconfirmed
+
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        return tuple(
+            Effect(
+                order=effect.order,
+                at=effect.at,
+                act=effect.act,
+                account=effect.account,
+                chat=effect.chat,
+                thread=effect.thread,
+                message=effect.message,
+                text=_source(effect.text, effect.entities),
+            )
+            for effect in self._server.effects
+        )
+
+    @property
+    def sent(self) -> tuple[Message, ...]:
+        posted = dict(self._posted())
+        return tuple(_message(message, posted[message.id]) for message in self._server.sent)
+
+    def _posted(self) -> Iterator[tuple[str, TelegramCall]]:
+        """The call that posted each message: the last one to its chat, since it happens as soon as it has arrived."""
+        calls = [call for call in self._server.calls() if METHODS.get(call.method) == "post"]
+        posts = [effect for effect in self._server.effects if effect.act == "post"]
+        latest: dict[str, TelegramCall] = {}
+        arrived = 0
+        for post in posts:
+            while arrived < len(calls) and calls[arrived].at <= post.at:
+                latest[calls[arrived].chat] = calls[arrived]
+                arrived += 1
+            yield post.message, latest[post.chat]
+
+    def calls(self) -> tuple[Call, ...]:
+        """Those that concern a chat."""
+        calls = [call for call in self._server.calls() if call.chat]
+        # Whoever opens a draft says for which part; whoever goes on with it does not.
+        drafts = {call.params["draft_id"]: _key(call) for call in calls if "draft_id" in call.params and _key(call)}
+        return tuple(
+            Call(
+                order=call.order,
+                at=call.at,
+                method=METHODS.get(call.method, call.method),
+                account=call.account,
+                ask=Ask(
+                    chat=call.chat,
+                    thread=call.thread,
+                    text=call.text,
+                    key=_key(call),
+                    message_id=f"{call.chat}:{number}" if (number := call.params.get("message_id")) else "",
+                    draft_id=drafts.get(call.params.get("draft_id", ""), ""),
+                ),
+                verdict=call.verdict,
+            )
+            for call in calls
+        )
+
+
+def _key(call: TelegramCall) -> str:
+    return call.params.get("dye", "").partition(" ")[0]
+
+
+def _message(message: TelegramMessage, call: TelegramCall) -> Message:
+    key, _, reply_to = call.params["dye"].partition(" ")
+    return Message(
+        id=message.id,
+        account=message.account,
+        chat=message.chat,
+        thread=message.thread,
+        text=_source(message.text, message.entities),
+        reply_to=reply_to,
+        key=key,
+        at=message.at,
+        order=message.order,
+        files=tuple(Upload(name=file.name, data=file.data) for file in message.files),
+    )
+
+
+def _source(text: str, entities: tuple[Entity, ...]) -> str:
+    """What stands there with its marks written out, so that it can be compared with what was owed."""
+    # Two bytes for each unit in which entities count.
+    units = text.encode("utf-16-le")
+    marks = [(place, MARKS[each.type]) for each in entities if each.type in MARKS for place in _ends(each)]
+    for place, mark in sorted(marks, reverse=True):
+        units = units[: 2 * place] + mark.encode("utf-16-le") + units[2 * place :]
+    return units.decode("utf-16-le")
+
+
+def _ends(entity: Entity) -> tuple[int, int]:
+    return entity.offset, entity.offset + entity.length

@@ -1,0 +1,211 @@
+"""Telegram passes the contract in private chats, in groups and in topics, by polling and by webhook."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from pydantic import SecretStr
+
+from adapters.shared.server import HttpServer
+from adapters.telegram.adapter import TelegramAdapter
+from adapters.telegram.settings import TelegramAccount
+from core.adapter import Adapter
+from core.clock import SystemClock
+from core.types import Audience, Capabilities, Target
+from tests.contract.adapters import PATIENCE_SECONDS, PAUSE_SECONDS, AdapterContract, Harness, Seen, Trouble
+from tests.fakes import host
+from tests.simulators.telegram import TelegramServer
+
+SECRET = "a-secret-of-thirty-two-characters"
+
+NEVER_MOVES = {Trouble.MOVED: "a private chat never moves, and a supergroup has moved already"}
+UNTOLD = {"amendments": "Telegram tells bots of edits, but never of deletions; edits have a scenario of their own"}
+
+
+class Place(NamedTuple):
+    """Where the contract is played: two chats, and a topic of the first or one that is not there."""
+
+    here: str
+    elsewhere: str
+    audience: Audience
+    is_forum: bool = False
+
+    def open(self, telegram: TelegramServer) -> tuple[Target, Target, Target]:
+        for chat in (self.here, self.elsewhere):
+            telegram.open_chat(chat, forum=self.is_forum)
+        topic = telegram.open_topic(self.here) if self.is_forum else "99"
+        return self._target(self.here), self._target(self.elsewhere), self._target(self.here, topic)
+
+    def _target(self, chat: str, thread: str = "") -> Target:
+        return Target(adapter="telegram", chat=chat, thread=thread, audience=self.audience)
+
+
+PRIVATE = Place("7", "8", Audience.PRIVATE)
+GROUP = Place("-5", "-1000000000006", Audience.GROUP)
+FORUM = Place("-1000000000005", "-1000000000006", Audience.GROUP, is_forum=True)
+
+
+class TelegramHarness:
+    limit = 4096
+
+    def __init__(
+        self,
+        telegram: TelegramServer,
+        place: Place,
+        attachments: Path,
+        server: HttpServer | None = None,
+        webhook_url: str = "",
+    ) -> None:
+        self._telegram = telegram
+        self._server = server
+        self._webhook_url = webhook_url
+        self._attachments = attachments
+        self._token = telegram.token
+        self._said: list[str] = []
+        self.here, self.elsewhere, self.thread = place.open(telegram)
+        self.exempt = {**UNTOLD, **({} if place is GROUP else NEVER_MOVES)}
+        self.made: list[TelegramAdapter] = []
+        self.adapter: Adapter = self._new()
+
+    @property
+    def can(self) -> Capabilities:
+        return self.adapter.can(self.here)
+
+    def wall(self) -> float:
+        return self._telegram.clock.wall()
+
+    async def says(self, text: str, *, at: Target | None = None, file: tuple[str, bytes] | None = None) -> str:
+        place = at or self.here
+        # In a group the bot only hears what is addressed to it.
+        words = text if place.audience is Audience.PRIVATE or text.startswith("/") else f"@tidings_bot {text}"
+        name = self._telegram.says(words, chat=place.chat, user="7", thread=place.thread, files=[file] if file else [])
+        self._said.append(name)
+        return name
+
+    async def tells_again(self, name: str) -> None:
+        self._telegram.redeliver(name)
+
+    async def edits(self, name: str, text: str) -> None:
+        self._telegram.edits(name, text)
+
+    async def deletes(self, name: str) -> None:
+        raise NotImplementedError
+
+    async def presses(self, message: str, choice: str) -> None:
+        self._telegram.presses(message, choice, self.here.chat, user="7")
+
+    @property
+    def confirmed(self) -> list[str]:
+        """Without what the server itself had to say of its topics."""
+        return [name for name in self._telegram.confirmed if name in self._said]
+
+    def visible(self, at: Target | None = None) -> list[Seen]:
+        places = [at] if at else [self.here, self.thread, self.elsewhere]
+        return [
+            Seen(
+                str(message.message_id) if message.id else "",
+                message.text,
+                tuple((file.name, file.data) for file in message.files),
+                tuple(button.id for button in message.choices),
+            )
+            for place in places
+            for message in self._telegram.visible(place.chat, place.thread)
+        ]
+
+    @property
+    def typings(self) -> int:
+        return len(self._telegram.typing_times(self.here.chat))
+
+    @property
+    def reactions(self) -> int:
+        return len(self._telegram.reactions)
+
+    async def trouble(self, trouble: Trouble) -> None:
+        match trouble:
+            case Trouble.RATE_LIMITED:
+                self._telegram.fail_next(429, retry_after=int(PAUSE_SECONDS))
+            case Trouble.REFUSED:
+                self._telegram.block(self.here.chat)
+            case Trouble.MISCONFIGURED:
+                self._telegram.revoke("1000001:another-token")
+            case Trouble.MOVED:
+                self._telegram.migrate(self.here.chat, self.elsewhere.chat)
+            case Trouble.UNREACHABLE:
+                await self._telegram.outage(True)
+            case Trouble.LOST_BEFORE:
+                self._telegram.drop_next(after_effect=False)
+            case Trouble.LOST_AFTER:
+                self._telegram.drop_next(after_effect=True)
+
+    async def heal(self) -> None:
+        self._telegram.heal()
+        self._telegram.block(self.here.chat, on=False)
+        self._telegram.revoke(self._token)
+        await self._telegram.outage(False)
+
+    async def erase(self, message: str) -> None:
+        self._telegram.erase(message, self.here.chat)
+
+    async def reborn(self) -> TelegramAdapter:
+        return self._new()
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        await self._telegram.until(lambda _: holds(), timeout=PATIENCE_SECONDS)
+
+    async def close(self) -> None:
+        for adapter in self.made:
+            await adapter.close()
+
+    def _new(self) -> TelegramAdapter:
+        settings = TelegramAccount(
+            token=SecretStr(self._token),
+            api_url=f"http://{self._telegram.address}",
+            mode="webhook" if self._server else "polling",
+            webhook_url=self._webhook_url,
+            webhook_secret=SecretStr(SECRET),
+        )
+        here = host(SystemClock(), attachments=self._attachments)
+        adapter = TelegramAdapter("main", settings, here._replace(server=self._server or here.server))
+        self.made.append(adapter)
+        return adapter
+
+
+class TestPrivateChats(AdapterContract):
+    """By drafts where the server has them, by edits where it does not."""
+
+    @pytest.fixture(params=["drafts", "edits"])
+    async def platform(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
+        new = request.param == "drafts"
+        async with TelegramServer(rich=new, drafts=new) as telegram:
+            harness = TelegramHarness(telegram, PRIVATE, tmp_path)
+            yield harness
+            await harness.close()
+
+
+class TestGroups(AdapterContract):
+    @pytest.fixture(params=[GROUP, FORUM], ids=["group", "forum"])
+    async def platform(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
+        async with TelegramServer() as telegram:
+            harness = TelegramHarness(telegram, request.param, tmp_path)
+            yield harness
+            await harness.close()
+
+
+class TestWebhook(AdapterContract):
+    @pytest.fixture
+    async def platform(self, tmp_path: Path) -> AsyncIterator[Harness]:
+        port = free_port()
+        async with TelegramServer(webhook_pause=0.0) as telegram, HttpServer("127.0.0.1", port) as server:
+            harness = TelegramHarness(telegram, FORUM, tmp_path, server, f"http://127.0.0.1:{port}")
+            yield harness
+            await harness.close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

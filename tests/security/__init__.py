@@ -1,0 +1,1 @@
+"""One file for each requirement of the HTTP API's security: structure, not timing."""
