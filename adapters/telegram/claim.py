@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from core.errors import StandingBy
+from core.errors import Misconfigured, StandingBy
 
 # The system frees the lock of a dead process, so a successor is there within so many seconds.
 LOOK_SECONDS = 5.0
@@ -19,7 +19,9 @@ LOOK_SECONDS = 5.0
 @contextmanager
 def claim(server: str, token: str) -> Iterator[None]:
     """Holds the token's lock, which is the same for all homes of one user; raises StandingBy while another does."""
-    handle = os.open(_place(f"{server} {token}"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    handle = os.open(
+        _place(f"{server.rstrip('/')} {token}"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+    )
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -36,4 +38,6 @@ def claim(server: str, token: str) -> Iterator[None]:
 def _place(name: str) -> Path:
     folder = Path(tempfile.gettempdir()) / f"tidings-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise Misconfigured(f"{folder} belongs to somebody else; have it removed, or set TMPDIR to a folder of yours")
     return folder / f"telegram-{hashlib.sha256(name.encode()).hexdigest()[:32]}.lock"

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from telegram.error import Conflict, InvalidToken, TelegramError
 
 from adapters.telegram.client import Client, Flooded, decode, verdict
-from adapters.telegram.parse import WANTED, Reader, moved_to
+from adapters.telegram.parse import WANTED, Reader, moved_to, place_of
 from adapters.telegram.settings import TelegramAccount
 from core.adapter import Host, Receive
 from core.errors import Unreachable, Unstored
@@ -67,9 +67,7 @@ class Intake:
                     # whoever went on asking from the old one would never hear of them.
                     offset = None
                     continue
-                for update in updates:
-                    if update["update_id"] not in taking:
-                        taking[update["update_id"]] = asyncio.create_task(self.take(update, receive))
+                self._hand_over(updates, taking, receive)
                 await asyncio.wait(taking.values(), timeout=LOOK_AGAIN_SECONDS)
                 if await self._put_back(taking):
                     await self._host.clock.sleep(UNSTORED_SECONDS)
@@ -82,6 +80,24 @@ class Intake:
         finally:
             for task in taking.values():
                 task.cancel()
+
+    def _hand_over(
+        self, updates: list[dict[str, Any]], taking: dict[int, asyncio.Task[None]], receive: Receive
+    ) -> None:
+        """All at once, but in each chat one after the other: what was said later is never stored before."""
+        latest: dict[str, asyncio.Task[None]] = {}
+        for update in updates:
+            chat, number = place_of(update), update["update_id"]
+            if number not in taking:
+                taking[number] = asyncio.create_task(self._take_after(latest.get(chat), update, receive))
+            latest[chat] = taking[number]
+
+    async def _take_after(self, before: asyncio.Task[None] | None, update: dict[str, Any], receive: Receive) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+            if before.cancelled() or before.exception() is not None:
+                raise Unstored("what was said before it in its chat is not stored yet")
+        await self.take(update, receive)
 
     async def _fetch(self, offset: int | None) -> list[dict[str, Any]]:
         """One long poll; a connection that stays broken ends the listening."""

@@ -179,6 +179,16 @@ class Reader:
         return rest.lstrip(" ,:\n") or text
 
 
+def place_of(update: dict[str, Any]) -> str:
+    """The chat that an update is about; what is about none shares one place."""
+    for said in (update.get(kind) for kind in WANTED):
+        if isinstance(said, dict):
+            message = said.get("message", said)
+            chat = message.get("chat") if isinstance(message, dict) else None
+            return str(chat.get("id")) if isinstance(chat, dict) else ""
+    return ""
+
+
 def moved_to(update: dict[str, Any]) -> tuple[str, str] | None:
     """A group that has become a supergroup goes on under another id."""
     message = update.get("message")

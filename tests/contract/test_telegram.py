@@ -16,7 +16,16 @@ from adapters.telegram.settings import TelegramAccount
 from core.adapter import Adapter
 from core.clock import SystemClock
 from core.types import Audience, Capabilities, Target
-from tests.contract.adapters import PATIENCE_SECONDS, PAUSE_SECONDS, AdapterContract, Harness, Seen, Trouble
+from tests.contract.adapters import (
+    PATIENCE_SECONDS,
+    PAUSE_SECONDS,
+    AdapterContract,
+    Door,
+    Harness,
+    Seen,
+    Trouble,
+    listening,
+)
 from tests.fakes import host
 from tests.simulators.telegram import TelegramServer
 
@@ -174,7 +183,16 @@ class TelegramHarness:
         return adapter
 
 
-class TestPrivateChats(AdapterContract):
+class TelegramContract(AdapterContract):
+    async def test_what_could_not_be_stored_comes_again_before_what_was_said_after_it(self, platform: Harness) -> None:
+        names = [await platform.says(text) for text in ("first", "second", "third")]
+        door = Door(unstored=1)
+        async with listening(platform, door):
+            await platform.until(lambda: platform.confirmed == names)
+        assert [said.text for said in door.taken] == ["first", "second", "third"]
+
+
+class TestPrivateChats(TelegramContract):
     """By drafts where the server has them, by edits where it does not."""
 
     @pytest.fixture(params=["drafts", "edits"])
@@ -186,7 +204,7 @@ class TestPrivateChats(AdapterContract):
             await harness.close()
 
 
-class TestGroups(AdapterContract):
+class TestGroups(TelegramContract):
     @pytest.fixture(params=[GROUP, FORUM], ids=["group", "forum"])
     async def platform(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
         async with TelegramServer() as telegram:
@@ -195,7 +213,7 @@ class TestGroups(AdapterContract):
             await harness.close()
 
 
-class TestWebhook(AdapterContract):
+class TestWebhook(TelegramContract):
     @pytest.fixture
     async def platform(self, tmp_path: Path) -> AsyncIterator[Harness]:
         port = free_port()
