@@ -105,6 +105,10 @@ class Desk(Protocol):
         """The newest first; an empty adapter or chat means all, a `before` of 0 the first page."""
         ...
 
+    async def memory(self, conversation: str, before: str, limit: int) -> tuple[Entry, ...]:
+        """What was said last before that run."""
+        ...
+
     async def history(self, conversation: str, limit: int, after: int) -> list[HistoryLine]: ...
 
     async def owe(self, target: Target, body: Body, cause: str, key: str = "", digest: str = "") -> str:

@@ -36,7 +36,7 @@ from core.store.database import Store, Transaction
 from core.store.lock import HomeLock
 from core.store.sqlite import open_store
 from core.supervisor import Supervisor
-from core.types import Attachment, Body, Delivery, Inbound, Target
+from core.types import Attachment, Body, Delivery, Entry, Inbound, Target
 from core.work.tasks import TaskKind, Tasks
 
 log = logging.getLogger(__name__)
@@ -214,6 +214,9 @@ class Gateway:
     async def conversations(self, adapter: str, chat: str, limit: int, before: int) -> list[ConversationLine]:
         return await self._store.read(lambda tx: records.conversations(tx, adapter, chat, limit, before, self._ahead))
 
+    async def memory(self, conversation: str, before: str, limit: int) -> tuple[Entry, ...]:
+        return await self._store.read(lambda tx: records.memory(tx, conversation, before, limit))
+
     async def history(self, conversation: str, limit: int, after: int) -> list[HistoryLine]:
         return await self._store.read(lambda tx: records.history(tx, conversation, limit, after))
 
@@ -226,7 +229,7 @@ class Gateway:
         # Without a chat it is the platform's own place, such as the owner's console.
         if not target.chat or not self._allowed.isdisjoint(policy.names_of(target)):
             return True
-        return await self._store.read(lambda tx: records.is_known(tx, target))
+        return await self._store.read(lambda tx: records.is_known(tx, self._courier.origin(target)))
 
     async def owe(self, target: Target, body: Body, cause: str, key: str = "", digest: str = "") -> str:
         can = self._courier.can(target)

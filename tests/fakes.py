@@ -15,7 +15,7 @@ from core.clock import Clock
 from core.desk import ConversationLine, Health, HistoryLine, Numbered, Run
 from core.errors import Unknown, Unstored
 from core.meters import Meters
-from core.types import Admission, Attachment, Body, Delivery, Inbound, Note, Stored, Target
+from core.types import Admission, Attachment, Body, Delivery, Entry, Inbound, Note, Stored, Target
 
 # Enough turns of the loop for a chain of awaits to come to rest, where no thread or socket takes part.
 SETTLING_TURNS = 50
@@ -149,6 +149,9 @@ class FakeDesk:
 
     async def conversations(self, adapter: str, chat: str, limit: int, before: int) -> list[ConversationLine]:
         return []
+
+    async def memory(self, conversation: str, before: str, limit: int) -> tuple[Entry, ...]:
+        return ()
 
     async def history(self, conversation: str, limit: int, after: int) -> list[HistoryLine]:
         return []

@@ -20,7 +20,7 @@ from adapters.api.guesses import Guesses
 from adapters.api.keys import Key, Keys, Scope
 from adapters.api.models import Repeatable
 from adapters.api.places import Places
-from adapters.api.problem import Problem, not_found, unstored
+from adapters.api.problem import CONFLICT, FINAL, Problem, not_found, unstored
 from adapters.api.settings import HttpSettings
 from adapters.api.talk import Said
 from core.adapter import Host, Line, Receive
@@ -72,6 +72,8 @@ class Asked(NamedTuple):
     run: str
     # The key was known: this is the run that it began.
     replayed: bool
+    # It ends with its connection.
+    attended: bool
 
 
 class ApiAdapter:
@@ -176,6 +178,8 @@ class ApiAdapter:
         if self._receive is None:
             raise Problem(503, "the gateway is about to stop", "stopping", headers={"Retry-After": "5"})
         key = idempotency_key(call)
+        # Whoever brings a key means to come back for the answer.
+        attended = attended and "Idempotency-Key" not in call.request.headers
         history = said.given.history if alone or said.given.history else None
         inbound = Inbound(
             key=key,
@@ -207,11 +211,11 @@ class ApiAdapter:
         match admission:
             case Stored(run=run):
                 self._places.keep(run, call.key.id)
-                return Asked(run, False)
+                return Asked(run, False, attended)
             case Duplicate(run=run):
-                return Asked(run, True)
+                return Asked(run, True, False)
             case Refused(reason=Refusal.CONFLICT):
-                raise Problem(409, "this Idempotency-Key was used for another body", "idempotency_key_conflict")
+                raise Problem(409, CONFLICT, "idempotency_key_conflict", headers=FINAL)
             case Refused(reason=Refusal.TOO_LONG):
                 raise Problem(413, "the message is too long", "too_long")
             case _:
@@ -243,9 +247,10 @@ class ApiAdapter:
                 return numbered.event
         raise Problem(503, "the gateway stopped before this was answered", "stopping")
 
-    def leave(self, run: str) -> None:
-        """The client has gone, and so has the task that served it: the run is stopped, unless the settings differ."""
-        self.watch(run, stop=self.settings.stop_when_gone)
+    def leave(self, begun: Asked) -> None:
+        """The client has gone, and so has the task that served it; who only joined another's run leaves it alone."""
+        if not begun.replayed:
+            self.watch(begun.run, stop=begun.attended)
 
     def _abandon(self, storing: asyncio.Future[Admission]) -> None:
         admission = None if storing.cancelled() or storing.exception() else storing.result()

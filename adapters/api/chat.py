@@ -25,19 +25,20 @@ async def complete(api: ApiAdapter, call: Call) -> web.StreamResponse:
     bot = api.bot(asked.model)
     conversation = api.conversation(call.key, named(call), asked.user)
     # The request's messages are all the model sees, also where the conversation has a name.
-    run, again = await api.ask(call, said, conversation, bot, body, alone=True, attended=api.settings.stop_when_gone)
+    begun = await api.ask(call, said, conversation, bot, body, alone=True, attended=api.settings.stop_when_gone)
+    run = begun.run
     headers = {"X-Tidings-Run": run}
     head = {"id": f"chatcmpl-{run.removeprefix('run_')}", "created": int(time.time()), "model": asked.model or bot}
     try:
         if asked.stream:
             counts = asked.stream_options is not None and asked.stream_options.include_usage
-            void = (await api.host.desk.run(run)).void if again else 0
+            void = (await api.host.desk.run(run)).void if begun.replayed else 0
             chunks = _chunks(api, run, void, {"object": "chat.completion.chunk", **head}, counts)
             return await sse.stream(call.request, chunks, headers)
         outcome = await api.outcome(run)
     except BaseException:
         # Cancelled, most likely: whoever asked has gone.
-        api.leave(run)
+        api.leave(begun)
         raise
     if outcome.kind not in REASONS:
         raise failed(outcome.reason)

@@ -29,14 +29,19 @@ async def list_all(api: ApiAdapter, call: Call) -> web.StreamResponse:
 
 async def messages(api: ApiAdapter, call: Call) -> web.StreamResponse:
     page = query_of(Page, call)
-    place = call.names["id"]
-    own = Conversation(adapter=ADAPTER, account=api.account, chat=call.key.id).id
-    if Scope.ADMIN not in call.key.scopes and not place.startswith(f"{own}:"):
-        raise not_found("conversation")
-    if not await api.host.desk.knows(place):
-        raise not_found("conversation")
+    place = await _known(api, call)
     lines = await api.host.desk.history(place, page.limit + 1, page.after)
     return answer(_list(lines, page.limit, _message))
+
+
+async def _known(api: ApiAdapter, call: Call) -> str:
+    """The id as it was listed, put into the path as it is or encoded once more."""
+    own = Conversation(adapter=ADAPTER, account=api.account, chat=call.key.id).id
+    for place in (call.request.rel_url.raw_path.split("/")[3], call.names["id"]):
+        mine = Scope.ADMIN in call.key.scopes or place.startswith(f"{own}:")
+        if mine and await api.host.desk.knows(place):
+            return place
+    raise not_found("conversation")
 
 
 def _list(lines: list[L], limit: int, describe: Callable[[L], dict[str, Any]]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class _Guess(NamedTuple):
 
 
 class Guesses:
-    """An address from which a right key came is no stranger: what strangers do cannot lock it out."""
+    """An address from which a right key came is no stranger: what strangers elsewhere do cannot lock it out."""
 
     def __init__(self, notebook: Notebook, clock: Clock) -> None:
         self._notebook = notebook

@@ -11,7 +11,7 @@ from adapters.api.adapter import ApiAdapter, answer, idempotency_key
 from adapters.api.gate import Call, read_json, validate
 from adapters.api.keys import Scope
 from adapters.api.models import NotifyRequest
-from adapters.api.problem import Problem, not_found, unstored
+from adapters.api.problem import CONFLICT, FINAL, Problem, not_found, unstored
 from core.errors import Conflict, Unknown, Unstored, Unsupported
 from core.types import Body, Delivery, DeliveryState, parse_target
 
@@ -38,7 +38,7 @@ async def notify(api: ApiAdapter, call: Call) -> web.StreamResponse:
             404, f"nothing can be sent to {asked.target}: {error}", "target_not_found", param="target"
         ) from None
     except Conflict:
-        raise Problem(409, "this Idempotency-Key was used for another body", "idempotency_key_conflict") from None
+        raise Problem(409, CONFLICT, "idempotency_key_conflict", headers=FINAL) from None
     except Unstored as error:
         raise unstored(error) from None
     return answer(_described(await api.host.desk.delivery(delivery)), 202)

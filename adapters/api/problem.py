@@ -62,5 +62,10 @@ def unstored(error: Unstored) -> Problem:
     return Problem(503, f"nothing can be stored now: {error}", "unstored", headers={"Retry-After": "1"})
 
 
+# The SDKs of providers repeat a call that failed on the server's side; what this run has done would be done again.
+FINAL = {"X-Should-Retry": "false"}
+CONFLICT = "this Idempotency-Key was used for another body"
+
+
 def failed(reason: str) -> Problem:
-    return Problem(502, reason or "the agent could not answer", "agent_failed")
+    return Problem(502, reason or "the agent could not answer", "agent_failed", headers=FINAL)

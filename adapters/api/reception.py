@@ -12,8 +12,9 @@ from adapters.api.adapter import ApiAdapter, answer
 from adapters.api.endpoint import Endpoint
 from adapters.api.gate import BODY_BYTES, Call, Gate, check_kind, unauthorised
 from adapters.api.keys import Key, Revoked
-from adapters.api.problem import Problem
+from adapters.api.problem import Problem, unstored
 from adapters.api.routes import ENDPOINTS
+from core.errors import Unstored
 
 if TYPE_CHECKING:
     from adapters.shared.connection import Request
@@ -49,7 +50,8 @@ def _answering(
         try:
             gate.check_place(request)
             return await served(request, names)
-        except Problem as problem:
+        except (Problem, Unstored) as error:
+            problem = unstored(error) if isinstance(error, Unstored) else error
             if request.has_begun:
                 request.cut_off()
             return answer(problem.body, problem.status, problem.headers)

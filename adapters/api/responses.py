@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ from adapters.api import sse, talk
 from adapters.api.adapter import ApiAdapter, answer
 from adapters.api.gate import Call, named, read_json, validate
 from adapters.api.models import ResponseRequest
-from adapters.api.problem import Problem, error_of, not_found
+from adapters.api.problem import FINAL, Problem, error_of, not_found
 from core.agent import (
     JournalEvent,
     Outcome,
@@ -43,7 +42,8 @@ async def create(api: ApiAdapter, call: Call) -> web.StreamResponse:
     gone_means_stop = api.settings.stop_when_gone
     bot = api.bot(asked.model)
     asking = api.ask(call, said, conversation, bot, body, alone=alone, attended=gone_means_stop, follows=follows)
-    run = (await asking).run
+    begun = await asking
+    run = begun.run
     try:
         if not asked.store:
             await _forget(api, run)
@@ -52,10 +52,10 @@ async def create(api: ApiAdapter, call: Call) -> web.StreamResponse:
             return await sse.stream(call.request, frames)
         await api.outcome(run)
     except BaseException:
-        api.leave(run)
+        api.leave(begun)
         raise
     built = await _built(api, await api.host.desk.run(run))
-    return answer(built, 502 if built["error"] else 200)
+    return answer(built, 502, FINAL) if built["error"] else answer(built)
 
 
 async def look(api: ApiAdapter, call: Call) -> web.StreamResponse:
@@ -85,9 +85,7 @@ async def _before(api: ApiAdapter, run: Run) -> tuple[Entry, ...]:
     given = run.message.given
     if given is not None and given.history is not None:
         return given.history
-    lines = await api.host.desk.history(run.message.conversation.id, limit=10_000, after=0)
-    earlier = itertools.takewhile(lambda line: line.entry.run != run.id, lines)
-    return tuple(line.entry for line in earlier)[-LONGEST_MEMORY:]
+    return await api.host.desk.memory(run.message.conversation.id, before=run.id, limit=LONGEST_MEMORY)
 
 
 async def _turn(api: ApiAdapter, run: Run) -> list[Entry]:

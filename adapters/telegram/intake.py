@@ -16,7 +16,7 @@ from adapters.telegram.settings import TelegramAccount
 from core.adapter import Host, Receive
 from core.errors import Unreachable, Unstored
 from core.failpoints import fail_here
-from core.types import Admission, Duplicate, Kind, Refused
+from core.types import Admission, Duplicate, Kind, Refusal, Refused
 
 log = logging.getLogger(__name__)
 
@@ -128,6 +128,8 @@ class Intake:
     async def _serve(self, receive: Receive) -> NoReturn:
         from aiohttp import web
 
+        from adapters.shared.server import read_body
+
         secret = self._settings.webhook_secret.get_secret_value()
 
         async def handle(request: web.BaseRequest, names: Mapping[str, str]) -> web.Response:
@@ -146,8 +148,6 @@ class Intake:
                 return web.Response(status=503, headers={"Retry-After": "1"})
             fail_here("in.pre_ack")
             return web.Response()
-
-        from adapters.shared.server import read_body
 
         path = f"/webhooks/{self._name}/{self._account}"
         async with self._host.server.route("POST", path, handle):
@@ -192,7 +192,7 @@ class Intake:
         if isinstance(admission, Duplicate):
             words = "This was answered already."
         elif isinstance(admission, Refused):
-            words = "Not now." if admission.reason != "not admitted" else "You may not answer this."
+            words = "You may not answer this." if admission.reason is Refusal.NOT_ADMITTED else "Not now."
         try:
             await self._client.call("answerCallbackQuery", {"callback_query_id": press, "text": words}, seconds=5.0)
         except TelegramError as error:

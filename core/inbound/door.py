@@ -174,8 +174,7 @@ class Door:
 
     def _store_message(self, tx: Transaction, inbound: Inbound, reserved: bool) -> _Taken:
         now, run, conversation = self._clock.now(), ids.new("run"), inbound.conversation.id
-        full = self._dispatcher.queued >= self._limits.queued
-        if full or inbox.waiting_in(tx, conversation) >= self._limits.queued_per_conversation:
+        if self._is_full(tx, inbound):
             return self._refuse(tx, inbound, Refusal.BUSY, BUSY)
         told = False
         if self._may_push(inbound.target):
@@ -191,6 +190,10 @@ class Door:
             later=inbox.next_ready(tx, conversation) if free else None,
             owes=told,
         )
+
+    def _is_full(self, tx: Transaction, inbound: Inbound) -> bool:
+        waiting = inbox.waiting_in(tx, inbound.conversation.id)
+        return self._dispatcher.queued >= self._limits.queued or waiting >= self._limits.queued_per_conversation
 
     def _refuse(self, tx: Transaction, inbound: Inbound, reason: Refusal, words: str) -> _Taken:
         """Turned away, and told so; the row only keeps a repetition from being taken for another message."""
@@ -234,6 +237,10 @@ class Door:
             press, kind=Kind.MESSAGE, key=f"answer to {asking}", text=offered.choices[number]
         )
         known = inbox.find(tx, said)
+        if known is None and self._is_full(tx, said):
+            # The press is turned away, not the question: it may be answered later.
+            return self._refuse(tx, press, Refusal.BUSY, BUSY)
+        inbox.put_closed(tx, press, ids.new("run"), self._clock.now(), press.kind)
         return _Taken(Duplicate(run=known.run)) if known else self._store_message(tx, said, reserved)
 
     def _amend(self, tx: Transaction, change: Inbound) -> _Taken:

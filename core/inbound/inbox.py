@@ -331,6 +331,14 @@ def open_runs(tx: Transaction) -> list[str]:
     return [row["run"] for row in tx.all("SELECT run FROM inbox WHERE state = 'running' ORDER BY seq")]
 
 
+def waiting_attended(tx: Transaction) -> list[str]:
+    """Waiting runs that should end with their connection."""
+    rows = tx.all(
+        "SELECT run, message FROM inbox WHERE state = 'waiting' AND instr(message, ?) > 0", b'"attended":true'
+    )
+    return [row["run"] for row in rows if msgspec.json.decode(row["message"], type=Inbound).attended]
+
+
 def count_waiting(tx: Transaction) -> int:
     row = tx.one("SELECT count(*) AS n FROM inbox WHERE state = 'waiting'")
     return int(row["n"]) if row else 0

@@ -7,7 +7,7 @@ import msgspec
 from core.desk import ConversationLine, HistoryLine, Run
 from core.errors import Unknown
 from core.runs import journal
-from core.store.database import Transaction
+from core.store.database import Row, Transaction
 from core.types import Author, Conversation, Entry, Inbound, Target
 
 
@@ -36,19 +36,64 @@ def conversations(
     tx: Transaction, adapter: str, chat: str, limit: int, before: int, ahead: float
 ) -> list[ConversationLine]:
     """Each by its newest message; the ids of one chat lie next to each other, so one range holds them."""
-    first = Conversation(adapter=adapter, account="main", chat=chat).id if chat else adapter
-    where = "AND (i.conversation = ? OR (i.conversation > ? AND i.conversation < ?))" if first else ""
-    values = (first, f"{first}:", f"{first};") if first else ()
-    rows = tx.all(
-        "SELECT i.conversation AS id, max(i.seq) AS newest, count(*) AS messages, max(i.accepted) AS updated"
-        f" FROM inbox i WHERE i.kind = 'message' {where}"
-        " GROUP BY i.conversation HAVING (? = 0 OR max(i.seq) < ?) ORDER BY newest DESC LIMIT ?",
-        *values,
+    rows = _of_chat(tx, adapter, chat, limit, before) if chat else _of_all(tx, adapter, limit, before)
+    return [_conversation(tx, row, ahead) for row in rows]
+
+
+def _of_chat(tx: Transaction, adapter: str, chat: str, limit: int, before: int) -> list[Row]:
+    first = Conversation(adapter=adapter, account="main", chat=chat).id
+    return tx.all(
+        "SELECT conversation, max(seq) AS newest FROM inbox WHERE kind = 'message'"
+        " AND (conversation = ? OR (conversation > ? AND conversation < ?))"
+        " GROUP BY conversation HAVING (? = 0 OR max(seq) < ?) ORDER BY newest DESC LIMIT ?",
+        first,
+        f"{first}:",
+        f"{first};",
         before,
         before,
         limit,
     )
-    return [ConversationLine(row["newest"], row["id"], row["messages"], row["updated"] + ahead) for row in rows]
+
+
+def _of_all(tx: Transaction, adapter: str, limit: int, before: int) -> list[Row]:
+    """Walks back from the newest message and stops after a page, however many conversations there are."""
+    return tx.all(
+        "SELECT conversation, seq AS newest FROM inbox i WHERE kind = 'message' AND (? = 0 OR seq < ?)"
+        " AND (? = '' OR adapter = ?) AND NOT EXISTS (SELECT 1 FROM inbox n WHERE n.kind = 'message'"
+        " AND n.conversation = i.conversation AND n.seq > i.seq) ORDER BY seq DESC LIMIT ?",
+        before,
+        before,
+        adapter,
+        adapter,
+        limit,
+    )
+
+
+def _conversation(tx: Transaction, row: Row, ahead: float) -> ConversationLine:
+    found = tx.one(
+        "SELECT accepted, (SELECT count(*) FROM inbox WHERE kind = 'message' AND conversation = ?) AS messages"
+        " FROM inbox WHERE seq = ?",
+        row["conversation"],
+        row["newest"],
+    )
+    assert found is not None, "it was found a moment ago"
+    return ConversationLine(row["newest"], row["conversation"], found["messages"], found["accepted"] + ahead)
+
+
+def memory(tx: Transaction, conversation: str, before: str, limit: int) -> tuple[Entry, ...]:
+    rows = tx.all(
+        "SELECT author, text, run, at FROM history WHERE conversation = ? AND seq <"
+        " (SELECT min(seq) FROM history WHERE conversation = ? AND run = ?) ORDER BY seq DESC LIMIT ?",
+        conversation,
+        conversation,
+        before,
+        limit,
+    )
+    return tuple(_entry(row) for row in reversed(rows))
+
+
+def _entry(row: Row) -> Entry:
+    return Entry(author=Author(row["author"]), text=row["text"], run=row["run"], at=row["at"])
 
 
 def history(tx: Transaction, conversation: str, limit: int, after: int) -> list[HistoryLine]:
@@ -58,10 +103,7 @@ def history(tx: Transaction, conversation: str, limit: int, after: int) -> list[
         after,
         limit,
     )
-    return [
-        HistoryLine(row["seq"], Entry(author=Author(row["author"]), text=row["text"], run=row["run"], at=row["at"]))
-        for row in rows
-    ]
+    return [HistoryLine(row["seq"], _entry(row)) for row in rows]
 
 
 def knows(tx: Transaction, conversation: str) -> bool:

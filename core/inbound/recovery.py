@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 # The first run and two more: a message that kills the process must not do so for ever.
 ATTEMPTS = 3
+INTERRUPTED = "interrupted by a restart"
 
 
 async def recover(store: Store, clock: Clock, can: Can) -> None:
@@ -37,9 +38,18 @@ async def recover(store: Store, clock: Clock, can: Can) -> None:
     for run in open_runs:
         fail_here("boot.mid_recover")
         await store.insist(lambda tx, run=run: recover_run(tx, run, clock, can))  # type: ignore[misc]
+    for run in await store.insist(inbox.waiting_attended):
+        await store.insist(lambda tx, run=run: _abandon(tx, run, clock, can))  # type: ignore[misc]
     fail_here("boot.post_recover")
     if open_runs or doubtful:
         log.warning("after an unclean end: %d runs were open, %d sends in flight", len(open_runs), doubtful)
+
+
+def _abandon(tx: Transaction, run: str, clock: Clock, can: Can) -> None:
+    """Whoever waited for it went with the process; it would run for nobody."""
+    claimed = inbox.waiting_claim(tx, run)
+    if claimed is not None:
+        settlement.close(tx, claimed, Outcome(OutcomeKind.FAILED, INTERRUPTED, ""), clock, can)
 
 
 def recover_run(tx: Transaction, run: str, clock: Clock, can: Can) -> list[Numbered]:
@@ -72,7 +82,7 @@ def _verdict(row: Row, claimed: Claim, events: list[JournalEvent]) -> tuple[Outc
         unknown = "whether it took effect is unknown"
         return OutcomeKind.FAILED, f"interrupted by a restart while {open_tool.name} was at work; {unknown}"
     if claimed.inbound.attended:
-        return OutcomeKind.FAILED, "interrupted by a restart"
+        return OutcomeKind.FAILED, INTERRUPTED
     if row["attempt"] >= ATTEMPTS:
         return OutcomeKind.FAILED, f"interrupted {row['attempt']} times in a row"
     return None, ""

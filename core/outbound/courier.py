@@ -81,7 +81,7 @@ class Courier:
         """After recovery: goes on with everything that was open when the last process ended."""
 
         def unit(tx: Transaction) -> tuple[dict[str, float], list[str]]:
-            outbox.release(tx, "%")
+            outbox.release(tx, "")
             pace.forget_pauses(tx, self._clock.now())
             self._aliases.load(tx)
             return pace.load_pauses(tx), outbox.open_lanes(tx)
@@ -128,8 +128,8 @@ class Courier:
 
     async def reachable(self, adapter: str, account: str) -> None:
         def unit(tx: Transaction) -> list[str]:
-            prefix = f"{Target(adapter=adapter, account=account).lane}%"
-            return [*outbox.release(tx, prefix), *outbox.hurry(tx, prefix)]
+            place = Target(adapter=adapter, account=account).lane
+            return [*outbox.release(tx, place), *outbox.hurry(tx, place)]
 
         try:
             lanes = await self._store.write(unit)
@@ -146,6 +146,9 @@ class Courier:
 
     def at_home(self, inbound: Inbound) -> Inbound:
         return self._aliases.at_home(inbound)
+
+    def origin(self, target: Target) -> Target:
+        return self._aliases.origin(target)
 
     def can(self, target: Target) -> Capabilities | None:
         adapter = self._adapter(target)

@@ -18,6 +18,8 @@ NOTICE_SECONDS = 3600.0
 MARK = "↻ Sent again after a lost connection; you may see this twice.\n\n"
 # Why an opening is dead whose doubt nobody could settle: it may stand there all the same.
 DROPPED = "dropped"
+# A lane of one account, which a prefix alone would confuse with a longer name; all lanes for an empty one.
+INSIDE = "(? = '' OR lane = ? OR substr(lane, 1, length(?) + 1) = ? || ':')"
 
 
 class Class(StrEnum):
@@ -398,24 +400,24 @@ def hold(tx: Transaction, next_part: Head, reason: str) -> None:
     tx.execute("UPDATE deliveries SET state = 'held', reason = ? WHERE id = ?", one_line(reason), next_part.owed.id)
 
 
-def release(tx: Transaction, lanes_like: str) -> list[str]:
+def release(tx: Transaction, place: str) -> list[str]:
     """What was held goes on; returns the lanes that have something to send."""
     rows = tx.all(
         "UPDATE deliveries SET state = 'waiting', reason = ''"
-        " WHERE state <> 'delivered' AND state = 'held' AND lane LIKE ? RETURNING lane",
-        lanes_like,
+        f" WHERE state <> 'delivered' AND state = 'held' AND {INSIDE} RETURNING lane",
+        *(place,) * 4,
     )
     return sorted({row["lane"] for row in rows})
 
 
-def hurry(tx: Transaction, lanes_like: str) -> list[str]:
+def hurry(tx: Transaction, place: str) -> list[str]:
     """What waited out a connection failure is due now; a platform's own pause still stands."""
     tx.execute(
         "UPDATE parts SET not_before = 0, misses = 0 WHERE state = 'waiting' AND misses > 0"
-        " AND delivery IN (SELECT id FROM deliveries WHERE state = 'waiting' AND lane LIKE ?)",
-        lanes_like,
+        f" AND delivery IN (SELECT id FROM deliveries WHERE state = 'waiting' AND {INSIDE})",
+        *(place,) * 4,
     )
-    rows = tx.all("SELECT DISTINCT lane FROM deliveries WHERE state = 'waiting' AND lane LIKE ?", lanes_like)
+    rows = tx.all(f"SELECT DISTINCT lane FROM deliveries WHERE state = 'waiting' AND {INSIDE}", *(place,) * 4)
     return [row["lane"] for row in rows]
 
 

@@ -1,4 +1,4 @@
-"""Budgets shared by send, show and signal: a send reserves its turn, a show or signal takes only what is spare."""
+"""Budgets for send, show and signal: a send reserves its turn, a show or signal takes only what is spare."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class Views:
             await asyncio.wait({task})
 
     def signal(self, target: Target, signal: Signal) -> None:
-        """Best effort: skipped unless a send would still fit."""
+        """Best effort: skipped while the chat is paused, or where it would take a message's place."""
         adapter = self._adapter(target)
         if adapter is None:
             return

@@ -29,7 +29,8 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.chaos import chaos_checkers, chaos_child, crowd
+from tests.api_world import KEY
+from tests.chaos import api_clients, chaos_checkers, chaos_child, crowd
 from tests.chaos.chaos_checkers import Crowd, Night, Verdict
 from tests.chaos.played import Crash, Flight, Seen, rows_of
 from tests.chaos.scripted import Ledger
@@ -101,6 +102,7 @@ class Plan(NamedTuple):
     pauses: tuple[float, ...]
     kills: tuple[Kill, ...]
     outages: tuple[Outage, ...]
+    asks: tuple[api_clients.Ask, ...]
 
 
 def plan(seed: int, messages: int, kills: int) -> Plan:
@@ -116,6 +118,7 @@ def plan(seed: int, messages: int, kills: int) -> Plan:
         tuple(lots.uniform(0.0, 2 * pause) for _ in range(messages)),
         tuple(_kills(lots, messages, kills)),
         tuple(sorted(outages)),
+        tuple(api_clients.ask_all(seed, messages)),
     )
 
 
@@ -174,6 +177,9 @@ class Chaos:
         self._said: list[Say] = []
         # By the number of messages that were said.
         self._reached: dict[int, asyncio.Event] = defaultdict(asyncio.Event)
+        self._reached[0].set()
+        self._port = api_clients.free_port()
+        self._clients = api_clients.Clients(plan.asks, self._port, self._reached.__getitem__)
         self._boots = 0
         self._killed = 0
         self._crashes: list[Crash] = []
@@ -187,10 +193,13 @@ class Chaos:
             for name, stand in crowd.STANDS.items():
                 paper = self._papers[name] = await stack.enter_async_context(stand.serve())
                 paper.schedule(zlib.crc32(f"{self._plan.seed}/{name}".encode()), stand.odds)
+            await stack.enter_async_context(self._clients)
             async with asyncio.TaskGroup() as group:
+                asking = group.create_task(self._clients.run())
                 group.create_task(self._say())
                 group.create_task(self._break())
-                group.create_task(self._live())
+                # Nobody is left to answer when that is over.
+                group.create_task(self._live()).add_done_callback(lambda _: asking.cancel())
             return self._night()
 
     async def _say(self) -> None:
@@ -227,6 +236,9 @@ class Chaos:
         for paper in self._papers.values():
             paper.heal()
         await self._drain(process)
+        await process.outlive(self._clients.look_back())
+        if not self._clients.has_looked_back:
+            self._faults.append("the API could not be asked about everything in the end")
         await self._end(process)
 
     def _start(self, failpoint: str) -> Process:
@@ -240,6 +252,8 @@ class Chaos:
                 for name, stand in crowd.STANDS.items()
                 for account in stand.platform.accounts
             ),
+            port=self._port,
+            key=KEY,
             ledger=str(self._folder / "ledger"),
             log=str(self._folder / "log"),
         )
@@ -288,6 +302,7 @@ class Chaos:
 
     def _open(self) -> list[str]:
         found = [f"{key} is unconfirmed" for paper in self._papers.values() for key in paper.unconfirmed]
+        found += self._clients.open()
         database = self._folder / "home" / "tidings.db"
         if found or not database.exists():
             return found or ["no database yet"]
@@ -312,6 +327,8 @@ class Chaos:
             crashes=tuple(self._crashes),
             cuts={name: tuple(self._cuts[name]) for name in self._papers},
             faults=tuple(self._faults),
+            api=self._clients.told,
+            troubles=self._clients.troubles,
         )
 
     def _seen(self, name: str, paper: crowd.Simulator) -> Seen:
@@ -364,6 +381,8 @@ def _tell(night: Night, verdict: Verdict, seconds: float) -> bool:
             f" {verdict.orphans[name]} orphans",
             file=sys.stderr,
         )
+    troubles = ", ".join(f"{times} times {what}" for what, times in sorted(night.troubles.items()))
+    print(f"api: {len(night.api)} runs; their clients were {troubles}", file=sys.stderr)
     flights = sum(len(crash.flights) for crash in night.crashes)
     print(
         f"{seconds:.0f} s; {flights} parts were in flight at a kill; {verdict.given_up} runs were given up after three",

@@ -12,14 +12,14 @@ import msgspec
 
 from core.outbound.settler import ANCHORS
 from core.types import View
-from tests.chaos import checkers
+from tests.chaos import api_checkers, checkers
+from tests.chaos.api_checkers import GIVEN_UP
+from tests.chaos.api_clients import Told
 from tests.chaos.case import Case, Copy, Owed, Row, file_line
 from tests.chaos.played import Crash, Seen
-from tests.chaos.steps import Expected, Say, Scenario, expected
-from tests.simulators.paper import Call
+from tests.chaos.steps import Expected, Platform, Say, Scenario, expected
+from tests.simulators.paper import Call, Kind
 
-# After so many interruptions a run is given up, visibly.
-GIVEN_UP = "interrupted 3 times in a row"
 # The platform's own word on a call, which the caller also heard unless it was killed.
 _DEFINITE = ("ok", "400", "401", "403", "404", "409", "413", "429")
 # An answer has certainly been heard after so long, also on a busy machine.
@@ -36,6 +36,10 @@ class Crowd(Scenario):
     def blocked(self) -> set[tuple[str, str]]:
         return set()
 
+    def platform(self, name: str) -> Platform:
+        """Nothing is ever owed to the API; if it is, a checker says so."""
+        return Platform(name, Kind()) if name == "api" else super().platform(name)
+
 
 class Night(NamedTuple):
     """One run as checkers see it: what the platforms know, the database file, the tools' own log."""
@@ -51,6 +55,9 @@ class Night(NamedTuple):
     cuts: dict[str, tuple[float, ...]]
     # What went wrong with the run itself.
     faults: tuple[str, ...]
+    # What the clients of the HTTP API saw, and how often what went wrong for them.
+    api: tuple[Told, ...]
+    troubles: Counter[str]
 
 
 class NightCase(Case):
@@ -238,6 +245,7 @@ FIGURES: dict[str, tuple[Callable[[NightCase], list[str]], ...]] = {
     "misplaced": (checkers.misplaced, checkers.order),
     "unmarked_duplicates": (duplicates, checkers.orphans),
     "terminal_errors": (checkers.terminal,),
+    **{name: (check,) for name, check in api_checkers.FIGURES.items()},
 }
 
 

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import os
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from pydantic import SecretStr
+
+from adapters.api.adapter import ADAPTER, ApiAdapter
+from adapters.api.settings import HttpSettings
+from adapters.shared.server import HttpServer
 from core import failpoints
 from core.adapter import Platform
 from core.gateway import Gateway
 from core.settings import Access, Core
 from core.types import Value
 from tests.chaos import crowd, mutants, scripted
-from tests.fakes import FakeLocal, FakeServer
+from tests.fakes import FakeLocal
+
+# What is only imported by who listens, here once for all lives: quicker, and the same code to the end of a run.
+for _late in ("adapters.api.reception", "adapters.shared.connection"):
+    importlib.import_module(_late)
 
 
 class Life(Value, frozen=True, kw_only=True):
@@ -26,6 +36,9 @@ class Life(Value, frozen=True, kw_only=True):
     failpoint: str
     # (name of the stand, account, address) of each adapter.
     adapters: tuple[tuple[str, str, str], ...]
+    # Where the HTTP API listens, and the owner's key to it.
+    port: int
+    key: str
     # What effectful tools really did.
     ledger: str
     log: str
@@ -45,15 +58,17 @@ async def _live(life: Life, lifeline: Connection) -> None:
     asyncio.get_running_loop().add_reader(lifeline.fileno(), os._exit, 3)
     mutants.become(os.environ.get(mutants.VARIABLE, ""))
     failpoints.arm(life.failpoint)
-    async with _gateway(life):
+    http = HttpSettings(port=life.port, key=SecretStr(life.key))
+    async with HttpServer(http.host, http.port) as server, _gateway(life, http, server):
         await asyncio.Event().wait()
 
 
-def _gateway(life: Life) -> Gateway:
+def _gateway(life: Life, http: HttpSettings, server: HttpServer) -> Gateway:
     platforms = [
         Platform(name, account, lambda host, n=name, a=account, at=address: crowd.STANDS[n].build(a, at, host))  # type: ignore[misc]
         for name, account, address in life.adapters
     ]
+    platforms.append(Platform(ADAPTER, "main", lambda host: ApiAdapter("main", http, host)))
     clock = crowd.SwiftClock()
     agent = crowd.CrowdAgent(clock, scripted.Ledger(Path(life.ledger)))
     allowed = tuple(f"{name}:{person}" for name, stand in crowd.STANDS.items() for person in stand.people)
@@ -64,6 +79,6 @@ def _gateway(life: Life) -> Gateway:
         {"crowd": agent},
         "crowd",
         FakeLocal(),
-        FakeServer(),
+        server,
         scripted.kinds(clock),
     )

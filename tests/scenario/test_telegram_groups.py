@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.agent import Event, Finished, TextDelta, Turn
-from core.types import Author
+from core.types import Author, Target
 from tests.telegram_world import TelegramWorld
 from tests.world import Echo, Gate, OwnedClock, Scripted
 
@@ -90,7 +90,7 @@ async def test_a_command_for_another_bot_is_none_of_ours(tmp_path: Path) -> None
             await passed_over(world, telegram.says("/help@other_bot", chat=chat))
         running = telegram.says("wait", chat=SUPERGROUP)
         await gate.reached()
-        await passed_over(world, telegram.says("/stop@other_bot", chat=SUPERGROUP))
+        await passed_over(world, telegram.says("/stop@other_bot", chat=str(SUPERGROUP)))
         gate.open()
         await telegram.until(lambda telegram: telegram.posts == ["you said: wait"])
         assert world.run(running)["stop_asked"] is None
@@ -295,6 +295,9 @@ async def test_an_answer_follows_its_group_into_the_supergroup(tmp_path: Path) -
         gate.open()
         await world.until(lambda: telegram.posts_in(SUPERGROUP) == ["one after nothing"])
         assert telegram.posts_in(GROUP) == []
+        # There the question has another id: a reply would stand below a stranger's message.
+        assert [message.reply_to for message in telegram.sent] == [""]
+        assert await world.gateway.permitted(Target(adapter="telegram", chat=str(SUPERGROUP)))
 
 
 async def test_a_group_that_was_admitted_stays_so_when_it_moves(tmp_path: Path) -> None:

@@ -534,7 +534,7 @@ async def test_an_update_comes_again_until_a_higher_offset_forgets_it() -> None:
 
 
 async def test_a_hasty_repeat_gets_one_update_and_an_idle_one_is_made_to_wait() -> None:
-    async with platform(repeat_seconds=0.2) as (telegram, bot):
+    async with platform(repeat_seconds=0.6) as (telegram, bot):
         for text in "abc":
             telegram.says(text)
         assert len(await bot.get_updates(offset=0)) == 3
@@ -544,9 +544,9 @@ async def test_a_hasty_repeat_gets_one_update_and_an_idle_one_is_made_to_wait() 
         offset = telegram.chats.bot("main").queue.next_id
         began = time.monotonic()
         await bot.get_updates(offset=offset)
-        assert time.monotonic() - began < 0.15
+        assert time.monotonic() - began < 0.6
         await bot.get_updates(offset=offset)
-        assert time.monotonic() - began >= 0.2
+        assert time.monotonic() - began >= 0.6
 
 
 async def test_limits_of_a_batch_are_kept() -> None:
@@ -1124,7 +1124,7 @@ async def test_a_fault_finds_its_method_and_its_chat_and_leaves_polls_alone() ->
 
 @pytest.mark.parametrize("after_effect", [False, True])
 async def test_resets_and_silence_before_and_after_the_effect(after_effect: bool) -> None:
-    async with platform(read_timeout=0.1) as (telegram, bot):
+    async with platform(read_timeout=0.4) as (telegram, bot):
         telegram.drop_next(after_effect)
         with pytest.raises(NetworkError):
             await bot.send_message(7, "reset")
@@ -1137,7 +1137,7 @@ async def test_resets_and_silence_before_and_after_the_effect(after_effect: bool
 
 
 async def test_broken_answers_come_after_the_effect() -> None:
-    async with platform(read_timeout=0.5) as (telegram, bot):
+    async with platform() as (telegram, bot):
         telegram.garble_next()
         with pytest.raises(TelegramError, match="Invalid server response"):
             await bot.send_message(7, "half the JSON")
@@ -1194,7 +1194,7 @@ async def test_a_revoked_token_is_worthless_at_once() -> None:
 
 async def test_a_seed_decides_the_same_again() -> None:
     async def verdicts(seed: int) -> list[str]:
-        async with platform(read_timeout=0.05) as (telegram, bot):
+        async with platform(read_timeout=0.4) as (telegram, bot):
             telegram.schedule(seed, NASTY)
             for number in range(100):
                 try:
@@ -1304,6 +1304,6 @@ async def test_the_server_closes_at_once_whatever_is_open() -> None:
         telegram.says("undeliverable", account="other")
         began = time.monotonic()
         await telegram.__aexit__(None, None, None)
-        assert time.monotonic() - began < 0.5
+        assert time.monotonic() - began < 2
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         assert all(isinstance(outcome, NetworkError) for outcome in outcomes)

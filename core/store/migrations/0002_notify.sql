@@ -5,4 +5,4 @@ ALTER TABLE deliveries ADD COLUMN digest TEXT NOT NULL DEFAULT '';
 CREATE UNIQUE INDEX deliveries_by_key ON deliveries (key) WHERE key <> '';
 
 -- Conversations in order of their newest message, one page at a time.
-CREATE INDEX inbox_by_conversation ON inbox (conversation, seq);
+CREATE INDEX messages_of_conversation ON inbox (conversation, seq) WHERE kind = 'message';
