@@ -172,9 +172,9 @@ class TelegramAdapter:
             if signal is Signal.TYPING:
                 call = {**_place(target), "action": "typing"}
                 await self._client.call("sendChatAction", call, seconds=SIGNAL_SECONDS)
-            elif target.reply_to and self._settings.reactions and target.chat not in self._no_reactions:
+            elif self._may_react(target) and (answered := _answered(target)):
                 reaction = [{"type": "emoji", "emoji": REACTIONS[signal]}]
-                call = {"chat_id": target.chat, "message_id": int(target.reply_to), "reaction": reaction}
+                call = {"chat_id": target.chat, "message_id": answered, "reaction": reaction}
                 await self._client.call("setMessageReaction", call, seconds=SIGNAL_SECONDS)
         except TelegramError as error:
             if isinstance(error, BadRequest) and signal is not Signal.TYPING and says(error, ("reaction",)):
@@ -196,10 +196,11 @@ class TelegramAdapter:
 
     async def _post(self, part: Part) -> Receipt:
         call: dict[str, Any] = {**_place(part.target), "reply_markup": _buttons(part.body.choices)}
-        if part.target.reply_to and part.position <= 1 and (_is_group(part.target) or part.kind is PartKind.ANCHOR):
+        answered = _answered(part.target)
+        if answered and part.position <= 1 and (_is_group(part.target) or part.kind is PartKind.ANCHOR):
             # In a group an answer stands below what it answers, and so does a second copy anywhere, beside the first.
             # Without this flag a deleted question would cost the answer.
-            reply = {"message_id": int(part.target.reply_to), "allow_sending_without_reply": True}
+            reply = {"message_id": answered, "allow_sending_without_reply": True}
             call["reply_parameters"] = reply
         posted = await self._say("sendMessage", call, part.body.text)
         view = None
@@ -250,6 +251,9 @@ class TelegramAdapter:
 
     def _may_draft(self, target: Target) -> bool:
         return self._takes_drafts and not _is_group(target) and target.chat not in self._no_drafts
+
+    def _may_react(self, target: Target) -> bool:
+        return self._settings.reactions and target.chat not in self._no_reactions
 
     async def _open_draft(self, part: Part) -> Receipt:
         number = int.from_bytes(hashlib.sha256(part.key.encode()).digest()[:4]) & 0x7FFFFFFF or 1
@@ -310,6 +314,12 @@ class TelegramAdapter:
 def _is_group(target: Target) -> bool:
     """Groups and channels have negative ids or a public name."""
     return target.chat[:1] in ("-", "@")
+
+
+def _answered(target: Target) -> int:
+    """The number of the message that is answered; none where it stayed behind in another chat."""
+    chat, _, number = target.reply_to.rpartition(":")
+    return int(number) if chat == target.chat else 0
 
 
 def _place(target: Target) -> dict[str, Any]:

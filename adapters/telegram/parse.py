@@ -137,7 +137,8 @@ class Reader:
             account=self._account,
             chat=str(message["chat"]["id"]),
             thread=_thread(message),
-            reply_to=str(message["message_id"]),
+            # With its chat: in another one, where this may have moved to, the number is another message's.
+            reply_to=f"{message['chat']['id']}:{message['message_id']}",
             audience=Audience.PRIVATE if private else Audience.GROUP,
         )
 

@@ -32,9 +32,8 @@ class Aliases:
         )
 
     def where(self, target: Target) -> Target:
-        """There the message that is answered has another id, so nothing is quoted."""
         chat = self._moved.get((target.adapter, target.account, target.chat))
-        return msgspec.structs.replace(target, chat=chat, reply_to="") if chat else target
+        return msgspec.structs.replace(target, chat=chat) if chat else target
 
     def origin(self, target: Target) -> Target:
         chat = self._origins.get((target.adapter, target.account, target.chat))

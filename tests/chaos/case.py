@@ -175,9 +175,7 @@ class Case:
                 target, body = msgspec.json.decode(row["target"]), msgspec.json.decode(row["body"])
                 names = [file_line(file["name"]) for file in body.get("files", ())]
                 lines: dict[str, list[Copy]] = {line: [] for line in (*lines_of(body["text"]), *names)}
-                by_chat = self.played.scenario.platform(target["adapter"]).numbered_by_chat
-                reply_to = f"{target['chat']}:{target['reply_to']}" if by_chat else target["reply_to"]
-                yield Owed(row, reply_to, lines, target["adapter"], target["chat"])
+                yield Owed(row, target["reply_to"], lines, target["adapter"], target["chat"])
 
     def _match(self) -> Iterator[Copy]:
         """Gives each copy to the deliveries whose lines it shows; yields what shows anything else."""

@@ -18,8 +18,6 @@ class Platform(NamedTuple):
     accounts: tuple[str, ...] = ("main",)
     # Short, so that a long answer has parts without being long.
     limit: int = 300
-    # Messages are numbered in each chat, so a key names the chat, too.
-    numbered_by_chat: bool = False
 
     @property
     def settles_doubts(self) -> bool:

@@ -78,7 +78,7 @@ class TelegramStand(NamedTuple):
 
 
 def telegram(odds: Odds) -> TelegramStand:
-    return TelegramStand(Platform("telegram", Kind(streaming="drafts"), numbered_by_chat=True), odds)
+    return TelegramStand(Platform("telegram", Kind(streaming="drafts")), odds)
 
 
 class DyedAdapter(TelegramAdapter):
@@ -89,7 +89,7 @@ class DyedAdapter(TelegramAdapter):
         self._client = DyedClient(settings.token.get_secret_value(), settings.api_url)
 
     async def send(self, part: Part) -> Receipt:
-        dye = _dye.set(f"{part.key} {part.target.chat}:{part.target.reply_to}")
+        dye = _dye.set(f"{part.key} {part.target.reply_to}")
         try:
             return await super().send(part)
         finally:
