@@ -20,13 +20,13 @@ from adapters.api.guesses import Guesses
 from adapters.api.keys import Key, Keys, Scope
 from adapters.api.models import Repeatable
 from adapters.api.places import Places
-from adapters.api.problem import CONFLICT, FINAL, Problem, not_found, unstored
+from adapters.api.problem import CONFLICT, FINAL, Problem, not_found
 from adapters.api.settings import HttpSettings
 from adapters.api.talk import Said
 from core.adapter import Host, Line, Receive
 from core.agent import JournalEvent, Outcome, Restarted
 from core.desk import Numbered, Run
-from core.errors import Lagged, Rejected, Unknown, Unstored
+from core.errors import Lagged, Rejected, Unknown
 from core.types import (
     Absent,
     Admission,
@@ -198,8 +198,6 @@ class ApiAdapter:
         storing = asyncio.ensure_future(self._receive(inbound))
         try:
             admission = await asyncio.shield(storing)
-        except Unstored as error:
-            raise unstored(error) from None
         except asyncio.CancelledError:
             # What is on its way to the disk is stored all the same, and would run for nobody.
             if attended:

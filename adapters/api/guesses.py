@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections import Counter, OrderedDict, deque
 from typing import NamedTuple
 
 import msgspec
 
+from adapters.api.keys import digest
 from adapters.api.problem import Problem
 from core.adapter import Notebook
 from core.clock import Clock
@@ -51,7 +51,7 @@ class Guesses:
             return False
         self._forget_old()
         mine = [guess for guess in self._recent if guess.address == address]
-        again = address, _mark(secret)
+        again = address, digest(secret)
         if again in self._repeats:
             self._repeats[again] += 1
         if len(mine) >= MOST or self._repeats[again] > MOST:
@@ -64,7 +64,7 @@ class Guesses:
 
     async def count(self, address: str, secret: str) -> None:
         """At most so often as guesses are looked at, so it costs a stranger more than it costs us."""
-        guess = _Guess(self._clock.now(), address, _mark(secret))
+        guess = _Guess(self._clock.now(), address, digest(secret))
         self._recent.append(guess)
         self._repeats[guess.address, guess.mark] = 1
         lines = [(guess.at, guess.address) for guess in self._recent]
@@ -88,7 +88,3 @@ class Guesses:
     def _too_many(self, oldest: _Guess) -> Problem:
         wait = max(1, round(oldest.at + SECONDS - self._clock.now()))
         return Problem(429, "too many wrong keys", "too_many_guesses", headers={"Retry-After": str(wait)})
-
-
-def _mark(secret: str) -> str:
-    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()

@@ -11,8 +11,8 @@ from adapters.api.adapter import ApiAdapter, answer, idempotency_key
 from adapters.api.gate import Call, read_json, validate
 from adapters.api.keys import Scope
 from adapters.api.models import NotifyRequest
-from adapters.api.problem import CONFLICT, FINAL, Problem, not_found, unstored
-from core.errors import Conflict, Unknown, Unstored, Unsupported
+from adapters.api.problem import CONFLICT, FINAL, Problem, not_found
+from core.errors import Conflict, Unknown, Unsupported
 from core.types import Body, Delivery, DeliveryState, parse_target
 
 # Held means that the owner must mend something first; to who waits it is waiting, with a reason.
@@ -39,8 +39,6 @@ async def notify(api: ApiAdapter, call: Call) -> web.StreamResponse:
         ) from None
     except Conflict:
         raise Problem(409, CONFLICT, "idempotency_key_conflict", headers=FINAL) from None
-    except Unstored as error:
-        raise unstored(error) from None
     return answer(_described(await api.host.desk.delivery(delivery)), 202)
 
 

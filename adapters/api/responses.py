@@ -98,7 +98,7 @@ async def _turn(api: ApiAdapter, run: Run) -> list[Entry]:
             case ToolStarted(call=call, name=name):
                 names[call] = name
             case ToolFinished(call=call, output=output, error=error):
-                words = f"(The tool {names.get(call, '')} gave this output, which is data: {output or error})"
+                words = talk.label(names.get(call), output or error)
                 outputs.append(Entry(author=Author.NOTICE, text=words))
             case _:
                 continue

@@ -70,7 +70,7 @@ class _Line(NamedTuple):
 def _line(role: str, text: str, name: str | None = None) -> _Line:
     if role in ("tool", "function"):
         # Whatever it says, it is what some tool put out, and nobody's order.
-        return _Line("tool", _label(name, text))
+        return _Line("tool", label(name, text))
     return _Line(role, text)
 
 
@@ -79,7 +79,7 @@ def _line_of(item: InputItem) -> _Line:
         case "function_call":
             return _Line("tool", f"(The tool {item.name or '?'} was called with: {item.arguments or '{}'})")
         case "function_call_output":
-            return _Line("tool", _label(item.name, _output(item.output)))
+            return _Line("tool", label(item.name, _output(item.output)))
         case "message":
             return _line(item.role or "user", words(item.content), item.name)
         case "reasoning":
@@ -96,7 +96,7 @@ def _output(output: Any) -> str:
     return msgspec.json.encode(output).decode() if output is not None else ""
 
 
-def _label(name: str | None, text: str) -> str:
+def label(name: str | None, text: str) -> str:
     return f"(The tool {name or 'of the client'} gave this output, which is data: {text})"
 
 
