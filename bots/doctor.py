@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bots.roster import ASSISTANT, Bot
+from core.agent import Effect
 from core.errors import TidingsError
 
 if TYPE_CHECKING:
+    from bots.assistant.settings import ModelChoice
     from bots.settings import Loaded
 
 # A full disk stops everything; it is worth saying before.
@@ -48,6 +51,44 @@ class Doctor:
             self.ok("settings", f"{loaded.file}")
         else:
             self.ok("settings", f"there is no {loaded.file}, so all have their defaults")
+
+    async def bots(self, bots: Mapping[str, Bot], environment: Mapping[str, str]) -> None:
+        """Each by itself, the default first; no provider is asked anything."""
+        from bots import building
+
+        for name, bot in bots.items():
+            with self.examining(f"bot {name}"):
+                building.build({name: bot})
+                if bot.chosen_agent != ASSISTANT:
+                    self.ok(f"bot {name}", f"{bot.chosen_agent} answers")
+                else:
+                    await self._assistant(name, bot, environment)
+
+    async def _assistant(self, name: str, bot: Bot, environment: Mapping[str, str]) -> None:
+        from bots.assistant.models import Models, Unbuilt
+        from bots.assistant.tools.toolbox import Toolbox
+
+        models, keys = Models(bot), []
+        try:
+            for choice in models.choices(""):
+                await models.get(choice)
+                keys.append(_key(choice, environment))
+        except Unbuilt as unbuilt:
+            self.fail(f"bot {name}", str(unbuilt))
+            return
+        finally:
+            await models.close()
+        acting = [tool.name for tool in Toolbox(bot).offered() if tool.effect is Effect.EFFECT]
+        fallbacks = f", else {', '.join(choice.model for choice in bot.fallbacks)}" if bot.fallbacks else ""
+        parts = [
+            f"assistant with {bot.model}{fallbacks}",
+            "; ".join(dict.fromkeys(keys)),
+            f"persona of {len(bot.persona)} characters" if bot.persona else "no persona",
+            f"tools {', '.join(bot.tools)}" if bot.tools else "no tools",
+            f"acts without asking by {', '.join(acting)}" if acting else "",
+            f"MCP servers {', '.join(bot.mcp)}" if bot.mcp else "",
+        ]
+        self.ok(f"bot {name}", "; ".join(filter(None, parts)))
 
     def platform(self, name: str, findings: Iterable[tuple[str, bool]]) -> None:
         """Each with its words and whether it is a fault."""
@@ -91,3 +132,14 @@ class Doctor:
                 self.warn("gateway", f"{part['name']} is {part['state']}: {part['last_error']}")
         for alarm in health["alarms"]:
             self.warn("gateway", f"alarm {alarm['name']}, {alarm['count']} times: {alarm['last']}")
+
+
+def _key(choice: ModelChoice, environment: Mapping[str, str]) -> str:
+    """Where the key of a model that could be built comes from; never the key."""
+    if choice.api_key.get_secret_value():
+        return "key found in the settings"
+    if choice.base_url:
+        # The environment's is the provider's own, and stays there.
+        return f"no key for {choice.base_url}, which may need none"
+    # Without one, the provider's library would have refused.
+    return "key found in the environment"

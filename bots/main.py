@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import typer
 
+from bots import keys
 from core.errors import ConfigError, TidingsError
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from adapters.shared.examination import Finding
     from adapters.shared.local import LocalServer
     from adapters.shared.server import HttpServer
-    from bots.settings import Bot, Loaded
-    from core.agent import Agent
+    from bots.building import Staff
+    from bots.settings import Loaded
     from core.gateway import Gateway
 
 T = TypeVar("T")
@@ -41,9 +42,10 @@ Exit codes:
   76  the store was refused: foreign, newer, corrupt or not durable
   78  a setting is wrong
 """
-AGENTS = {"demo": "bots.demo.agent:DemoAgent", "echo": "bots.echo.agent:EchoAgent"}
 # Nothing more is expected of a pipe that has been silent for so long.
 PIPE_SECONDS = 120.0
+# A tool that blocks must not wait for another that does.
+THREADS = 64
 # How often somebody at the prompt is told of what has changed beside the talk.
 NEWS_SECONDS = 1.0
 
@@ -58,17 +60,29 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-key = typer.Typer(
-    help="Keys of the HTTP API: one for each client. Works with and without a running gateway.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-app.add_typer(key, name="key")
+app.add_typer(keys.app, name="key")
 
 
 class Place(NamedTuple):
     home: Path
     config: Path | None
+
+    def ask_keys(self, question: dict[str, Any]) -> dict[str, Any]:
+        """A running gateway is asked; else the store is opened for a moment."""
+        from adapters.api import keys
+        from adapters.shared import local
+
+        try:
+            return _run(local.call(self.home, {"verb": "key", **question}))
+        except local.Unrouted:
+            away = "the gateway runs, but its HTTP API is off or not up: tidings status says more"
+            raise TidingsError(f"{away}; keys can also be changed while no gateway runs") from None
+        except local.NotRunning:
+            from core import offline
+
+            owner = _http(_load(self)).key.get_secret_value() or keys.read_own(self.home) or ""
+            with offline.open_notebook(self.home, "api", "main") as notebook:
+                return _run(keys.change(keys.Keys(notebook, owner), question, time.time()))
 
 
 def main() -> None:
@@ -216,7 +230,7 @@ def doctor(context: typer.Context) -> None:
     with examined.examining("settings"):
         loaded = _load(place)
         examined.settings(loaded)
-        _agent(loaded.bot)
+        _run(examined.bots(loaded.bots, os.environ))
         for name, account, findings in _run(_examine_platforms(loaded)):
             examined.platform(f"{name}@{account}", findings)
     examined.home(place.home)
@@ -228,69 +242,6 @@ def doctor(context: typer.Context) -> None:
         except local.NotRunning:
             examined.ok("gateway", "none runs now; start it with: tidings run")
     raise typer.Exit(int(examined.failed))
-
-
-@key.command("add")
-def key_add(
-    context: typer.Context,
-    name: str = typer.Argument(metavar="NAME", help="Whose key it is, such as open-webui."),
-    scope: list[str] = typer.Option(
-        ["chat", "runs"], metavar="SCOPE", help="What it may; give it once for each: chat, runs, notify or admin."
-    ),
-) -> None:
-    """Make a key and show it, once.
-
-    It is stored only as a digest. What it may:
-
-    \b
-    chat    chat completions, responses, models and the key's own conversations
-    runs    runs: begin, watch and stop them
-    notify  send texts to permitted targets
-    admin   all of that, everybody's conversations, health in detail and metrics
-    """
-    answer = _ask_keys(context.obj, {"do": "add", "name": name, "scopes": scope})
-    # Alone on its line and alone in a pipe.
-    typer.echo(answer["secret"])
-    _tell(f"this is the key of {name}: keep it now, for nobody can show it again")
-
-
-@key.command("list")
-def key_list(context: typer.Context) -> None:
-    """Say which keys there are, what they may and since when."""
-    known = _ask_keys(context.obj, {"do": "list"})["keys"]
-    for each in known:
-        since = time.strftime("%Y-%m-%d", time.localtime(each["created"])) if each["created"] else ""
-        typer.echo(f"{each['name']:<20} {' '.join(each['scopes']):<24} {since}".rstrip())
-    if not known:
-        _tell("there is no key yet: the first start makes the owner's, and tidings key add NAME another")
-
-
-@key.command("revoke")
-def key_revoke(context: typer.Context, name: str = typer.Argument(metavar="NAME", help="Whose key.")) -> None:
-    """Take a key back, at once.
-
-    Whatever it has open ends, and it opens nothing any more.
-    """
-    _ask_keys(context.obj, {"do": "revoke", "name": name})
-    typer.echo(f"the key of {name} opens nothing any more")
-
-
-def _ask_keys(place: Place, question: dict[str, Any]) -> dict[str, Any]:
-    """A running gateway is asked; else the store is opened for a moment."""
-    from adapters.api import keys
-    from adapters.shared import local
-
-    try:
-        return _run(local.call(place.home, {"verb": "key", **question}))
-    except local.Unrouted:
-        away = "the gateway runs, but its HTTP API is off or not up: tidings status says more"
-        raise TidingsError(f"{away}; keys can also be changed while no gateway runs") from None
-    except local.NotRunning:
-        from core import offline
-
-        owner = _http(_load(place)).key.get_secret_value() or keys.read_own(place.home) or ""
-        with offline.open_notebook(place.home, "api", "main") as notebook:
-            return _run(keys.change(keys.Keys(notebook, owner), question, time.time()))
 
 
 @app.command()
@@ -314,11 +265,14 @@ async def _serve(home: Path, loaded: Loaded, chats: bool) -> None:
     import asyncio
     import logging
     import signal
+    from concurrent.futures import ThreadPoolExecutor
 
     from adapters.shared import local
     from adapters.shared.server import HttpServer
+    from bots import building
 
     http = _http(loaded)
+    staff = building.build(loaded.bots)
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
     def stop_once() -> None:
@@ -329,19 +283,24 @@ async def _serve(home: Path, loaded: Loaded, chats: bool) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_once)
+    loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="tidings"))
     # The server is outermost: while the gateway drains, whoever is attached still gets the last answers.
     async with (
         local.LocalServer() as server,
         HttpServer(http.host, http.port, connections=http.connections) as listener,
-        _gateway(home, loaded, server, listener) as gateway,
+        building.closing(staff.agents.values()),
+        _gateway(home, loaded, staff, server, listener) as gateway,
     ):
         with server.routes(local.routes_for(gateway)):
             async with server.serving(home):
                 logging.getLogger(__name__).info("the gateway serves in %s", home)
+                # Only now: a heavy library must keep nobody from being heard.
+                preparing = asyncio.create_task(building.prepare(staff.agents.values()))
                 if chats:
                     await _chat_until(stop, home, loaded, gateway)
                 else:
                     await stop.wait()
+                preparing.cancel()
 
 
 async def _chat_until(stop: asyncio.Event, home: Path, loaded: Loaded, gateway: Gateway) -> None:
@@ -389,8 +348,18 @@ def _greeting(home: Path, loaded: Loaded) -> str:
 Tidings {_version()}: {loaded.bot.called} listens here. Everything is kept in {home}, the log in tidings.log there.
   Say hi, or /help. Ctrl-D or /quit stops the gateway; from another terminal talk with: tidings chat
 {connected}{hint}\
-  A model is not in this version yet; an agent of your own can answer now: TIDINGS_BOT__AGENT=module:object
+  {_who_answers(loaded)}
 """
+
+
+def _who_answers(loaded: Loaded) -> str:
+    others = list(loaded.bots)[1:]
+    beside = f" Other bots: {', '.join(others)}." if others else ""
+    if loaded.bot.chosen_agent == "assistant":
+        return f"{loaded.bot.model} answers; /model says which others can.{beside}"
+    if loaded.bot.agent:
+        return f"{loaded.bot.agent} answers.{beside}"
+    return f"To let a model answer, set TIDINGS_BOT__MODEL=openai:gpt-5-mini and OPENAI_API_KEY to your key.{beside}"
 
 
 def _http(loaded: Loaded) -> HttpSettings:
@@ -414,14 +383,15 @@ def _with_key(home: Path, http: HttpSettings) -> HttpSettings:
     return http.model_copy(update={"key": SecretStr(secret)})
 
 
-def _gateway(home: Path, loaded: Loaded, server: LocalServer, listener: HttpServer) -> Gateway:
+def _gateway(home: Path, loaded: Loaded, staff: Staff, server: LocalServer, listener: HttpServer) -> Gateway:
     from functools import partial
 
     from adapters import catalog
+    from bots.assistant.commands import commands
     from core.adapter import Platform
     from core.gateway import Gateway
+    from core.inbound.dispatcher import Bots
 
-    agent, kinds = _agent(loaded.bot)
     platforms = []
     for name, account, section in catalog.configured(loaded.platforms):
         # Where no name was chosen for a platform, the bot is called there as it is called everywhere.
@@ -431,29 +401,10 @@ def _gateway(home: Path, loaded: Loaded, server: LocalServer, listener: HttpServ
             section = _with_key(home, _http(loaded))
         build = partial(catalog.PLATFORMS[name].load_adapter(), account, section)
         platforms.append(Platform(name, account, build))
-    bots = {loaded.bot.called: agent}
-    return Gateway(home, loaded.core, platforms, bots, loaded.bot.called, server, listener, kinds)
-
-
-def _agent(bot: Bot) -> tuple[Agent, tuple[Any, ...]]:
-    """The agent and the kinds of background work that its module offers as KINDS."""
-    from importlib import import_module
-
-    place = AGENTS.get(bot.agent, bot.agent)
-    module_name, _, name = place.partition(":")
-    wanted = f'[bot] agent = "{bot.agent}"'
-    if not module_name or not name:
-        known = ", ".join(AGENTS)
-        raise ConfigError(f'{wanted} is not an agent; write one of {known}, or "package.module:object"')
-    try:
-        module = import_module(module_name)
-        found = getattr(module, name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{wanted} cannot be loaded: {error}") from error
-    agent = found() if isinstance(found, type) else found
-    if not callable(getattr(agent, "run", None)):
-        raise ConfigError(f"{wanted} has no run(turn), so it is not an agent")
-    return agent, tuple(getattr(module, "KINDS", ()))
+    default = loaded.bot.called
+    find = Bots(staff.agents, default, loaded.core.rules).find
+    obeyed = commands(find, loaded.bots)
+    return Gateway(home, loaded.core, platforms, staff.agents, default, server, listener, staff.kinds, obeyed)
 
 
 def _load(place: Place) -> Loaded:

@@ -6,12 +6,13 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Any, cast, get_args, get_origin
+from typing import Any, get_args, get_origin
 
-from pydantic import BaseModel, Field, SecretStr, ValidationError, create_model
+from pydantic import BaseModel, SecretStr, ValidationError, create_model
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -20,25 +21,17 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from bots import roster
+from bots.roster import PREFIX, Bot, Source, variable
 from core.errors import ConfigError
 from core.settings import Core, Section
 
-PREFIX = "TIDINGS_"
+KEYLESS = ("demo", "echo")
+# Where the providers' own libraries look; ours only refer to a key, or are secrets anyway.
+KEY_VARIABLE = re.compile(rf"(?!{PREFIX}).*_((API|INFERENCE|ACCESS)_KEY|TOKEN(_BEDROCK)?)")
 # Read by others: the command line, the failpoints, and the children of a run.
 NOT_SETTINGS = re.compile(r"TIDINGS_(HOME|CONFIG|FAILPOINT.*|SESSION_.*)", re.IGNORECASE)
 SECRET = re.compile(r"(^|_)(tokens?|keys?|secrets?|password|passphrase|credentials?)$", re.IGNORECASE)
-
-
-class Bot(Section):
-    agent: str = Field(
-        "demo", min_length=1, description='Who answers: demo, echo, or your own as "package.module:object".'
-    )
-    name: str = Field("", description="What the bot is called; empty is the agent's own name.")
-
-    @property
-    def called(self) -> str:
-        """Never empty: the name, else the last word of where the agent lives."""
-        return self.name or re.split(r"[.:]", self.agent.strip(".:"))[-1] or "bot"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,45 +39,72 @@ class Loaded:
     """`warnings` are sentences for the owner; `secrets` must never be shown."""
 
     core: Core
-    bot: Bot
+    # By name, the default first; there is always one.
+    bots: Mapping[str, Bot]
     platforms: Mapping[str, Section]
     file: Path
     warnings: tuple[str, ...]
     secrets: tuple[str, ...] = field(repr=False)
+
+    @property
+    def bot(self) -> Bot:
+        """The default."""
+        return next(iter(self.bots.values()))
 
 
 def load(
     sections: Mapping[str, type[Section]], home: Path, file: Path | None, environment: Mapping[str, str]
 ) -> Loaded:
     """A file that was named must exist; the one in the home need not. Raises ConfigError, one line."""
-    path = file or home / "tidings.toml"
-    written = _read(path, must_exist=file is not None)
-    model = _model(sections, environment)
+    source = Source(file or home / "tidings.toml", environment)
+    written = _read(source.file, must_exist=file is not None)
+    model = _model(sections, environment, written)
     try:
         settings = model(**written)
     except ValidationError as error:
-        raise ConfigError(_complaint(error, path, environment)) from None
-    warnings = [*_unknown_in_file(model, written, path), *_unknown_in_environment(model, environment)]
+        raise ConfigError(_complaint(error, source)) from None
+    values = {name: getattr(settings, name) for name in model.model_fields}
+    one, several = values.pop("bot"), values.pop("bots")
+    bots = roster.assemble(one, several, source)
+    core = Core(**{name: values[name] for name in Core.model_fields})
+    _check_rules(core, bots, source)
+    unknown = (_unknown_in_file(model, written, source.file), _unknown_in_environment(model, environment))
+    secrets = [*_secrets(values), *_secrets(settings.model_extra or {}), *_secrets(bots)]
+    # Whoever asks a model may be given its key by the environment alone.
+    if any(bot.chosen_agent not in KEYLESS for bot in bots.values()):
+        secrets += [value for name, value in environment.items() if KEY_VARIABLE.fullmatch(name.upper())]
     return Loaded(
-        core=Core(**{name: getattr(settings, name) for name in Core.model_fields}),
-        bot=cast(Bot, getattr(settings, "bot")),  # noqa: B009 - The model is made at run time.
-        platforms={name: getattr(settings, name) for name in sections},
-        file=path,
-        warnings=tuple(warnings),
-        secrets=tuple(dict.fromkeys(_secrets(settings))),
+        core=core,
+        bots=bots,
+        platforms={name: values[name] for name in sections},
+        file=source.file,
+        warnings=(*chain(*unknown), *roster.advise(one, several, source)),
+        secrets=tuple(dict.fromkeys(filter(None, secrets))),
     )
 
 
-def known(sections: Mapping[str, type[Section]]) -> dict[str, type[BaseModel]]:
-    """Every section with its model, as they stand in tidings.toml."""
-    core = {name: cast(type[BaseModel], info.annotation) for name, info in Core.model_fields.items()}
-    return {"bot": Bot, **core, **sections}
+def known(sections: Mapping[str, type[Section]]) -> dict[str, Any]:
+    """Every section with its type, as they stand in tidings.toml: a model, or a dict or tuple of models."""
+    core = {name: info.annotation for name, info in Core.model_fields.items()}
+    return {"bot": Bot, "bots": dict[str, Bot], **core, **sections}
 
 
-def _model(sections: Mapping[str, type[Section]], environment: Mapping[str, str]) -> type[BaseSettings]:
+def _check_rules(core: Core, bots: Mapping[str, Bot], source: Source) -> None:
+    for number, rule in enumerate(core.rules):
+        if rule.bot not in bots:
+            place = source.place("rules", number, "bot")
+            raise ConfigError(f"{place} = {rule.bot!r} is no bot; there are: {', '.join(bots)}")
+
+
+def _model(
+    sections: Mapping[str, type[Section]], environment: Mapping[str, str], written: Mapping[str, Any]
+) -> type[BaseSettings]:
     class Environment(EnvSettingsSource):
         def _load_env_vars(self) -> Mapping[str, str | None]:
             return {name.lower(): value for name, value in environment.items()}
+
+        def __call__(self) -> dict[str, Any]:
+            return _respell(super().__call__(), written)
 
         def decode_complex_value(self, field_name: str, field: Any, value: Any) -> Any:
             """A list may be plain words with commas; what is no JSON fails in validation, by name."""
@@ -112,8 +132,19 @@ def _model(sections: Mapping[str, type[Section]], environment: Mapping[str, str]
         ) -> tuple[PydanticBaseSettingsSource, ...]:
             return Environment(settings_cls), init_settings
 
-    fields: dict[str, Any] = {name: (section, section()) for name, section in known(sections).items()}
+    fields: dict[str, Any] = {name: (kind, (get_origin(kind) or kind)()) for name, kind in known(sections).items()}
     return create_model("Settings", __base__=Base, **fields)
+
+
+def _respell(values: dict[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
+    """Variables know neither small letters nor dashes, so a name is meant as the file spells it."""
+    spelling = {name.lower().replace("-", "_"): name for name in written}
+    respelt = {}
+    for name, value in values.items():
+        name = spelling.get(name, name)
+        below = written.get(name)
+        respelt[name] = _respell(value, below) if isinstance(value, dict) and isinstance(below, dict) else value
+    return respelt
 
 
 def _read(path: Path, *, must_exist: bool) -> dict[str, Any]:
@@ -131,20 +162,11 @@ def _read(path: Path, *, must_exist: bool) -> dict[str, Any]:
         raise ConfigError(f"{path}: is not valid TOML: {error}") from None
 
 
-def _complaint(error: ValidationError, path: Path, environment: Mapping[str, str]) -> str:
+def _complaint(error: ValidationError, source: Source) -> str:
     first, *others = error.errors(include_url=False)
     names = [str(name) for name in first["loc"]]
     more = f" (and {len(others)} more)" if others else ""
-    return f"{_place(names, path, environment)}{_value(names, first)} {_allowed(first)}{more}"
-
-
-def _place(names: list[str], path: Path, environment: Mapping[str, str]) -> str:
-    for length in range(len(names), 0, -1):
-        variable = _variable(names[:length])
-        for name in environment:
-            if name.upper() == variable:
-                return name
-    return f"{path}: [{'.'.join(names[:-1])}] {names[-1]}" if names[1:] else f"{path}: [{names[0]}]"
+    return f"{source.place(*first['loc'])}{_value(names, first)} {_allowed(first)}{more}"
 
 
 def _value(names: list[str], error: ErrorDetails) -> str:
@@ -156,6 +178,8 @@ def _value(names: list[str], error: ErrorDetails) -> str:
 
 
 def _allowed(error: ErrorDetails) -> str:
+    if error["type"] == "missing":
+        return "is missing"
     if error["type"] in ("model_type", "dict_type"):
         return "must be a table of settings"
     if error["type"] in ("tuple_type", "list_type"):
@@ -164,28 +188,26 @@ def _allowed(error: ErrorDetails) -> str:
     return re.sub(r"^\w+ should", "must", message)
 
 
-def _variable(names: list[str]) -> str:
-    return PREFIX + "__".join(names).upper()
-
-
 def _unknown_in_file(model: type[BaseModel], written: Mapping[str, Any], path: Path, table: str = "") -> Iterator[str]:
     for name, value in written.items():
         below = _below(model, name)
         if name not in model.model_fields:
             what = f"[{table}] has no key" if table else "there is no section"
             yield f"{path}: {what} {name!r}{_nearest(name, model.model_fields)}; it is ignored"
-        elif isinstance(value, dict) and below is not None:
+        elif below is not None:
             inside = f"{table}.{name}" if table else name
             for key, rows in _tables(model, name, value):
-                yield from _unknown_in_file(below, rows, path, f"{inside}.{key}" if key else inside)
+                yield from _unknown_in_file(below, rows, path, f"{inside}{key}")
 
 
-def _tables(model: type[BaseModel], name: str, value: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """One table, or the tables by name where the names are free, such as accounts."""
-    if get_origin(model.model_fields[name].annotation) is dict:
-        yield from ((key, rows) for key, rows in value.items() if isinstance(rows, dict))
-    else:
-        yield "", value
+def _tables(model: type[BaseModel], name: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """One table, or many: by name where the names are free, such as accounts, or in a list, such as rules."""
+    rows = {"": value}
+    if isinstance(value, list):
+        rows = {f" #{number}": row for number, row in enumerate(value, 1)}
+    elif isinstance(value, dict) and get_origin(model.model_fields[name].annotation) is dict:
+        rows = {f".{key}": row for key, row in value.items()}
+    yield from ((key, row) for key, row in rows.items() if isinstance(row, dict))
 
 
 def _below(model: type[BaseModel], name: str) -> type[BaseModel] | None:
@@ -211,18 +233,22 @@ def _is_known(model: type[BaseModel], names: list[str]) -> bool:
     if first not in model.model_fields:
         return False
     below = _below(model, first)
-    if get_origin(model.model_fields[first].annotation) is dict:
+    container = get_origin(model.model_fields[first].annotation)
+    if container is tuple:
+        return not rest
+    if container is dict:
         rest = rest[1:]
     return not rest or (below is not None and _is_known(below, rest))
 
 
 def _variables(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[str]:
-    for name in model.model_fields:
+    for name, info in model.model_fields.items():
         below = _below(model, name)
-        if below is None:
-            yield _variable([*above, name])
-        else:
-            yield from _variables(below, (*above, name))
+        container = get_origin(info.annotation)
+        if above or below is None:
+            yield variable(*above, name)
+        if below is not None and container is not tuple:
+            yield from _variables(below, (*above, name, "NAME") if container is dict else (*above, name))
 
 
 def _nearest(name: str, names: Any) -> str:
@@ -230,8 +256,8 @@ def _nearest(name: str, names: Any) -> str:
     return f", did you mean {near[0]}?" if near else ""
 
 
-def _secrets(model: BaseModel) -> Iterator[str]:
-    for name, value in model:
+def _secrets(values: Iterable[tuple[str, Any]] | Mapping[str, Any]) -> Iterator[str]:
+    for name, value in values.items() if isinstance(values, Mapping) else values:
         yield from _secrets_of(name, value)
 
 
@@ -239,11 +265,8 @@ def _secrets_of(name: str, value: Any) -> Iterator[str]:
     match value:
         case SecretStr():
             yield value.get_secret_value()
-        case BaseModel():
+        case BaseModel() | dict():
             yield from _secrets(value)
-        case dict():
-            for key, item in value.items():
-                yield from _secrets_of(str(key), item)
         case list() | tuple():
             for item in value:
                 yield from _secrets_of(name, item)

@@ -84,6 +84,8 @@ class MenuItem(NamedTuple):
 
     name: str
     help: str
+    # Its answer is a run's, and takes as long.
+    runs: bool = False
 
 
 class Host(NamedTuple):

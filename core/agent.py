@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from enum import StrEnum
 from typing import Protocol
 
@@ -79,6 +79,8 @@ class Checkpoint(_Event, frozen=True, tag="checkpoint"):
     """Opaque bytes, handed back by the next turn; overwrites the last and is no entry of the journal."""
 
     data: bytes
+    # What the run has used so far, in case it is cut off.
+    usage: Usage | None = None
 
 
 class ApprovalAsked(_Event, frozen=True, tag="approval"):
@@ -161,6 +163,8 @@ class Turn(Value, frozen=True, kw_only=True):
     history: tuple[Entry, ...] = ()
     checkpoint: bytes | None = None
     verdicts: tuple[Verdict, ...] = ()
+    # What this conversation has chosen by command, such as another model.
+    preferences: Mapping[str, str] = {}
 
 
 class Agent(Protocol):

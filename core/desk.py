@@ -36,6 +36,8 @@ class Run(msgspec.Struct, frozen=True):
     outcome: Outcome | None
     # Up to this number of its journal, a restart has made everything void.
     void: int = 0
+    # Who answers.
+    bot: str = ""
 
 
 class ConversationLine(msgspec.Struct, frozen=True):
@@ -50,6 +52,15 @@ class ConversationLine(msgspec.Struct, frozen=True):
 class HistoryLine(msgspec.Struct, frozen=True):
     seq: int
     entry: Entry
+    # Taken back: no longer given to agents.
+    undone: bool = False
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """A note about or for one person, kept across all their conversations on a platform."""
+
+    text: str
+    at: float
 
 
 class PartHealth(msgspec.Struct, frozen=True):
@@ -152,6 +163,17 @@ class Desk(Protocol):
         ...
 
     async def knows(self, conversation: str) -> bool: ...
+
+    async def remember(self, text: str) -> bool:
+        """Keeps a note for whoever sent the current session's message; false when it is known already.
+
+        Raises Unkeepable for one that is empty or too long.
+        """
+        ...
+
+    async def recall(self, words: str, limit: int) -> list[Remembered]:
+        """That person's notes, the newest first: those with any of the words, or all for no words."""
+        ...
 
     @property
     def meters(self) -> Meters: ...

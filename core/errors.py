@@ -10,6 +10,7 @@ TidingsError
 ├── Unsupported          the platform does not declare this ability: do something else
 ├── Unknown              no such run, delivery, target or adapter
 ├── Conflict             this key was used for something else
+├── Unkeepable           it cannot be kept as it is: word it anew
 ├── StandingBy           somebody else does this job now: look again soon
 ├── Lagged               you read too slowly: reconnect with the last number you saw
 └── SendError            what became of one call to a platform
@@ -63,6 +64,10 @@ class Unknown(TidingsError):
 
 
 class Conflict(TidingsError):
+    pass
+
+
+class Unkeepable(TidingsError):
     pass
 
 

@@ -17,10 +17,10 @@ from core.adapter import Adapter, Host, Local, MenuItem, Platform, Server
 from core.agent import Agent
 from core.alarms import Alarms
 from core.clock import Clock, SystemClock
-from core.desk import ConversationLine, Health, HistoryLine, Numbered, Run
+from core.desk import ConversationLine, Health, HistoryLine, Numbered, Remembered, Run
 from core.errors import ConfigError, Unknown, Unsupported
 from core.failpoints import fail_here
-from core.inbound import policy, records, recovery
+from core.inbound import notes, policy, records, recovery
 from core.inbound.commands import Command, Commands
 from core.inbound.dispatcher import Bots, Dispatcher
 from core.inbound.door import Door
@@ -31,7 +31,7 @@ from core.outbound.courier import Courier
 from core.outbound.draft import Drafts
 from core.outbound.outbox import Class, Owed
 from core.runs.feed import Feed
-from core.settings import Core
+from core.settings import Core, Rule
 from core.store.database import Store, Transaction
 from core.store.lock import HomeLock
 from core.store.sqlite import open_store
@@ -69,14 +69,15 @@ class Gateway:
     ) -> None:
         if default_bot not in bots:
             raise ConfigError(f"there is no bot named {default_bot!r}; there are: {', '.join(sorted(bots))}")
+        _check_rules(settings.rules, bots)
         self._home = home
         self._settings = settings
         self._platforms = platforms
-        self._bots = Bots(bots, default_bot)
+        self._bots = Bots(bots, default_bot, settings.rules)
         self._local = local
         self._server = server
         self._kinds = kinds
-        self._commands = Commands(commands)
+        self._commands = Commands(commands, lambda: self._clock.wall())
         self._given_clock = clock
         self._clock: Clock
         self._grouped = grouped
@@ -173,7 +174,7 @@ class Gateway:
 
     def _host(self, platform: Platform) -> Host:
         notebook = StoredNotebook(self._store, platform.name, platform.account)
-        menu = tuple(MenuItem(command.name, command.help) for command in self._commands.all())
+        menu = tuple(MenuItem(each.name, each.help, each.runs or each.handler is None) for each in self._commands.all())
         attachments = self._home / "attachments" / f"{platform.name}@{platform.account}"
         return Host(notebook, self, self._clock, self._local, self._server, menu, attachments)
 
@@ -209,7 +210,8 @@ class Gateway:
         return (self._bots.default, *others)
 
     async def run(self, id: str) -> Run:
-        return await self._store.read(lambda tx: records.run(tx, id, self._ahead))
+        run = await self._store.read(lambda tx: records.run(tx, id, self._ahead))
+        return replace(run, bot=self._bots.find(run.message))
 
     async def conversations(self, adapter: str, chat: str, limit: int, before: int) -> list[ConversationLine]:
         return await self._store.read(lambda tx: records.conversations(tx, adapter, chat, limit, before, self._ahead))
@@ -280,6 +282,14 @@ class Gateway:
     async def knows(self, conversation: str) -> bool:
         return await self._store.read(lambda tx: records.knows(tx, conversation))
 
+    async def remember(self, text: str) -> bool:
+        person = policy.name_of(context.current().target, context.current().sender)
+        return await self._store.write(lambda tx: notes.keep(tx, person, text, self._clock.wall()))
+
+    async def recall(self, words: str, limit: int) -> list[Remembered]:
+        person = policy.name_of(context.current().target, context.current().sender)
+        return await self._store.read(lambda tx: notes.find(tx, person, words, limit))
+
     async def health(self) -> Health:
         return Health(
             version=version("tidings"),
@@ -290,6 +300,15 @@ class Gateway:
             deliveries={} if self._store.fault else await self._store.read(outbox.counts),
             alarms=self._alarms.all(),
         )
+
+
+def _check_rules(rules: Sequence[Rule], bots: Mapping[str, Agent]) -> None:
+    for number, rule in enumerate(rules, start=1):
+        if rule.bot not in bots:
+            places = ((name, getattr(rule, name)) for name in ("platform", "account", "chat", "thread"))
+            where = ", ".join(f"{name} {value}" for name, value in places if value) or "everywhere"
+            known = ", ".join(sorted(bots))
+            raise ConfigError(f"[[rules]] {number} ({where}): there is no bot named {rule.bot!r}; there are: {known}")
 
 
 def _steady_clock(tx: Transaction) -> SystemClock:

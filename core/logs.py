@@ -20,7 +20,11 @@ QUIET = (
     "h2",
     "hpack",
     "httpcore",
+    "httpcore2",
     "httpx",
+    "httpx2",
+    "mcp",
+    "openai",
     "urllib3",
     "websockets",
 )

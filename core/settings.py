@@ -52,9 +52,25 @@ class Log(Section):
     )
 
 
+class Rule(Section):
+    """Which bot answers where; an empty field matches anything, and a chat's rule holds in its threads."""
+
+    # An id may be written as the number it looks like.
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
+    platform: str = Field("", description="The platform; empty means any, as with each of these.")
+    account: str = Field("", description="The account on it.")
+    chat: str = Field("", description="The id of the chat.")
+    thread: str = Field("", description="The id of the thread in it; empty means the whole chat.")
+    bot: str = Field(min_length=1, description="The name of the bot that answers there.")
+
+
 class Core(Section):
     """The sections of core, as they stand in tidings.toml."""
 
     access: Access = Access()
     limits: Limits = Limits()
     log: Log = Log()
+    rules: tuple[Rule, ...] = Field(
+        (), description="Which bot answers where; the first rule that matches wins, else the default bot answers."
+    )

@@ -151,6 +151,8 @@ class Inbound(Value, frozen=True, kw_only=True):
     text: str = ""
     attachments: tuple[Attachment, ...] = ()
     quoted: Quoted | None = None
+    # Who wrote the text, where it was only passed on.
+    forwarded: str = ""
     # In a group: was the bot mentioned, replied to or commanded?
     addressed: bool = True
     # Rows of one album share a group and become one run.
@@ -175,7 +177,7 @@ class Inbound(Value, frozen=True, kw_only=True):
     @property
     def in_full(self) -> str:
         """The text with what it answers and what is attached, each labelled as what it is."""
-        lines = [self.text]
+        lines = [f"(Forwarded from {self.forwarded}:)\n{self.text}" if self.forwarded else self.text]
         if self.quoted:
             who = f" to {self.quoted.sender}" if self.quoted.sender else ""
             lines.insert(0, f"(In reply{who}: “{self.quoted.text}”)")

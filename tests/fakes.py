@@ -12,7 +12,7 @@ from typing import Any
 
 from core.adapter import Adapter, Host, Line
 from core.clock import Clock
-from core.desk import ConversationLine, Health, HistoryLine, Numbered, Run
+from core.desk import ConversationLine, Health, HistoryLine, Numbered, Remembered, Run
 from core.errors import Unknown, Unstored
 from core.meters import Meters
 from core.types import Admission, Attachment, Body, Delivery, Entry, Inbound, Note, Stored, Target
@@ -132,6 +132,7 @@ class FakeDesk:
         self.meters = Meters()
         self.moves: list[tuple[str, str]] = []
         self.gaps: list[tuple[str, bool]] = []
+        self.notes: list[Remembered] = []
 
     async def follow(self, run: str, after: int = 0) -> AsyncIterator[Numbered]:
         raise Unknown(f"no run {run}")
@@ -188,6 +189,17 @@ class FakeDesk:
 
     async def knows(self, conversation: str) -> bool:
         return False
+
+    async def remember(self, text: str) -> bool:
+        if any(note.text == text for note in self.notes):
+            return False
+        self.notes.append(Remembered(text, float(len(self.notes))))
+        return True
+
+    async def recall(self, words: str, limit: int) -> list[Remembered]:
+        wanted = words.casefold().split()
+        found = [note for note in self.notes if not wanted or any(word in note.text.casefold() for word in wanted)]
+        return found[::-1][:limit]
 
     async def health(self) -> Health:
         return Health(version="0", store="none", parts=(), running=0, queued=0, deliveries={}, alarms=())

@@ -6,8 +6,8 @@
 
 World(home, agent, ...)   agent is one Agent or {name: Agent}; sender "7" is allowed on every paper platform;
                           limits={"runs": 1}, allow=[...], kind=Kind(...) for the one platform "paper" or
-                          platforms={"paper": Kind(...), "other": Kind(...)}, clock=FakeClock(), kinds=, commands=;
-                          settings={"call_seconds": 0.1} changes what the adapters are configured with,
+                          platforms={"paper": Kind(...), "other": Kind(...)}, clock=FakeClock(), kinds=, commands=,
+                          rules=; settings={"call_seconds": 0.1} changes what the adapters are configured with,
                           and adapter= their class, a subclass of Doorway
 world.paper, .papers[n]   the platforms, which outlive the gateway
 world.gateway             the running gateway, which is also the desk
@@ -52,7 +52,7 @@ from core.agent import Agent, Ended, Event, Finished, JournalEvent, Restarted, T
 from core.clock import Clock
 from core.gateway import DATABASE, Gateway
 from core.inbound.commands import Command
-from core.settings import Access, Core, Limits
+from core.settings import Access, Core, Limits, Rule
 from core.store.database import Transaction
 from core.types import (
     Absent,
@@ -279,6 +279,7 @@ class World:
         limits: Mapping[str, float] | None = None,
         kinds: Iterable[TaskKind] = (),
         commands: Iterable[Command] = (),
+        rules: Iterable[Rule] = (),
         limit: int = 2000,
         grouped: bool = True,
         settings: Mapping[str, Any] | None = None,
@@ -295,6 +296,7 @@ class World:
         self.limits: dict[str, Any] = {"drain_seconds": 0, **(limits or {})}
         self.kinds = tuple(kinds)
         self.commands = tuple(commands)
+        self.rules = tuple(rules)
         self.ignored: set[str] = set()
         self.skip: set[str] = set()
         self.absent: set[str] = set()
@@ -324,13 +326,17 @@ class World:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.end()
+        for agent in self.agents.values():
+            # As the composition root does: what an agent has opened ends with the gateway.
+            if close := getattr(agent, "close", None):
+                await close()
         await self._servers.aclose()
         if error is None:
             invariants(self)
 
     async def start(self, *, attached: bool = True) -> None:
         """Returns when every platform is attached, unless the test says that none will be."""
-        settings = Core(access=Access(allow=tuple(self.allow)), limits=Limits(**self.limits))
+        settings = Core(access=Access(allow=tuple(self.allow)), limits=Limits(**self.limits), rules=self.rules)
         present = [name for name in self.papers if name not in self.absent]
         platforms = [Platform(name, "main", self._builder(name)) for name in present]
         default = next(iter(self.agents))

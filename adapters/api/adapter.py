@@ -155,12 +155,16 @@ class ApiAdapter:
         return Conversation(adapter=ADAPTER, account=self.account, chat=key.id, thread=thread, member=user or "")
 
     def bot(self, model: str) -> str:
+        """The bot that was asked for by name; empty leaves it to the rules of the house."""
         bots = self.host.desk.bots()
-        if model in bots or not model:
-            return model or bots[0]
-        if self.settings.unknown_model == "refuse":
+        if model in bots:
+            return model
+        if model and self.settings.unknown_model == "refuse":
             raise Problem(404, f"there is no model {model!r}; there are: {', '.join(bots)}", "model_not_found")
-        return bots[0]
+        return ""
+
+    def called(self, bot: str) -> str:
+        return bot or self.host.desk.bots()[0]
 
     async def ask(
         self,

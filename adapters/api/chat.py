@@ -28,7 +28,8 @@ async def complete(api: ApiAdapter, call: Call) -> web.StreamResponse:
     begun = await api.ask(call, said, conversation, bot, body, alone=True, attended=api.settings.stop_when_gone)
     run = begun.run
     headers = {"X-Tidings-Run": run}
-    head = {"id": f"chatcmpl-{run.removeprefix('run_')}", "created": int(time.time()), "model": asked.model or bot}
+    name = asked.model or api.called(bot)
+    head = {"id": f"chatcmpl-{run.removeprefix('run_')}", "created": int(time.time()), "model": name}
     try:
         if asked.stream:
             counts = asked.stream_options is not None and asked.stream_options.include_usage

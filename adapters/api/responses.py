@@ -191,7 +191,7 @@ class Building:
             "object": "response",
             "created_at": int(self._run.accepted),
             "status": status,
-            "model": message.bot,
+            "model": self._run.bot,
             "output": [_public(item) for item in self._items],
             "error": error_of(outcome.reason or status, "server_error", "server_error") if outcome and failed else None,
             "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,

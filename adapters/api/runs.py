@@ -133,7 +133,7 @@ def described(run: Run) -> dict[str, Any]:
         "run_id": run.id,
         "status": status_of(run),
         "session_id": place.thread,
-        "model": run.message.bot,
+        "model": run.bot,
         "created_at": run.accepted,
         "updated_at": run.ended or run.accepted,
         "last_event": f"run.{final_status(run.outcome)}" if run.outcome else None,

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 from telegram.error import BadRequest, ChatMigrated, TelegramError
 
+from adapters.shared import files
+from adapters.shared.claim import claim
 from adapters.telegram import render, upload
-from adapters.telegram.claim import claim
 from adapters.telegram.client import (
     GONE,
     NOT_MODIFIED,
@@ -127,7 +128,7 @@ class TelegramAdapter:
 
     async def listen(self, receive: Receive) -> None:
         try:
-            with claim(self._settings.api_url, self._token):
+            with claim(self.name, self._settings.api_url, self._token):
                 about = await self._client.call("getMe", {})
                 reader = Reader(self.account, Me(about["id"], about.get("username", "")), self._settings.rule)
                 await self._publish_menu()
@@ -187,8 +188,8 @@ class TelegramAdapter:
             data = await self._client.download(found["file_path"])
         except TelegramError as error:
             raise verdict(error) from error
-        path = self._host.attachments / f"{secrets.token_hex(8)}-{upload.safe_name(attachment.name)}"
-        await asyncio.to_thread(_write, path, data)
+        path = self._host.attachments / f"{secrets.token_hex(8)}-{files.safe_name(attachment.name)}"
+        await asyncio.to_thread(files.write, path, data)
         return path
 
     async def close(self) -> None:
@@ -355,8 +356,3 @@ def _buttons(choices: tuple[Choice, ...]) -> dict[str, Any] | None:
     buttons = [{"text": choice.label, "callback_data": choice.id} for choice in choices]
     in_one_row = len(buttons) <= 3 and all(len(choice.label) <= SHORT_LABEL for choice in choices)
     return {"inline_keyboard": [buttons] if in_one_row else [[button] for button in buttons]}
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.write_bytes(data)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, AnyStr, NamedTuple
 
+from adapters.shared import tables
 from adapters.telegram import figures
 from core.outbound.splitter import utf16_length
 
@@ -339,11 +340,11 @@ class _Walk:
             lines = [line.strip() for line in source.rstrip("\n").split("\n")]
         else:
             cells = [[unveil(cell) for cell in row.cells] for row in rows]
-            lines = [line.translate(_VEIL) for line in figures.lay_out(cells, alignments)]
+            lines = [line.translate(_VEIL) for line in tables.lay_out(cells, alignments)]
             self.exchanged += [pair for row in rows for pair in row.exchanged]
         if not before.strip():
             self.tables.append(_Table(start, end, [utf16_length(line) + 1 for line in lines]))
-        self._edit(start, end, figures.box(lines, before) + "\n" * source.endswith("\n"))
+        self._edit(start, end, tables.box(lines, before) + "\n" * source.endswith("\n"))
         self._gap = _BREAK
         self.rich = True
 
@@ -388,8 +389,8 @@ def _formula(latex: str, before: str | None) -> str:
     """A box of its own where it stands alone, after `before`; else a word of the sentence."""
     lines = figures.spell(latex)
     if before is None or before.strip(" \t>"):
-        return figures.span("; ".join(lines).strip()).translate(_VEIL)
-    return figures.box(lines, before).translate(_VEIL)
+        return tables.span("; ".join(lines).strip()).translate(_VEIL)
+    return tables.box(lines, before).translate(_VEIL)
 
 
 def _read(payload: Any) -> tuple[str, str]:

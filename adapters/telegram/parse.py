@@ -75,7 +75,9 @@ class Reader:
         text = _text(message)
         if not text and not attachments:
             return None
-        command, text, mine = self._command(message, text)
+        forwarded = _forwarded(message)
+        # What was only passed on commands nobody.
+        command, text, mine = ("", text, False) if forwarded else self._command(message, text)
         addressed = private or rule == "all" or mine or self._is_addressed(message)
         if command and not mine:
             # Meant for another bot in the same group.
@@ -89,6 +91,7 @@ class Reader:
             text=text if command else self._without_mention(text),
             attachments=attachments,
             quoted=_quoted(message),
+            forwarded=forwarded,
             addressed=addressed,
             group=message.get("media_group_id", ""),
             command=command if mine else "",
@@ -244,6 +247,17 @@ def _quoted(message: dict[str, Any]) -> Quoted | None:
     if not text:
         text = ", ".join(file.name for file in _attachments(answered))
     return Quoted(text=text[:QUOTE_CHARACTERS], sender=_sender(answered).name) if text else None
+
+
+def _forwarded(message: dict[str, Any]) -> str:
+    """Who wrote what was passed on; empty for words of the sender's own."""
+    origin = message.get("forward_origin")
+    if origin is None:
+        return ""
+    if user := origin.get("sender_user"):
+        return _person(user).name or "somebody"
+    chat = origin.get("sender_chat") or origin.get("chat") or {}
+    return str(origin.get("sender_user_name") or chat.get("title") or "somebody")
 
 
 def _rich(message: dict[str, Any]) -> str:

@@ -8,12 +8,12 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
+from adapters.shared import accounts
 from core.settings import Section
 
 Rule = Literal["addressed", "all", "never"]
 
 SECRET_TOKEN = re.compile(r"[A-Za-z0-9_-]{16,256}")
-ACCOUNT_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class TelegramAccount(Section):
@@ -69,29 +69,12 @@ class TelegramSettings(TelegramAccount):
     @model_validator(mode="before")
     @classmethod
     def _inherit(cls, values: Any) -> Any:
-        """An account takes what it leaves out from the section; never the token."""
-        if not isinstance(values, Mapping) or not isinstance(values.get("accounts"), Mapping):
-            return values
-        own = {"accounts", "token"}
-        shared = {name: value for name, value in values.items() if name not in own}
-        accounts = {
-            name: {**shared, **account} if isinstance(account, Mapping) else account
-            for name, account in values["accounts"].items()
-        }
-        return {**values, "accounts": accounts}
+        return accounts.inherit(values, "token")
 
     @model_validator(mode="after")
     def _names_are_plain(self) -> Self:
-        for name, account in self.accounts.items():
-            if not ACCOUNT_NAME.fullmatch(name):
-                raise ValueError(f"{name!r} cannot name an account: use letters, digits, _ and - only")
-            if not account.token.get_secret_value():
-                raise ValueError(f"accounts.{name} has no token")
-        if self.token.get_secret_value() and "main" in self.accounts:
-            raise ValueError("the token of this section is the account main already; name the other one otherwise")
-        tokens = [account.token.get_secret_value() for account in self.by_account().values()]
-        if len(set(tokens)) < len(tokens):
-            raise ValueError("two accounts have the same token")
+        tokens = {name: account.token.get_secret_value() for name, account in self.accounts.items()}
+        accounts.check(self.token.get_secret_value(), tokens)
         return self
 
     def by_account(self) -> Mapping[str, TelegramAccount]:

@@ -1,15 +1,12 @@
-"""Files on their way out: what each can be sent as, and why one cannot be sent."""
+"""Files on their way out: what each can be sent as."""
 
 from __future__ import annotations
 
-import asyncio
-import re
-from pathlib import Path
 from typing import NamedTuple
 
 from telegram import InputFile
 
-from core.errors import Rejected
+from adapters.shared import files
 from core.types import File
 
 MEGABYTE = 1024 * 1024
@@ -41,18 +38,4 @@ class Upload(NamedTuple):
 
 async def load(file: File) -> Upload:
     """Raises Rejected with a reason that a person can read."""
-    try:
-        size = (await asyncio.to_thread(Path(file.path).stat)).st_size
-        if size > LARGEST:
-            raise Rejected(f"it has {size / MEGABYTE:.0f} MB, and Telegram takes 50 MB from a bot")
-        data = await asyncio.to_thread(Path(file.path).read_bytes)
-    except OSError as error:
-        raise Rejected(f"it cannot be read: {error.strerror}") from error
-    if not data:
-        raise Rejected("it is empty, and Telegram takes no empty files")
-    return Upload(file.name, data)
-
-
-def safe_name(name: str) -> str:
-    """Only what every file system takes; never a path, never hidden."""
-    return re.sub(r"[^\w.\- ]", "_", name).lstrip(". ")[-100:] or "file"
+    return Upload(file.name, await files.read(file, LARGEST, "Telegram"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from core.inbound import inbox, policy
+from core.inbound import inbox, policy, recollection, usage
 from core.store.database import Transaction
 from core.types import Inbound
 
@@ -15,17 +15,28 @@ class Obeyed(NamedTuple):
 
     reply: str = ""
     stopped: str = ""
+    # A message that becomes a run in the same transaction.
+    again: Inbound | None = None
+
+
+Handler = Callable[[Transaction, Inbound], Obeyed]
 
 
 class Command(NamedTuple):
     name: str
     help: str
-    handler: Callable[[Transaction, Inbound], Obeyed]
+    # Without one the bot obeys it, in a run like any other.
+    handler: Handler | None
+    # What it brings about is a run.
+    runs: bool = False
 
 
 class Commands:
-    def __init__(self, commands: Iterable[Command] = ()) -> None:
-        self._commands = {command.name: command for command in (*BUILT_IN, *commands)}
+    def __init__(self, commands: Iterable[Command], wall: Callable[[], float]) -> None:
+        """`wall` tells what day it is."""
+        self._wall = wall
+        own = Command("usage", "tokens and money of this conversation", self._usage)
+        self._commands = {command.name: command for command in (*BUILT_IN, own, *commands)}
         self._commands["help"] = Command("help", "this list", self._help)
 
     def get(self, name: str) -> Command | None:
@@ -38,6 +49,9 @@ class Commands:
     def _help(self, tx: Transaction, inbound: Inbound) -> Obeyed:
         lines = [f"/{command.name} – {command.help}" for command in self.all()]
         return Obeyed("Write to me and I answer. I also obey:\n" + "\n".join(lines))
+
+    def _usage(self, tx: Transaction, inbound: Inbound) -> Obeyed:
+        return Obeyed(usage.told(tx, inbound.conversation.id, self._wall()))
 
 
 def _status(tx: Transaction, inbound: Inbound) -> Obeyed:
@@ -77,7 +91,20 @@ def _stop(tx: Transaction, inbound: Inbound) -> Obeyed:
         waiting = inbox.waiting_in(tx, inbound.conversation.id)
         return Obeyed("Nothing is running." + (f" {waiting} messages still wait for their turn." if waiting else ""))
     inbox.ask_stop(tx, live, inbound.sender.name or inbound.sender.id)
-    return Obeyed(stopped=live)
+    # A place of its own that waits for a reply gets one.
+    return Obeyed("I stop the answer that is running." if inbound.target.handle else "", stopped=live)
+
+
+def _undo(tx: Transaction, inbound: Inbound) -> Obeyed:
+    return Obeyed(recollection.take_back(tx, inbound.conversation.id, "take back").words)
+
+
+def _retry(tx: Transaction, inbound: Inbound) -> Obeyed:
+    """Has no reply of its own where something is tried again: the new outcome is the answer."""
+    taken = recollection.take_back(tx, inbound.conversation.id, "try again")
+    if taken.message is None:
+        return Obeyed(taken.words)
+    return Obeyed(again=recollection.again(taken.message, inbound))
 
 
 BUILT_IN = (
@@ -85,4 +112,6 @@ BUILT_IN = (
     Command("whoami", "who you are to me", _whoami),
     Command("new", "begin a new conversation", _new),
     Command("stop", "stop the answer that is running", _stop),
+    Command("undo", "take back your last message and its answer", _undo),
+    Command("retry", "answer your last message again", _retry, runs=True),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from contextvars import Context
 from pathlib import Path
 from typing import NamedTuple
@@ -26,9 +26,9 @@ from core.runs import runner
 from core.runs.feed import Feed
 from core.runs.journal import Journal
 from core.runs.runner import Interrupt
-from core.settings import Limits
+from core.settings import Limits, Rule
 from core.store.database import Store, Transaction
-from core.types import Body, Capabilities, SendProof, Signal, workspace_name
+from core.types import Body, Capabilities, Inbound, SendProof, Signal, workspace_name
 
 log = logging.getLogger(__name__)
 
@@ -49,13 +49,29 @@ NOTHING = Capabilities(
 
 
 class Bots(NamedTuple):
-    """Who answers: agents by name, and the one that is asked when none is named."""
+    """Who answers: agents by name, the rules by place, and the one that is asked where neither says who."""
 
     agents: Mapping[str, Agent]
     default: str
+    rules: Sequence[Rule] = ()
 
-    def find(self, name: str) -> str:
-        return name if name in self.agents else self.default
+    def find(self, inbound: Inbound) -> str:
+        """Who was asked for by name, else the first rule's, else the default."""
+        if inbound.bot in self.agents:
+            return inbound.bot
+        named = (rule.bot for rule in self.rules if rule.bot in self.agents and _holds(rule, inbound))
+        return next(named, self.default)
+
+
+def _holds(rule: Rule, inbound: Inbound) -> bool:
+    # A chat that has moved may be named by where its conversation began or by where it is now.
+    began, now = inbound.conversation, inbound.target
+    return (
+        rule.platform in ("", now.adapter)
+        and rule.account in ("", now.account)
+        and rule.chat in ("", began.chat, now.chat)
+        and rule.thread in ("", began.thread, now.thread)
+    )
 
 
 class _Settled(NamedTuple):
@@ -226,7 +242,7 @@ class Dispatcher:
     async def _run_one(self, claimed: Claim) -> Claim | None:
         run, inbound = claimed.run, claimed.inbound
         can = self._courier.can(inbound.target) or NOTHING
-        bot = self._bots.find(inbound.bot)
+        bot = self._bots.find(inbound)
         session = context.Session(
             run=run,
             conversation=inbound.conversation,
@@ -244,6 +260,7 @@ class Dispatcher:
             desk=self.desk,
             history=claimed.history,
             checkpoint=claimed.checkpoint,
+            preferences=claimed.preferences,
         )
         journal = Journal(self._store, self._clock, self._feed.publish, run, claimed.fence, claimed.journalled)
         interrupt = self._live.setdefault(run, Interrupt())

@@ -16,7 +16,7 @@ from core.clock import Clock
 from core.desk import Numbered
 from core.failpoints import fail_here
 from core.inbound import answer, inbox, notebook, policy, settlement
-from core.inbound.commands import Command, Commands
+from core.inbound.commands import Commands, Handler
 from core.inbound.dispatcher import Dispatcher
 from core.inbound.inbox import Claim
 from core.inbound.policy import Judgement
@@ -164,8 +164,8 @@ class Door:
             short = msgspec.structs.replace(inbound, text=inbound.text[:1000])
             return self._refuse(tx, short, Refusal.TOO_LONG, TOO_LONG)
         command = self._commands.get(inbound.command) if inbound.kind is Kind.COMMANDED else None
-        if command is not None:
-            return self._obey(tx, inbound, command)
+        if command is not None and command.handler is not None:
+            return self._obey(tx, inbound, command.name, command.handler, reserved)
         if inbound.kind is Kind.PRESSED:
             return self._press(tx, inbound, reserved)
         if inbound.kind in (Kind.EDITED, Kind.DELETED):
@@ -210,16 +210,24 @@ class Door:
         log.warning("refused a message in %s: %s", inbound.conversation.id, reason)
         return _Taken(Refused(reason=reason), owes=owes)
 
-    def _obey(self, tx: Transaction, inbound: Inbound, command: Command) -> _Taken:
+    def _obey(self, tx: Transaction, inbound: Inbound, name: str, handler: Handler, reserved: bool) -> _Taken:
         """Stored with its reply in one transaction: obeyed at once, and once."""
         run, now = ids.new("run"), self._clock.now()
-        obeyed = command.handler(tx, inbound)
-        inbox.put_closed(tx, inbound, run, now, f"obeyed: /{command.name}")
+        tx.execute("SAVEPOINT obeying")
+        obeyed = handler(tx, inbound)
+        if obeyed.again is not None and self._is_full(tx, obeyed.again):
+            # Turned away as a whole, so that it can be asked for later.
+            tx.execute("ROLLBACK TO obeying")
+            return self._refuse(tx, inbound, Refusal.BUSY, BUSY)
+        inbox.put_closed(tx, inbound, run, now, f"obeyed: /{name}")
         owes = bool(obeyed.reply) and self._may_push(inbound.target)
         if owes:
             outbox.put(tx, Owed(ids.new("dlv"), Class.REPLY, inbound.target, Body(text=obeyed.reply), run), now)
         if obeyed.stopped:
             fail_here("cancel.requested")
+        if obeyed.again is not None:
+            taken = self._store_message(tx, obeyed.again, reserved)
+            return taken._replace(stopped=obeyed.stopped, owes=taken.owes or owes)
         return _Taken(Stored(run=run), stopped=obeyed.stopped, owes=owes)
 
     def _press(self, tx: Transaction, press: Inbound, reserved: bool) -> _Taken:

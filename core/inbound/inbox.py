@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from core.agent import Outcome
 from core.errors import Fenced
+from core.inbound import preferences
 from core.runs import journal
 from core.store.database import Row, Transaction
 from core.types import Author, Entry, Inbound, Kind, Origin, Quoted, View, encode
@@ -17,6 +19,8 @@ ALBUM_QUIET_SECONDS = 1.0
 ALBUM_LONGEST_SECONDS = 10.0
 # What an agent without a memory of its own is given; the rest stays readable in the store.
 HISTORY_ENTRIES = 100
+# Of so many runs of a conversation the memory is kept, so that they can be taken back.
+KEPT_CHECKPOINTS = 10
 
 
 class Claim(NamedTuple):
@@ -31,6 +35,7 @@ class Claim(NamedTuple):
     checkpoint: bytes | None
     view: View | None
     journalled: int
+    preferences: Mapping[str, str] = {}
 
 
 class Known(NamedTuple):
@@ -170,7 +175,15 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
         checkpoint=checkpoint,
         view=msgspec.json.decode(row["view"], type=View) if row["view"] else None,
         journalled=journal.last(tx, row["run"]) if row["attempt"] else 0,
+        preferences=preferences.read(tx, conversation),
     )
+
+
+def message_of(tx: Transaction, run: str) -> Inbound:
+    """What was said, with all of its album."""
+    row = tx.one("SELECT message, album FROM inbox WHERE run = ?", run)
+    assert row is not None, "a run is a row"
+    return _with_album(tx, run, msgspec.json.decode(row["message"], type=Inbound), row["album"])
 
 
 def _with_album(tx: Transaction, run: str, inbound: Inbound, album: str) -> Inbound:
@@ -187,7 +200,8 @@ def _with_album(tx: Transaction, run: str, inbound: Inbound, album: str) -> Inbo
 
 def history(tx: Transaction, conversation: str, generation: int) -> tuple[Entry, ...]:
     rows = tx.all(
-        "SELECT author, text, run, at FROM history WHERE conversation = ? AND generation = ? ORDER BY seq DESC LIMIT ?",
+        "SELECT author, text, run, at FROM history WHERE conversation = ? AND generation = ? AND undone = 0"
+        " ORDER BY seq DESC LIMIT ?",
         conversation,
         generation,
         HISTORY_ENTRIES,
@@ -211,20 +225,21 @@ def remember(
     )
 
 
-def finish(tx: Transaction, run: str, fence: int, outcome: Outcome, now: float) -> None:
+def finish(tx: Transaction, claimed: Claim, outcome: Outcome, now: float) -> None:
     """Sets the outcome, once and for ever; raises Fenced when the run is no longer ours."""
     done = tx.execute(
-        "UPDATE inbox SET state = 'done', outcome = ?, reason = ?, usage = ?, ended = ?"
+        "UPDATE inbox SET state = 'done', generation = ?, outcome = ?, reason = ?, usage = ?, ended = ?"
         " WHERE run = ? AND fence = ? AND state IN ('running', 'waiting')",
+        claimed.generation,
         outcome.kind,
         outcome.reason,
         encode(outcome.usage) if outcome.usage else None,
         now,
-        run,
-        fence,
+        claimed.run,
+        claimed.fence,
     )
     if done != 1:
-        raise Fenced(f"{run} was settled by somebody else")
+        raise Fenced(f"{claimed.run} was settled by somebody else")
 
 
 def keep_memory(tx: Transaction, claimed: Claim, outcome: Outcome, at: float) -> None:
@@ -242,6 +257,13 @@ def keep_memory(tx: Transaction, claimed: Claim, outcome: Outcome, at: float) ->
         run,
         conversation,
         claimed.generation,
+    )
+    # Whoever takes back more than this goes on from the history; a long talk is long, and each run has all of it.
+    tx.execute(
+        "UPDATE inbox SET checkpoint = NULL WHERE seq = (SELECT seq FROM inbox WHERE conversation = ?"
+        " AND kind = 'message' AND state = 'done' AND checkpoint IS NOT NULL ORDER BY seq DESC LIMIT 1 OFFSET ?)",
+        conversation,
+        KEPT_CHECKPOINTS,
     )
 
 

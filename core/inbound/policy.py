@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from enum import Enum, auto
 
-from core.types import Audience, Inbound, Origin, Target
+from core.types import Audience, Inbound, Origin, Sender, Target
 
 
 class Judgement(Enum):
@@ -37,10 +37,15 @@ def may_join(inbound: Inbound, allowed: Set[str]) -> bool:
     return inbound.sender.trusted or not allowed.isdisjoint(names(inbound))
 
 
+def name_of(target: Target, sender: Sender) -> str:
+    """A person on a platform, by whichever account they speak to us."""
+    return f"{target.adapter}:{sender.id}"
+
+
 def names(inbound: Inbound) -> tuple[str, ...]:
     """How the access list may name a sender: by platform, by platform and account, or by the group they speak in."""
     adapter, account, sender = inbound.target.adapter, inbound.target.account, inbound.sender.id
-    own = f"{adapter}:{sender}", f"{adapter}@{account}:{sender}"
+    own = name_of(inbound.target, inbound.sender), f"{adapter}@{account}:{sender}"
     if inbound.target.audience is Audience.PRIVATE:
         return own
     # A group that has moved is still known by the id under which its conversation began.

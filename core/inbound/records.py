@@ -82,7 +82,7 @@ def _conversation(tx: Transaction, row: Row, ahead: float) -> ConversationLine:
 
 def memory(tx: Transaction, conversation: str, before: str, limit: int) -> tuple[Entry, ...]:
     rows = tx.all(
-        "SELECT author, text, run, at FROM history WHERE conversation = ? AND seq <"
+        "SELECT author, text, run, at FROM history WHERE conversation = ? AND undone = 0 AND seq <"
         " (SELECT min(seq) FROM history WHERE conversation = ? AND run = ?) ORDER BY seq DESC LIMIT ?",
         conversation,
         conversation,
@@ -98,12 +98,13 @@ def _entry(row: Row) -> Entry:
 
 def history(tx: Transaction, conversation: str, limit: int, after: int) -> list[HistoryLine]:
     rows = tx.all(
-        "SELECT seq, author, text, run, at FROM history WHERE conversation = ? AND seq > ? ORDER BY seq LIMIT ?",
+        "SELECT seq, author, text, run, at, undone FROM history WHERE conversation = ? AND seq > ?"
+        " ORDER BY seq LIMIT ?",
         conversation,
         after,
         limit,
     )
-    return [HistoryLine(row["seq"], _entry(row)) for row in rows]
+    return [HistoryLine(row["seq"], _entry(row), bool(row["undone"])) for row in rows]
 
 
 def knows(tx: Transaction, conversation: str) -> bool:

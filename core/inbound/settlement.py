@@ -11,7 +11,7 @@ from core import ids
 from core.agent import JournalEvent, Outcome, OutcomeKind
 from core.clock import Clock
 from core.desk import Numbered
-from core.inbound import answer, inbox
+from core.inbound import answer, inbox, usage
 from core.inbound.inbox import Claim
 from core.outbound import outbox
 from core.outbound.outbox import Class, Owed
@@ -43,10 +43,15 @@ def settle(
     if asked is not None and outcome.kind is not OutcomeKind.CANCELLED:
         outcome = msgspec.structs.replace(outcome, kind=OutcomeKind.CANCELLED, reason=f"stopped by {asked}")
     entries = journal.number(last, [*pending, outcome], wall)
-    inbox.finish(tx, claimed.run, claimed.fence, outcome, now)
+    inbox.finish(tx, claimed, outcome, now)
     journal.write(tx, claimed.run, entries)
     if remembered:
         inbox.keep_memory(tx, claimed, outcome, wall)
+    else:
+        # It is no exchange that could be tried again.
+        tx.execute("UPDATE inbox SET undone = 1 WHERE run = ?", claimed.run)
+    if outcome.usage:
+        usage.add(tx, claimed.inbound.conversation.id, outcome.usage, wall)
     return Settled(outcome, entries)
 
 

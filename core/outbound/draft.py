@@ -62,7 +62,9 @@ class Draft:
         self._clock, self._views = drafts._clock, drafts._views
         self._follow, self._fit = drafts._follow, drafts._fit
         self._text = ""
-        self._activity = ""
+        self._progress = ""
+        # Tools at work, by call.
+        self._tools: dict[str, str] = {}
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         if can.reactions:
@@ -99,15 +101,17 @@ class Draft:
     def _take(self, entry: Numbered) -> None:
         match entry.event:
             case TextDelta(text=text):
-                self._text += text
+                # Who speaks again is no longer at what was told before.
+                self._text, self._progress = self._text + text, ""
             case Restarted():
-                self._text, self._activity = "", ""
-            case ToolStarted(name=name):
-                self._activity = f"{name} …"
-            case ToolFinished():
-                self._activity = ""
+                self._text, self._progress = "", ""
+                self._tools.clear()
+            case ToolStarted(call=call, name=name):
+                self._tools[call], self._progress = name, ""
+            case ToolFinished(call=call):
+                self._tools.pop(call, None)
             case Progress(text=text):
-                self._activity = text
+                self._progress = text
             case _:
                 return
         self._changed.set()
@@ -115,7 +119,8 @@ class Draft:
     def _latest(self) -> str:
         """Past one message's length the tail is shown; only the final is split."""
         self._changed.clear()
-        text = "\n\n".join(filter(None, (self._text.strip(), self._activity)))
+        working = f"{', '.join(dict.fromkeys(self._tools.values()))} …" if self._tools else ""
+        text = "\n\n".join(filter(None, (self._text.strip(), self._progress or working)))
         return self._fit(self._target, text or "…")
 
     async def _show(self) -> None:

@@ -155,7 +155,7 @@ async def _record(event: object, journal: Journal, tape: Tape) -> None:
             tape.say(text)
             fail_here("run.mid_stream")
         case ReasoningDelta(text=text):
-            tape.note(ReasoningDelta(plain(text)), text)
+            tape.think(text)
         case Progress(text=text):
             tape.note(Progress(plain(text)), text)
         case ToolStarted():
@@ -177,6 +177,7 @@ async def _record(event: object, journal: Journal, tape: Tape) -> None:
             tape.choices = tuple(plain(words) for words in choices)
             tape.note(ChoicesOffered(tape.choices), *tape.choices)
         case Checkpoint():
+            tape.usage = event.usage or tape.usage
             journal.save(event)
             await journal.flush()
         case ApprovalAsked():
@@ -195,7 +196,7 @@ def _outcome(finished: Finished, tape: Tape, turn: Turn) -> Outcome:
     if kind is OutcomeKind.HALTED and silent:
         tape.explain(f"(I stopped here: {reason or 'a limit was reached'}.)")
         text = tape.text
-    usage: Usage | None = finished.usage
+    usage: Usage | None = finished.usage or tape.usage
     # Whoever did not finish its question does not wait for an answer either.
     choices = tape.choices if kind is OutcomeKind.COMPLETED else ()
     return Outcome(kind, one_line(reason), text, usage, tuple(tape.files), choices)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.agent import JournalEvent, ReasoningDelta, TextDelta
+from core.agent import JournalEvent, ReasoningDelta, TextDelta, Usage
 from core.redaction import Stream
 from core.runs.journal import Journal
 from core.types import File, mend
@@ -11,6 +11,24 @@ from core.types import File, mend
 ASIDE_TIMES = 10
 # What an entry of the journal costs besides its text, in characters.
 ENTRY_CHARACTERS = 100
+
+
+class _Words:
+    """Text in pieces, redacted over their seams."""
+
+    def __init__(self) -> None:
+        # A stream may be cut inside a surrogate pair.
+        self._half = ""
+        self._stream = Stream()
+
+    def feed(self, delta: str) -> str:
+        delta = self._half + delta
+        self._half = delta[-1:] if "\ud800" <= delta[-1:] <= "\udbff" else ""
+        return self._stream.feed(mend(delta.removesuffix(self._half)))
+
+    def flush(self) -> str:
+        half, self._half = self._half, ""
+        return self._stream.feed(mend(half)) + self._stream.flush()
 
 
 class Tape:
@@ -23,11 +41,11 @@ class Tape:
         self._length = 0
         self._heard = 0
         self._aside = 0
-        # A stream may be cut inside a surrogate pair.
-        self._half = ""
-        self._stream = Stream()
+        self._words = _Words()
+        self._thoughts: _Words | None = None
         self.files: list[File] = []
         self.choices: tuple[str, ...] = ()
+        self.usage: Usage | None = None
         self.events = 0
 
     @property
@@ -46,14 +64,19 @@ class Tape:
     def say(self, delta: str) -> None:
         self._heard += len(delta)
         self._aside += 1
-        delta = self._half + delta
-        self._half = delta[-1:] if "\ud800" <= delta[-1:] <= "\udbff" else ""
-        told = self._stream.feed(mend(delta.removesuffix(self._half)))
+        self._end_thought()
+        told = self._words.feed(delta)
         self._keep(told[: max(self._limit - self._length, 0)])
+
+    def think(self, delta: str) -> None:
+        self._aside += len(delta) + 1
+        self._thoughts = self._thoughts or _Words()
+        self._keep_thought(self._thoughts.feed(delta))
 
     def note(self, event: JournalEvent, *texts: str) -> None:
         """Takes what is no answer; it is bounded too."""
-        self._aside += sum(map(len, texts)) + (1 if isinstance(event, ReasoningDelta) else ENTRY_CHARACTERS)
+        self._aside += sum(map(len, texts)) + ENTRY_CHARACTERS
+        self._end_thought()
         self._journal.add(event)
 
     def explain(self, sentence: str) -> None:
@@ -62,8 +85,17 @@ class Tape:
         self._keep(("\n\n" if self._length else "") + sentence)
 
     def end(self) -> None:
-        self._keep(self._stream.feed(mend(self._half)) + self._stream.flush())
-        self._half = ""
+        self._end_thought()
+        self._keep(self._words.flush())
+
+    def _end_thought(self) -> None:
+        if self._thoughts is not None:
+            rest, self._thoughts = self._thoughts.flush(), None
+            self._keep_thought(rest)
+
+    def _keep_thought(self, text: str) -> None:
+        if text:
+            self._journal.add(ReasoningDelta(text))
 
     def _keep(self, text: str) -> None:
         if text:

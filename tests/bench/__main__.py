@@ -38,10 +38,15 @@ def _measure(name: str, *command: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def start_to_ready() -> tuple[float, float]:
+DEMO = {"TIDINGS_BOT__AGENT": "demo"}
+# Nobody is there: a start asks no model anything.
+MODEL = {"TIDINGS_BOT__MODEL": "none", "TIDINGS_BOT__BASE_URL": "http://127.0.0.1:9/v1"}
+
+
+def start_to_ready(bot: dict[str, str]) -> tuple[float, float]:
     """CPU and wall seconds from nothing to a gateway that answers on its socket."""
     with tempfile.TemporaryDirectory() as home:
-        environment = {**os.environ, "TIDINGS_HOME": home, "TIDINGS_BOT__AGENT": "demo", "TIDINGS_HTTP__PORT": "0"}
+        environment = {**os.environ, "TIDINGS_HOME": home, "TIDINGS_HTTP__PORT": "0", **bot}
         tidings = Path(sys.executable).with_name("tidings")
         began = time.perf_counter()
         process = subprocess.Popen(
@@ -69,14 +74,14 @@ def bare_start() -> float:
 
 
 def lines() -> list[Line]:
-    return [*spine(), *telegram(), *api()]
+    return [*spine(), *telegram(), *discord(), *api(), *assistant()]
 
 
 def spine() -> list[Line]:
     echo, bare = measure("echo"), measure("bare")
     crowd, bare_crowd = measure("crowd"), measure("bare_crowd")
     idle, restart = measure("idle_memory"), measure("restart")
-    cpu, wall = start_to_ready()
+    cpu, wall = start_to_ready(DEMO)
     return [
         Line("CPU per echo turn, 100 conversations", echo["cpu_ms_per_turn"], bare["cpu_ms_per_turn"], "≤ 2", "ms"),
         Line("turns per second, FULL durability", echo["turns_per_second"], bare["turns_per_second"], "≥ 500", "/s"),
@@ -96,6 +101,16 @@ def telegram() -> list[Line]:
     return [
         Line("Telegram: message to its answer, p50", ours["p50_ms"], stock["p50_ms"], "≤ 2 × stock", "ms"),
         Line("  CPU of that", ours["cpu_ms"], stock["cpu_ms"], "≤ 2 × stock", "ms"),
+    ]
+
+
+def discord() -> list[Line]:
+    """Beside the stock library's echo client, which stores nothing."""
+    figures = _measure("discord", "tests.bench.discord")
+    ours, stock = figures["tidings"], figures["stock"]
+    return [
+        Line("Discord: message to its answer, p50", ours["p50_ms"], stock["p50_ms"], "", "ms"),
+        Line("  CPU of that", ours["cpu_ms"], stock["cpu_ms"], "", "ms"),
     ]
 
 
@@ -129,6 +144,30 @@ def api() -> list[Line]:
         Line("  10,000 idle event readers", readers["readers_mb"], None, "≤ 200", "MB"),
         Line("  start to healthy", start["seconds"], None, "≤ 0.8", "s"),
         Line("  memory when idle", start["rss_mb"], None, "≤ 80", "MB"),
+    ]
+
+
+def assistant() -> list[Line]:
+    """Beside the provider's own library, which remembers nothing, stores nothing and tells nobody."""
+
+    def figures(name: str) -> tuple[dict[str, float], dict[str, float]]:
+        ours, bare = (
+            _measure(f"assistant {name} {side}", "tests.bench.assistant", name, side) for side in ("tidings", "bare")
+        )
+        return ours, bare
+
+    (turns, bare_turns), (streams, bare_streams), (talk, _) = map(figures, ("turns", "streams", "talk"))
+    cpu, wall = start_to_ready(MODEL)
+    plain_cpu, plain_wall = start_to_ready(DEMO)
+    token, bare_token = turns["cpu_us_per_token"], bare_turns["cpu_us_per_token"]
+    return [
+        Line("Assistant: CPU per turn", turns["cpu_ms_per_turn"], bare_turns["cpu_ms_per_turn"], "≤ 20", "ms"),
+        Line("  CPU per streamed token", token, bare_token, "", "µs"),
+        Line("  CPU per turn, hundredth turn of a talk", talk["cpu_ms_per_turn"], None, "", "ms"),
+        Line("  50 streams at 50 tokens/s, 500 each", streams["seconds"], bare_streams["seconds"], "", "s"),
+        Line("  CPU of that, share of a core", streams["cpu_share"], bare_streams["cpu_share"], "", "%"),
+        Line("  start to ready with a model, CPU", cpu, plain_cpu, "as without", "s"),
+        Line("  start to ready with a model, wall clock", wall, plain_wall, "as without", "s"),
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from core.agent import Checkpoint, Event, Finished, OutcomeKind, TextDelta, Turn
 from core.inbound.commands import Command, Obeyed
 from core.store.database import Transaction
-from core.types import Author, Inbound
+from core.types import Author, Inbound, Kind
 from tests.fakes import FakeClock, settle
 from tests.world import Echo, Gate, Scripted, World, handed
 
@@ -42,7 +42,7 @@ async def test_help_lists_every_command_and_start_is_help(tmp_path: Path) -> Non
         world.paper.says("/start")
         await world.paper.until(lambda paper: len(paper.posts) >= 2)
         assert world.posts[0] == world.posts[1]
-        for name in ("/help", "/status", "/whoami", "/new", "/stop"):
+        for name in ("/help", "/status", "/whoami", "/new", "/stop", "/undo", "/retry", "/usage"):
             assert name in world.posts[0]
         assert world.runs() == []
 
@@ -105,6 +105,32 @@ async def test_a_registered_command_is_obeyed_in_the_storing_transaction(tmp_pat
         world.paper.says("/help")
         await world.paper.until(lambda paper: len(paper.posts) >= 2)
         assert "/count – how many came" in world.posts[1]
+
+
+async def test_a_command_without_a_handler_is_listed_and_obeyed_by_the_bot_in_its_turn(tmp_path: Path) -> None:
+    agent = Scripted("compacted")
+    async with World(tmp_path, agent, commands=[Command("compact", "sum up what was said", None)]) as world:
+        world.paper.says("/compact the rest")
+        await world.paper.until(lambda paper: paper.posts == ["compacted"])
+        told = agent.turns[0].message
+        assert (told.kind, told.command, told.argument) == (Kind.MESSAGE, "compact", "the rest")
+        world.paper.says("/help")
+        await world.paper.until(lambda paper: len(paper.posts) >= 2)
+        assert "/compact – sum up what was said" in world.posts[1]
+
+
+async def test_a_message_that_a_command_makes_is_a_run_and_its_reply_comes_before(tmp_path: Path) -> None:
+    def again(tx: Transaction, message: Inbound) -> Obeyed:
+        return Obeyed("as you wish", again=handed(message.argument, key=f"by {message.key}"))
+
+    echo = Echo()
+    async with World(tmp_path, echo, commands=[Command("say", "say something", again)]) as world:
+        key = world.paper.says("/say hello")
+        await world.paper.until(lambda paper: paper.posts == ["as you wish", "you said: hello"])
+        world.paper.redeliver(key)
+        world.paper.says("/status")
+        await world.paper.until(lambda paper: len(paper.posts) >= 3)
+        assert echo.heard == ["hello"]
 
 
 async def test_a_command_inside_a_quote_or_a_sentence_does_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from tests.simulators.provider_truth import Api
 
 # status: an error instead of an answer; stall and delay: nothing for a while; cut: the connection ends; end: a clean
 # end too soon, unfinish and undone: without what belongs there; garble: JSON that is none; error: an error in the
-# middle of a stream; empty, truncate and filter: other answers; unstreamed: no to whoever wants a stream.
+# middle of a stream; empty, truncate and filter: other answers; unstreamed: no to whoever wants a stream; whole: no
+# stream for whoever wants one; comment: nothing but signs of life.
 Action = Literal[
     "status",
     "stall",
@@ -25,6 +26,8 @@ Action = Literal[
     "truncate",
     "filter",
     "unstreamed",
+    "whole",
+    "comment",
 ]
 # These change what the model says, so they are none of the wire's business.
 OTHER_ANSWERS = ("empty", "truncate", "filter")
@@ -61,7 +64,7 @@ class Fault:
         return self.after_chunks is None and self.after_bytes is None
 
     def fits(self, api: Api, model: str, stream: bool) -> bool:
-        if self.action == "unstreamed" and not stream:
+        if self.action in ("unstreamed", "whole") and not stream:
             return False
         return self.model in (None, model) and (self.api == api or (self.api is None and api != "models"))
 

@@ -166,6 +166,24 @@ class Levers:
         """A 400 for whoever wants a stream; who does without is served."""
         self._arm("unstreamed", count, model=model, api=api)
 
+    def ignore_streams(self, count: int | None = None, *, model: str | None = None, api: Api | None = None) -> None:
+        """A whole answer for whoever wants a stream."""
+        self._arm("whole", count, model=model, api=api)
+
+    def comment_next(
+        self,
+        seconds: float,
+        count: int | None = 1,
+        *,
+        after_chunks: int = 0,
+        model: str | None = None,
+        api: Api | None = None,
+    ) -> asyncio.Event:
+        """A comment every so many seconds and nothing else, until the returned gate is set; only in streams."""
+        gate = asyncio.Event()
+        self._arm("comment", count, gate=gate, seconds=seconds, after_chunks=after_chunks, model=model, api=api)
+        return gate
+
     def release(self) -> None:
         """Ends every stall."""
         self.faults.release()

@@ -181,7 +181,7 @@ class Switchboard:
             finish=fault is None or fault.action not in ("end", "unfinish"),
         )
         headers = {("request-id" if dialect.shape == "anthropic" else "x-request-id"): reply.id("req_")}
-        if exchange.stream:
+        if exchange.stream and exchange.fault != "whole":
             error = dialect.error(reply, _refusal(fault), fault.failed) if fault is not None else b""
             steps = plan(dialect.frames(reply), fault, error)
             headers["Content-Type"] = "text/event-stream; charset=utf-8"

@@ -14,6 +14,8 @@ from tests.simulators.provider_dialect import Frame
 from tests.simulators.provider_faults import MISSING, Fault
 from tests.simulators.provider_truth import Exchange, Truth
 
+COMMENT = b": keep-alive\n\n"
+
 
 class Step(NamedTuple):
     data: bytes = b""
@@ -39,7 +41,7 @@ def plan(frames: list[Frame], fault: Fault | None, error: bytes) -> list[Step]:
         position = _position(frames, fault.after_chunks or 0)
         before, after = steps[:position], steps[position:]
     match fault.action:
-        case "stall" | "delay" | "cut":
+        case "stall" | "delay" | "cut" | "comment":
             return [*before, SUFFER, *after]
         case "garble":
             return [*before, *(step._replace(data=_garble(step.data)) for step in after[:1]), *after[1:]]
@@ -110,7 +112,10 @@ class Wire:
                     break
                 if step.act == "suffer":
                     assert fault is not None
-                    await self.suffer(request, exchange, fault)
+                    if fault.action == "comment":
+                        await self._keep_alive(response, exchange, fault)
+                    else:
+                        await self.suffer(request, exchange, fault)
                     due = loop.time()
                     continue
                 # By a beat and not by pauses: who was late once is not late for ever.
@@ -125,6 +130,19 @@ class Wire:
             self._truth.decided(exchange, "hung up")
         self._truth.decided(exchange, "refused" if response.status >= 400 else "told")
         return response
+
+    async def _keep_alive(self, response: web.StreamResponse, exchange: Exchange, fault: Fault) -> None:
+        """As routers do while somebody else thinks."""
+        assert fault.gate is not None
+        while not fault.gate.is_set():
+            await response.write(COMMENT)
+            exchange.sent += COMMENT
+            self._truth.wake()
+            try:
+                async with asyncio.timeout(fault.seconds):
+                    await fault.gate.wait()
+            except TimeoutError:
+                continue
 
     async def suffer(self, request: web.Request, exchange: Exchange, fault: Fault) -> None:
         """Waits, or ends the connection and with it whoever calls this."""

@@ -17,10 +17,10 @@ LOOK_SECONDS = 5.0
 
 
 @contextmanager
-def claim(server: str, token: str) -> Iterator[None]:
+def claim(platform: str, server: str, token: str) -> Iterator[None]:
     """Holds the token's lock, which is the same for all homes of one user; raises StandingBy while another does."""
     handle = os.open(
-        _place(f"{server.rstrip('/')} {token}"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        _place(platform, f"{server.rstrip('/')} {token}"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
     )
     try:
         try:
@@ -35,9 +35,9 @@ def claim(server: str, token: str) -> Iterator[None]:
         os.close(handle)
 
 
-def _place(name: str) -> Path:
+def _place(platform: str, name: str) -> Path:
     folder = Path(tempfile.gettempdir()) / f"tidings-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
         raise Misconfigured(f"{folder} belongs to somebody else; have it removed, or set TMPDIR to a folder of yours")
-    return folder / f"telegram-{hashlib.sha256(name.encode()).hexdigest()[:32]}.lock"
+    return folder / f"{platform}-{hashlib.sha256(name.encode()).hexdigest()[:32]}.lock"

@@ -1,0 +1,37 @@
+"""Files on their way in and out: read within a limit, and kept under a name that every file system takes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+from core.errors import Rejected
+from core.types import File
+
+MEGABYTE = 1024 * 1024
+
+
+async def read(file: File, largest: int, platform: str) -> bytes:
+    """Raises Rejected with a reason that a person can read."""
+    try:
+        size = (await asyncio.to_thread(Path(file.path).stat)).st_size
+        if size > largest:
+            most = f"{largest / MEGABYTE:.0f} MB"
+            raise Rejected(f"it has {size / MEGABYTE:.0f} MB, and {platform} takes {most} from a bot")
+        data = await asyncio.to_thread(Path(file.path).read_bytes)
+    except OSError as error:
+        raise Rejected(f"it cannot be read: {error.strerror}") from error
+    if not data:
+        raise Rejected(f"it is empty, and {platform} takes no empty files")
+    return data
+
+
+def write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def safe_name(name: str) -> str:
+    """Never a path, never hidden."""
+    return re.sub(r"[^\w.\- ]", "_", name).lstrip(". ")[-100:] or "file"

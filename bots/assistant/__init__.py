@@ -1,0 +1,1 @@
+"""The model-and-tools agent: it always ends in words."""

@@ -1,0 +1,109 @@
+"""The assistant as the gateway sees it: light to build, and the heavy library comes when it is first needed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from contextvars import Context
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from bots.assistant import settings as sections
+from bots.assistant.budget import Budget
+from bots.assistant.tools.toolbox import Toolbox
+from core.agent import Event, Turn
+
+if TYPE_CHECKING:
+    from bots.assistant.asking import Asking
+    from bots.assistant.models import Models
+    from bots.assistant.tools.mcp import McpServers
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """What needs the library."""
+
+    work: ModuleType
+    models: Models
+    asking: Asking
+    servers: McpServers | None
+
+
+class Assistant:
+    """Raises ConfigError for a tool that does not exist."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: sections.Assistant,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        now: Callable[[], float] = time.monotonic,
+        toolbox: Toolbox | None = None,
+    ) -> None:
+        self._name = name
+        self._settings = settings
+        self._sleep = sleep
+        self._now = now
+        self._own_tools = toolbox or Toolbox(settings)
+        self._preparing: asyncio.Task[_Ready] | None = None
+
+    async def prepare(self) -> None:
+        models = (await self._ready()).models
+        # A provider's own library takes as long again.
+        await models.get(models.choices("")[0])
+
+    async def run(self, turn: Turn) -> AsyncIterator[Event]:
+        ready = await self._ready()
+        work = ready.work.Work(
+            self._name,
+            self._settings,
+            ready.models,
+            ready.asking,
+            await self._toolbox(ready),
+            turn,
+            Budget(self._settings.limits, self._now),
+        )
+        async with aclosing(work.events()) as events:
+            async for event in events:
+                yield event
+
+    async def close(self) -> None:
+        if self._preparing is None:
+            return
+        ready = await self._preparing
+        if ready.servers is not None:
+            await ready.servers.close()
+        await ready.models.close()
+
+    async def _ready(self) -> _Ready:
+        if self._preparing is None or (self._preparing.done() and self._preparing.exception()):
+            # In a context of its own: the first run's session is not everybody's.
+            self._preparing = asyncio.create_task(self._prepare(), context=Context())
+        # Whoever waits may be stopped; the others still wait.
+        return await asyncio.shield(self._preparing)
+
+    async def _prepare(self) -> _Ready:
+        # It takes seconds to import, and nobody else should wait for it.
+        models, asking, work = await asyncio.to_thread(_import)
+        built = models.Models(self._settings)
+        servers = None
+        if self._settings.mcp:
+            from bots.assistant.tools.mcp import McpServers
+
+            servers = McpServers(self._settings.mcp)
+        return _Ready(work, built, asking.Asking(built, self._settings, self._sleep), servers)
+
+    async def _toolbox(self, ready: _Ready) -> Toolbox:
+        if ready.servers is None:
+            return self._own_tools
+        foreign = await ready.servers.tools()
+        return Toolbox(self._settings, foreign, ready.servers.allowed(), ready.servers.failures())
+
+
+def _import() -> tuple[ModuleType, ModuleType, ModuleType]:
+    from bots.assistant import asking, models, work
+
+    return models, asking, work

@@ -1,0 +1,118 @@
+"""What one run may spend: requests, tokens, money and time; near the end the model is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bots.assistant.settings import BotLimits
+from core.agent import Usage
+
+# From here on the model is told what is left.
+NEARLY = 0.8
+
+
+@dataclass(slots=True)
+class Spent:
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+
+    @property
+    def usage(self) -> Usage | None:
+        if not self.requests:
+            return None
+        return Usage(
+            input_tokens=self.input_tokens,
+            output_tokens=self.output_tokens,
+            requests=self.requests,
+            cost=round(self.cost, 6),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    used: float
+    # 0 is no limit.
+    limit: float
+    # From here on the model is told.
+    near: float
+    words: str
+    left: str
+
+
+class Budget:
+    def __init__(self, limits: BotLimits, now: Callable[[], float]) -> None:
+        self._limits = limits
+        self._now = now
+        self._began = now()
+        self.spent = Spent()
+
+    def spend(self, input_tokens: int, output_tokens: int, cost: float) -> None:
+        self.spent.requests += 1
+        self.spent.input_tokens += input_tokens
+        self.spent.output_tokens += output_tokens
+        self.spent.cost += cost
+
+    @property
+    def exhausted(self) -> str:
+        """Which limit is reached, in words that follow "I stopped here:"; empty while there is room."""
+        for line in self._lines():
+            if line.limit and line.used >= line.limit:
+                return f"my limit of {line.words} for one answer is used up"
+        return ""
+
+    @property
+    def warning(self) -> str:
+        """A note for the model when little is left; what is used up is told otherwise."""
+        for line in self._lines():
+            if line.limit and line.near <= line.used < line.limit:
+                return f"(Note: of {line.words} for this answer only {line.left} left. Come to an end.)"
+        return ""
+
+    def _lines(self) -> list[_Line]:
+        limits, spent = self._limits, self.spent
+        tokens, seconds = spent.input_tokens + spent.output_tokens, self._now() - self._began
+        requests_left = limits.requests - spent.requests
+        return [
+            _Line(
+                spent.requests,
+                limits.requests,
+                # A few requests have no fifth part: then it is the last one that counts.
+                min(limits.requests * NEARLY, limits.requests - 1),
+                _counted(limits.requests, "request") + " to the model",
+                f"{requests_left:,} {'is' if requests_left == 1 else 'are'}",
+            ),
+            _Line(
+                tokens,
+                limits.tokens,
+                limits.tokens * NEARLY,
+                _counted(limits.tokens, "token"),
+                f"about {limits.tokens - tokens:,} are",
+            ),
+            _Line(
+                spent.cost,
+                limits.money,
+                limits.money * NEARLY,
+                _dollars(limits.money),
+                f"{_dollars(limits.money - spent.cost)} is",
+            ),
+            _Line(
+                seconds,
+                limits.seconds,
+                limits.seconds * NEARLY,
+                _counted(limits.seconds, "second"),
+                f"about {limits.seconds - seconds:,.0f} are",
+            ),
+        ]
+
+
+def _counted(number: float, unit: str) -> str:
+    return f"{number:,.10g} {unit}" if number == 1 else f"{number:,.10g} {unit}s"
+
+
+def _dollars(amount: float) -> str:
+    """Small change too: a limit of half a cent is not no limit."""
+    exact = f"{amount:,.6f}".rstrip("0")
+    return "$" + (exact if len(exact.partition(".")[2]) >= 2 else f"{amount:,.2f}")

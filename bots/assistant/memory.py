@@ -1,0 +1,350 @@
+"""What the model sees of a conversation: the same after a restart, and mended where a run broke off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from os.path import commonprefix
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+from pydantic_ai.messages import (
+    BinaryContent,
+    ImageUrl,
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponsePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+    repair_messages,
+)
+
+from bots.assistant import prompt
+from bots.assistant.budget import Spent
+from bots.assistant.tools.toolbox import NAME_CHARACTERS, ODD
+from core.agent import Finished, Turn
+from core.redaction import one_line, plain
+from core.types import Author, Entry, File, mend
+
+# An image stands in the memory as its place on the disk; only the newest few are shown again.
+SCHEME = "attachment:"
+SHOWN_IMAGES = 4
+UNREADABLE = "unreadable"
+# A rough measure that errs on the safe side for most languages; what needs more bytes also needs more tokens.
+CHARACTERS_PER_TOKEN = 3.5
+IMAGE_TOKENS = 1500
+VERSION = 1
+BEGAN_EARLIER = "(Note: this talk began earlier than what you see of it.)"
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    """What a checkpoint holds; another agent's does not decode and is left alone."""
+
+    assistant: int
+    run: str
+    # Where this run's own messages begin.
+    begin: int
+    # What the person has read of this run so far, to the letter.
+    said: str
+    # How the run ended, where it had nothing more to add.
+    ended: Finished | None
+    files: tuple[File, ...]
+    messages: msgspec.Raw
+    spent: Spent = msgspec.field(default_factory=Spent)
+
+
+class Memory:
+    """`resumes` says that this very run has been here before."""
+
+    def __init__(
+        self,
+        run: str,
+        messages: list[ModelMessage],
+        begin: int,
+        *,
+        resumes: bool = False,
+        said: str = "",
+        files: Iterable[File] = (),
+        ended: Finished | None = None,
+        spent: Spent | None = None,
+    ) -> None:
+        self.run = run
+        self.messages = messages
+        self.resumes = resumes
+        self.files = list(files)
+        self.ended = ended
+        # By this run alone, through all restarts.
+        self.spent = spent or Spent()
+        self._begin = begin
+        self._said = [said]
+
+    @property
+    def begin(self) -> int:
+        """Where this run's own messages begin."""
+        return self._begin
+
+    @property
+    def said(self) -> str:
+        return "".join(self._said)
+
+    def tell(self, text: str) -> None:
+        """The person reads this now; what of it the model shall know is up to `answer` and `say`."""
+        self._said.append(text)
+
+    @property
+    def calls(self) -> int:
+        """How many calls of tools this run has made so far."""
+        own = self.messages[self._begin :]
+        return sum(isinstance(part, ToolCallPart) for message in own for part in message.parts)
+
+    def hear(self, content: str | Sequence[UserContent]) -> None:
+        self.messages.append(ModelRequest(parts=[UserPromptPart(content)]))
+
+    def answer(self, response: ModelResponse) -> None:
+        """Kept in a form that can be stored and that every provider takes back."""
+        parts = [part for part in response.parts if not _is_blank(part)]
+        for part in parts:
+            if isinstance(part, ToolCallPart):
+                # No provider takes back what is no object or no name, neither now nor in any later turn.
+                if isinstance(part.args, str) and not _is_object(part.args):
+                    part.args = {UNREADABLE: mend(part.args)}
+                part.tool_name = ODD.sub("_", part.tool_name)[:NAME_CHARACTERS] or "unnamed"
+            elif isinstance(part, TextPart):
+                part.content = plain(part.content)
+        # A copy: the tools are called with what the model wrote.
+        kept = [each for part in parts if (each := _without_secrets(part)) is not None]
+        if kept:
+            self.messages.append(replace(response, parts=kept))
+
+    def say(self, text: str) -> None:
+        """Words that no model wrote, but that the person has read as ours."""
+        text = plain(text)
+        last = self.messages[-1] if self.messages else None
+        if isinstance(last, ModelResponse):
+            # Some providers take no two answers in a row.
+            self.messages[-1] = replace(last, parts=[*last.parts, TextPart(text)])
+        else:
+            self.messages.append(ModelResponse(parts=[TextPart(text)]))
+
+    def take_back(self, results: Iterable[ToolReturnPart]) -> None:
+        self.messages.append(ModelRequest(parts=list(results)))
+
+    def replace(self, messages: list[ModelMessage], begin: int) -> None:
+        self.messages, self._begin = messages, begin
+
+    def hide_images(self) -> bool:
+        """No model is shown them any more; false when there are none."""
+        found = any(map(_has_image, self.messages))
+        if found:
+            self.messages = _load_images(self.messages, 0)
+        return found
+
+    def store(self) -> bytes:
+        raw = msgspec.Raw(ModelMessagesTypeAdapter.dump_json(self.messages))
+        said, files = plain(self.said), tuple(self.files)
+        envelope = _Envelope(VERSION, self.run, self._begin, said, self.ended, files, raw, self.spent)
+        return msgspec.json.encode(envelope)
+
+    async def shown(self, *, images: bool) -> list[ModelMessage]:
+        """The messages as the model gets them, in an order that every provider takes, with the images it may see."""
+        messages: list[ModelMessage] = self.messages
+        if any(map(_has_image, messages)):
+            # What came just now is all looked at, however much it is.
+            most = max(SHOWN_IMAGES, _count_images(messages[self._begin :])) if images else 0
+            messages = await asyncio.to_thread(_load_images, messages, most)
+        if messages and isinstance(messages[0], ModelResponse):
+            messages = [ModelRequest(parts=[UserPromptPart(BEGAN_EARLIER)]), *messages]
+        return repair_messages(messages)
+
+
+def of(turn: Turn) -> Memory:
+    """This run's own checkpoint after a restart; else the last run's with what was said since; else the history."""
+    stored = _decode(turn.checkpoint)
+    if stored is None:
+        messages = _told(turn.history)
+        return Memory(turn.run, messages, len(messages))
+    envelope, messages = stored
+    if envelope.run == turn.run:
+        return Memory(
+            turn.run,
+            messages,
+            envelope.begin,
+            resumes=True,
+            said=envelope.said,
+            files=envelope.files,
+            ended=envelope.ended,
+            spent=envelope.spent,
+        )
+    messages += _since(envelope, turn.history)
+    return Memory(turn.run, messages, len(messages))
+
+
+def _decode(checkpoint: bytes | None) -> tuple[_Envelope, list[ModelMessage]] | None:
+    if checkpoint is None:
+        return None
+    try:
+        envelope = msgspec.json.decode(checkpoint, type=_Envelope)
+        if envelope.assistant != VERSION:
+            return None
+        return envelope, ModelMessagesTypeAdapter.validate_json(bytes(envelope.messages))
+    except (msgspec.DecodeError, ValidationError):
+        return None
+
+
+def _since(envelope: _Envelope, history: Sequence[Entry]) -> list[ModelMessage]:
+    """What the person has seen and the checkpoint does not know: how its run ended, and what came after."""
+    places = [place for place, entry in enumerate(history) if entry.run == envelope.run]
+    if not places:
+        # Another bot has answered here for so long that all of what we are given came later.
+        return _told(history)
+    # The first of them is the message itself.
+    own = [history[place] for place in places[1:]]
+    known = one_line(envelope.ended.reason) if envelope.ended else ""
+    ending = [entry for entry in own if entry.author is Author.NOTICE and entry.text != known]
+    return _told([*_unsaid(own, envelope.said), *ending, *history[places[-1] + 1 :]])
+
+
+def _unsaid(own: list[Entry], said: str) -> list[Entry]:
+    """The end of an answer that was cut off behind its last checkpoint."""
+    text = "".join(entry.text for entry in own if entry.author is Author.BOT)
+    rest = text[len(commonprefix((text, plain(said)))) :].strip()
+    return [Entry(author=Author.BOT, text=rest)] if rest else []
+
+
+def _is_blank(part: object) -> bool:
+    """Providers say it and do not take it back."""
+    return isinstance(part, TextPart) and not part.content.strip()
+
+
+def _without_secrets(part: ModelResponsePart) -> ModelResponsePart | None:
+    """A thought that holds one is left out: its provider takes back only what it has signed."""
+    if isinstance(part, ThinkingPart) and plain(part.content) != part.content:
+        return None
+    if isinstance(part, ToolCallPart) and plain(part.args_as_json_str()) != part.args_as_json_str():
+        return replace(part, args=_cleaned(part.args_as_dict()))
+    return part
+
+
+def _cleaned(value: Any) -> Any:
+    match value:
+        case str():
+            return plain(value)
+        case list():
+            return [_cleaned(each) for each in value]
+        case dict():
+            return {plain(name): _cleaned(each) for name, each in value.items()}
+        case _:
+            return value
+
+
+def unreadable(call: ToolCallPart) -> str | None:
+    """The arguments as the model wrote them, where `Memory.answer` could make nothing of them."""
+    match call.args:
+        case {"unreadable": str() as written, **rest} if not rest:
+            return written
+        case _:
+            return None
+
+
+def _is_object(written: str) -> bool:
+    """The library itself makes an object of whatever it cannot read."""
+    try:
+        return isinstance(msgspec.json.decode(written or "{}"), dict)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return False
+
+
+def _told(entries: Iterable[Entry]) -> list[ModelMessage]:
+    messages: list[ModelMessage] = []
+    for entry in entries:
+        match entry.author:
+            case Author.PERSON:
+                messages.append(ModelRequest(parts=[UserPromptPart(prompt.recalled(entry.text))]))
+            case Author.BOT if entry.text.strip():
+                messages.append(ModelResponse(parts=[TextPart(entry.text)]))
+            case Author.NOTICE:
+                messages.append(ModelRequest(parts=[UserPromptPart(prompt.note(entry.text))]))
+            case _:
+                continue
+    return messages
+
+
+def tokens_in(messages: Iterable[ModelMessage]) -> int:
+    """How long they are for a model, roughly."""
+    return sum(map(_tokens, messages))
+
+
+def _tokens(message: ModelMessage) -> int:
+    characters = images = 0
+    for part in message.parts:
+        if isinstance(part, ToolCallPart):
+            characters += weight(part.args_as_json_str()) + len(part.tool_name)
+        elif isinstance(content := getattr(part, "content", None), str):
+            characters += weight(content)
+        elif isinstance(content, (list, tuple)):
+            characters += sum(weight(each) for each in content if isinstance(each, str))
+            images += sum(not isinstance(each, str) for each in content)
+    return int(characters / CHARACTERS_PER_TOKEN) + images * IMAGE_TOKENS + 8
+
+
+def weight(text: str) -> int:
+    """How much a text counts, in characters of a plain one."""
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))
+
+
+def _has_image(message: ModelMessage) -> bool:
+    return _count_images([message]) > 0
+
+
+def _count_images(messages: Iterable[ModelMessage]) -> int:
+    prompts = (part for message in messages for part in message.parts if isinstance(part, UserPromptPart))
+    return sum(len(_images(part.content)) for part in prompts)
+
+
+def _images(content: str | Sequence[UserContent]) -> list[ImageUrl]:
+    if isinstance(content, str):
+        return []
+    return [each for each in content if isinstance(each, ImageUrl) and each.url.startswith(SCHEME)]
+
+
+def _load_images(messages: Sequence[ModelMessage], most: int) -> list[ModelMessage]:
+    """From the newest on: a talk about pictures is mostly about the last ones."""
+    left = most
+    shown: list[ModelMessage] = []
+    for message in reversed(messages):
+        if not isinstance(message, ModelRequest) or not _has_image(message):
+            shown.append(message)
+            continue
+        parts: list[ModelRequestPart] = []
+        for part in reversed(message.parts):
+            if isinstance(part, UserPromptPart) and not isinstance(part.content, str):
+                content: list[UserContent] = []
+                for each in reversed(part.content):
+                    content.append(_load(each, left > 0))
+                    left -= len(_images([each]))
+                part = UserPromptPart(content[::-1])
+            parts.append(part)
+        shown.append(ModelRequest(parts=parts[::-1]))
+    return shown[::-1]
+
+
+def _load(content: UserContent, wanted: bool) -> UserContent:
+    if not isinstance(content, ImageUrl) or not content.url.startswith(SCHEME):
+        return content
+    if not wanted:
+        return "(An image that is not shown again.)"
+    try:
+        data = Path(content.url.removeprefix(SCHEME)).read_bytes()
+    except OSError:
+        return "(An image that is no longer kept.)"
+    return BinaryContent(data, media_type=content.media_type)

@@ -1,0 +1,73 @@
+"""What the model is told before and around a person's words; what others wrote is fenced and labelled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+
+from core.redaction import one_line
+from core.types import Audience, Inbound
+
+NAME_CHARACTERS = 64
+LATER = "- You can promise something for later only by a tool that does it later."
+NOT_LATER = "- Here you cannot report back after this answer: never promise to do so."
+
+_TEMPLATE = files(__package__).joinpath("prompt.md").read_text(encoding="utf-8").strip()
+# Whatever is no letter may stand in between: what cannot be seen does not hide a mark from a model.
+_BETWEEN = r"[^\w>]*"
+_FENCE = re.compile(rf"[<\ufe64\uff1c](?={_BETWEEN}{_BETWEEN.join('untrusted')})", re.IGNORECASE)
+# How the history labels others' words in a message.
+_OF_OTHERS = re.compile(r"\((In reply|Forwarded from)\b")
+WORDLESS = "(Note: this message has no words.)"
+
+
+def instructions(name: str, persona: str, given: str, *, missing: Sequence[str] = (), async_delivery: bool) -> str:
+    """The same words in every turn of a conversation, so that a provider can keep them at hand."""
+    parts = [_TEMPLATE.format(name=name, later=LATER if async_delivery else NOT_LATER), persona.strip()]
+    if given.strip():
+        parts.append(f"Whoever called you by the API adds:\n{given.strip()}")
+    if missing:
+        parts.append(
+            f"(Note: these servers of tools cannot be reached now: {', '.join(missing)}. Say so if it matters.)"
+        )
+    return "\n\n".join(filter(None, parts))
+
+
+def fence(text: str, source: str) -> str:
+    """Text that somebody else wrote; it cannot close its own fence."""
+    return f'<untrusted source="{label(source)}">\n{_FENCE.sub("‹", text)}\n</untrusted>'
+
+
+def label(name: str) -> str:
+    """A name is a stranger's text, too: one short line without a mark that means something."""
+    line = "".join(filter(str.isprintable, one_line(name)))
+    return re.sub(r'[<>"]', "'", line)[:NAME_CHARACTERS]
+
+
+def note(text: str) -> str:
+    """What the gateway itself tells the model; a name in it cannot end it."""
+    inside = text.strip().rstrip(".").translate(str.maketrans("()", "[]"))
+    return f"(Note: {inside}.)"
+
+
+def recalled(text: str) -> str:
+    """An earlier message as the history has it; where it holds others' words, nobody can tell them apart any more."""
+    if _OF_OTHERS.match(text):
+        return fence(text, "an earlier message with words of others")
+    return text if text.strip() else WORDLESS
+
+
+def heard(message: Inbound) -> str:
+    """A person's words, with who said them in a group and what they answer."""
+    lines = []
+    if message.target.audience is not Audience.PRIVATE and message.sender.name:
+        lines.append(f'(From "{label(message.sender.name)}")')
+    if message.quoted:
+        who = f"a message of {message.quoted.sender}" if message.quoted.sender else "an earlier message"
+        lines.append(f"(In reply to this:)\n{fence(message.quoted.text, who)}")
+    if message.forwarded:
+        lines.append(f"(Passed on to you:)\n{fence(message.text, f'a message of {message.forwarded}')}")
+    else:
+        lines.append(message.text)
+    return "\n".join(filter(None, lines))

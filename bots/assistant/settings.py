@@ -1,0 +1,126 @@
+"""The settings of a bot with a model: whom it asks, with which tools and how far it may go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from core.settings import Section
+
+
+class BotLimits(Section):
+    """At the end of any of these the model sums up without tools, and the answer says so; 0 is no limit."""
+
+    requests: int = Field(40, ge=0, description="Requests to the model in one run.")
+    tokens: int = Field(1_000_000, ge=0, description="Tokens in one run, in and out together.")
+    money: float = Field(0.0, ge=0, description="US dollars in one run, by the list prices that are known.")
+    seconds: float = Field(540.0, ge=0, description="Seconds of one run; below [limits] run_seconds.")
+
+
+class Rail(Section):
+    """Where the model is warned, and where the run is halted."""
+
+    warn: int = Field(ge=1)
+    halt: int = Field(ge=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pair(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = value.split(",")
+        if isinstance(value, (list, tuple)) and len(value) == 2:
+            return {"warn": value[0], "halt": value[1]}
+        return value
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Rail:
+        if self.halt <= self.warn:
+            raise ValueError("must halt later than it warns, such as [2, 4]")
+        return self
+
+
+class Rails(Section):
+    enabled: bool = Field(True, description="Whether a run that goes in circles is halted, with a word.")
+    same_call: Rail = Field(Rail(warn=2, halt=4), description="The same call failing the same way: warn, halt.")
+    one_tool: Rail = Field(Rail(warn=3, halt=6), description="One tool failing, however it is called: warn, halt.")
+    no_progress: Rail = Field(
+        Rail(warn=4, halt=8), description="Calls that bring nothing new, one after the other: warn, halt."
+    )
+
+
+class McpServer(Section):
+    """A server of tools by the Model Context Protocol: started by a command, or reached at an address."""
+
+    command: tuple[str, ...] = Field((), description='What starts it, such as ["uvx", "some-server"].')
+    url: str = Field("", description="Where it is reached by streamable HTTP, instead of a command.")
+    env: dict[str, SecretStr] = Field({}, description="Environment of the command, and nothing else but PATH.")
+    headers: dict[str, SecretStr] = Field({}, description="Headers of each request, such as Authorization.")
+    allow: tuple[str, ...] = Field((), description="Its tools that may act without anybody being asked.")
+    idempotent: tuple[str, ...] = Field((), description="Its tools that may be repeated without harm.")
+    pure: tuple[str, ...] = Field((), description="Its tools that only look.")
+    call_seconds: float = Field(60.0, gt=0, description="How long one call may take.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> McpServer:
+        if bool(self.command) == bool(self.url):
+            raise ValueError("needs either a command or a url")
+        return self
+
+
+class ModelChoice(Section):
+    """A model, and how it is reached where that differs from what its provider is known for."""
+
+    model: str = Field(
+        "", description='"provider:name", such as "openai:gpt-5-mini"; setting it makes the assistant answer.'
+    )
+    base_url: str = Field("", description="Address of an OpenAI-compatible server, or another one of the provider's.")
+    api_key: SecretStr = Field(
+        SecretStr(""),
+        description='The key: itself, "env:NAME" or "file:PATH"; empty takes the variable the provider is known for.',
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, value: Any) -> Any:
+        return {"model": value} if isinstance(value, str) else value
+
+
+class Assistant(ModelChoice):
+    """What `[bot]` and `[bots.NAME]` may say of a model; all of it is optional."""
+
+    fallbacks: tuple[ModelChoice, ...] = Field((), description="Models to ask when this one cannot be had, in order.")
+    models: tuple[str, ...] = Field(
+        (), description="What /model may choose; empty means any model of this provider, by its name."
+    )
+    persona: str = Field("", description="Who the bot is: a text, or the path of a Markdown file (ends in .md).")
+    tools: tuple[str, ...] = Field(
+        ("time", "files", "fetch_url", "notes"),
+        description="What it may use: time, files, fetch_url, notes, and only if named: terminal, send_message.",
+    )
+    send_to: tuple[str, ...] = Field(
+        (), description="Targets of send_message, such as telegram:123; empty means everybody who is admitted."
+    )
+    fetch_hosts: tuple[str, ...] = Field((), description="Hosts that fetch_url may reach although they are not public.")
+    mcp: dict[str, McpServer] = Field({}, description="Servers of tools, by name.")
+    limits: BotLimits = Field(BotLimits(), description="How far one run may go.")
+    rails: Rails = Field(Rails(), description="When a run that goes in circles is halted.")
+    connect_seconds: float = Field(10.0, gt=0, description="How long to wait for a connection to the provider.")
+    read_seconds: float = Field(120.0, gt=0, description="How long to wait for the first byte of an answer.")
+    stall_seconds: float = Field(60.0, gt=0, description="A stream without a byte for that long is broken.")
+    retries: int = Field(3, ge=0, description="How often a model is asked again before the next fallback is.")
+    retry_seconds: float = Field(
+        1.0, ge=0, description="The pause before the first of those; each later one doubles it."
+    )
+    stream: bool = Field(True, description="Whether answers are streamed by the provider.")
+    needs_finish_reason: bool = Field(
+        True,
+        description="Whether an answer that ends without saying why is a failure; false for servers that never say.",
+    )
+    window_tokens: int = Field(0, ge=0, description="The model's window; 0 takes what is known of it, else 128,000.")
+    images: bool | None = Field(None, description="Whether the model takes images; unset asks what is known of it.")
+
+    @field_validator("model")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        return value.strip()

@@ -1,0 +1,149 @@
+"""Runs one command, ends with whoever started it, and leaves nothing of it behind: a program of its own.
+
+It is started by its path and waits for a byte on its standard input before it begins. When that input ends, because
+it was closed or because its owner was killed, everything the command has started ends too.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from types import FrameType
+
+# Between asking everything to end and killing it.
+GRACE_SECONDS = 1.0
+# What cannot be killed for that long, such as another user's process, is left to itself.
+KILLING_SECONDS = 3.0
+LOOK_SECONDS = 0.05
+
+NOT_STARTED = 127
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+ON_LINUX = sys.platform == "linux"
+
+
+class Family:
+    """The command and all that came of it, however far it has gone: on Linux orphans become our own children."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.code: int | None = None
+        self.is_gone = False
+        self._woken, wake = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        # The command may signal its own group, which we are in; a handler, unlike ignoring, is not inherited.
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, _wake_up)
+        if ON_LINUX:
+            _prctl(PR_SET_CHILD_SUBREAPER, 1)
+        self._first = _start(command)
+
+    def wait(self, seconds: float | None, *others: int) -> list[int]:
+        """Until something has ended, or one of the others can be read."""
+        ready, _, _ = select.select([self._woken, *others], [], [], seconds)
+        if self._woken in ready:
+            os.read(self._woken, 4096)
+        self._reap()
+        return ready
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                child, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self.is_gone = True
+                return
+            if not child:
+                return
+            if child == self._first:
+                code = os.waitstatus_to_exitcode(status)
+                self.code = code if code >= 0 else 128 - code
+
+    def end(self) -> None:
+        for number, seconds in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, KILLING_SECONDS)):
+            deadline = time.monotonic() + seconds
+            self._signal(number)
+            while not self.is_gone and (left := deadline - time.monotonic()) > 0:
+                if number == signal.SIGTERM:
+                    self.wait(left)
+                else:
+                    self.wait(min(left, LOOK_SECONDS))
+                    # What was forked meanwhile comes to light only now.
+                    self._signal(number)
+
+    def _signal(self, number: int) -> None:
+        for process in _descendants() if ON_LINUX else [self._first]:
+            try:
+                os.kill(process, number)
+            except (ProcessLookupError, PermissionError):
+                continue
+
+
+def _wake_up(number: int, frame: FrameType | None) -> None:
+    """The wake-up descriptor has told it already."""
+
+
+def _start(command: list[str]) -> int:
+    launcher = os.getpid()
+    child = os.fork()
+    if child:
+        return child
+    try:
+        if ON_LINUX:
+            _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != launcher:
+                os._exit(NOT_STARTED)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        # Python ignores them for itself, and that would be inherited.
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.execvp(command[0], command)
+    except OSError as error:
+        os.write(2, f"{command[0]} cannot be started: {error.strerror}\n".encode())
+    finally:
+        os._exit(NOT_STARTED)
+
+
+def _prctl(option: int, value: int) -> None:
+    import ctypes
+
+    ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), *(ctypes.c_ulong(0),) * 3)
+
+
+def _descendants() -> list[int]:
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    # The command's name stands in brackets and may have anything in it.
+                    parent = int(file.read().rpartition(b")")[2].split()[1])
+            except OSError:
+                # It is gone.
+                continue
+            children.setdefault(parent, []).append(int(name))
+    found = children.get(os.getpid(), [])
+    for process in found:
+        found += children.get(process, [])
+    return found
+
+
+def main(command: list[str]) -> int:
+    if not os.read(0, 1):
+        return NOT_STARTED
+    family = Family(command)
+    while family.code is None:
+        if 0 in family.wait(None, 0) and not os.read(0, 1):
+            break
+    family.end()
+    return family.code if family.code is not None else 128 + signal.SIGKILL
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,85 @@
+"""What a tool is: a name, typed arguments, a declared effect and a function; nothing here knows a model library."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from core.agent import Effect
+from core.desk import Desk
+from core.types import File
+
+
+class ToolError(Exception):
+    """What went wrong, in a sentence for the model; every other exception is a fault of the tool's."""
+
+
+class Arguments(msgspec.Struct, frozen=True):
+    """The typed arguments of one tool; a `msgspec.Meta(description=...)` tells the model about a field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """When and for whom a tool acts; the session itself is bound to the task."""
+
+    desk: Desk
+    # The same whenever this very call is made again.
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    text: str
+    # They go out with the answer.
+    files: tuple[File, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    name: str
+    # For the model, one or two sentences.
+    description: str
+    # The JSON schema of the arguments: an object.
+    schema: Mapping[str, Any]
+    effect: Effect
+    # Takes the arguments as the model wrote them, and raises ToolError with what is wrong with them.
+    act: Callable[[str, Occasion], Awaitable[Result]]
+    # What it returns was written by others, and is labelled as that for the model.
+    untrusted: bool = False
+    # As the server that has it calls it, where that is another name.
+    called: str = ""
+
+
+A = TypeVar("A", bound=Arguments)
+
+
+def define(
+    name: str,
+    description: str,
+    arguments: type[A],
+    effect: Effect,
+    act: Callable[[A, Occasion], Awaitable[Result]],
+    *,
+    untrusted: bool = False,
+) -> Tool:
+    async def decode_and_act(written: str, occasion: Occasion) -> Result:
+        return await act(decode(written, arguments), occasion)
+
+    return Tool(name, description, schema_of(arguments), effect, decode_and_act, untrusted)
+
+
+def decode(written: str, arguments: type[A]) -> A:
+    try:
+        # A model that has nothing to say may write nothing at all; numbers may come as text.
+        return msgspec.convert(msgspec.json.decode(written or "{}"), arguments, strict=False)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise ToolError(f"the arguments are wrong: {error}") from error
+
+
+def schema_of(arguments: type[Arguments]) -> dict[str, Any]:
+    _, components = msgspec.json.schema_components([arguments])
+    schema: dict[str, Any] = components[arguments.__name__]
+    return {"type": "object", "properties": schema.get("properties", {}), "required": schema.get("required", [])}

@@ -1,0 +1,121 @@
+"""What a bot's model may use: the tools its settings name, foreign ones beside them, and the one policy over both."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bots.assistant.settings import Assistant
+from bots.assistant.tools import clock, files, messages, notes, terminal, web
+from bots.assistant.tools.tool import Tool
+from core.agent import Effect
+from core.errors import ConfigError
+
+# What every provider takes as the name of a tool.
+NAME_CHARACTERS = 64
+ODD = re.compile(r"[^a-zA-Z0-9_-]")
+
+NOT_PERMITTED = " (The settings of this bot do not permit it: say so instead of calling it.)"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a tool does not run, in words for the model."""
+
+    reason: str
+
+
+class Toolbox:
+    """Raises ConfigError for a name that is no tool.
+
+    Foreign tools come by the server that has them, and `allowed` names those of each that may act. One that may not is
+    offered all the same, so that the model can tell people about it.
+    """
+
+    def __init__(
+        self,
+        settings: Assistant,
+        foreign: Mapping[str, Sequence[Tool]] | None = None,
+        allowed: Mapping[str, frozenset[str]] | None = None,
+        missing: Mapping[str, str] | None = None,
+    ) -> None:
+        # Servers whose tools cannot be had now, and why.
+        self.missing = dict(missing or {})
+        groups = _groups(settings)
+        for name in settings.tools:
+            if name not in groups:
+                raise ConfigError(f"tools: there is no tool {name}{_nearest(name, groups)}")
+        own = {tool.name: (group, tool) for group, build in groups.items() for tool in build()}
+        self._closed = {name: tool for name, (group, tool) in own.items() if group not in settings.tools}
+        self._tools = {name: tool for name, (group, tool) in own.items() if group in settings.tools}
+        self._permitted = set(self._tools)
+        self._remedies = dict.fromkeys(self._closed, "tools")
+        for name, server, tool in _named(foreign or {}, set(own)):
+            if tool.effect is not Effect.EFFECT or tool.name in (allowed or {}).get(server, ()):
+                self._permitted.add(name)
+            self._tools[name] = replace(tool, name=name)
+            self._remedies[name] = f"allow of the server {server}, as {tool.called or tool.name}"
+
+    def offered(self) -> tuple[Tool, ...]:
+        """What the model is told of."""
+        return tuple(
+            tool if name in self._permitted else replace(tool, description=tool.description + NOT_PERMITTED)
+            for name, tool in self._tools.items()
+        )
+
+    def find(self, name: str) -> Tool | Refusal:
+        """The only way to a tool that may run: what changes things outside runs only if the settings name it."""
+        if name in self._permitted:
+            return self._tools[name]
+        tool = self._tools.get(name) or self._closed.get(name)
+        if tool is None:
+            return Refusal(f"There is no tool called {name}.")
+        why = "changes things outside this talk" if tool.effect is Effect.EFFECT else "is not in use here"
+        return Refusal(
+            f"{name} {why}, and the settings of this bot do not permit it. "
+            f"Tell the person that the owner can add it to {self._remedies[name]}."
+        )
+
+
+def _groups(settings: Assistant) -> dict[str, Callable[[], tuple[Tool, ...]]]:
+    """By the names that the settings use."""
+    return {
+        "time": lambda: clock.TOOLS,
+        "files": lambda: files.TOOLS,
+        "fetch_url": lambda: web.tools(settings.fetch_hosts),
+        "notes": lambda: notes.TOOLS,
+        "terminal": terminal.tools,
+        "send_message": lambda: messages.tools(settings.send_to),
+    }
+
+
+def _nearest(name: str, names: Mapping[str, object]) -> str:
+    near = difflib.get_close_matches(name, names, n=1)
+    return f", did you mean {near[0]}?" if near else f" (there are: {', '.join(names)})"
+
+
+def _named(foreign: Mapping[str, Sequence[Tool]], own: set[str]) -> Iterator[tuple[str, str, Tool]]:
+    """Each foreign tool with a name that nobody else has; what collides is called after its server."""
+    found = [(server, tool, _fit(tool.name)) for server, tools in foreign.items() for tool in tools]
+    often = Counter(name for _, _, name in found)
+    taken = own | {name for name, count in often.items() if count == 1}
+    for server, tool, name in found:
+        if name in own or often[name] > 1:
+            name = _free(_fit(f"{server}_{tool.name}"), taken)
+            taken.add(name)
+        yield name, server, tool
+
+
+def _fit(name: str) -> str:
+    return ODD.sub("_", name)[:NAME_CHARACTERS]
+
+
+def _free(name: str, taken: set[str]) -> str:
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name[: NAME_CHARACTERS - len(str(number)) - 1]}_{number}"
+    return free

@@ -1,0 +1,104 @@
+"""Builds the agents that the settings ask for, makes them ready while the gateway serves, and closes them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import Any, NamedTuple, cast
+
+from bots.roster import ASSISTANT, DEMO, Bot
+from core.agent import Agent
+from core.errors import ConfigError
+from core.work.tasks import TaskKind
+
+log = logging.getLogger(__name__)
+
+AGENTS = {
+    DEMO: "bots.demo.agent:DemoAgent",
+    "echo": "bots.echo.agent:EchoAgent",
+    ASSISTANT: "bots.assistant.agent:Assistant",
+}
+
+
+class Staff(NamedTuple):
+    """Agents by the name of their bot, and the kinds of background work that their modules offer as KINDS."""
+
+    agents: Mapping[str, Agent]
+    kinds: tuple[TaskKind, ...]
+
+
+def build(bots: Mapping[str, Bot]) -> Staff:
+    """Raises ConfigError for the first that cannot be had."""
+    agents: dict[str, Agent] = {}
+    kinds: dict[str, TaskKind] = {}
+    for name, bot in bots.items():
+        agents[name], offered = _build_one(name, bot)
+        for kind in offered:
+            if kinds.setdefault(kind.name, kind) is not kind:
+                raise ConfigError(f"two agents offer background work named {kind.name!r}; rename one of them")
+    return Staff(agents, tuple(kinds.values()))
+
+
+@asynccontextmanager
+async def closing(agents: Iterable[Agent]) -> AsyncIterator[None]:
+    """What agents hold open is closed at the end, whatever becomes of the others."""
+    try:
+        yield
+    finally:
+        await _each(agents, "close", "could not be closed")
+
+
+async def prepare(agents: Iterable[Agent]) -> None:
+    """Brings in what takes long, so that nobody waits for it; whatever fails here fails in a turn, with words."""
+    await _each(agents, "prepare", "is not ready yet")
+
+
+async def _each(agents: Iterable[Agent], verb: str, trouble: str) -> None:
+    able = [agent for agent in agents if callable(getattr(agent, verb, None))]
+    ends = await asyncio.gather(*(_call(agent, verb) for agent in able), return_exceptions=True)
+    for agent, end in zip(able, ends, strict=True):
+        if isinstance(end, Exception):
+            log.warning("%s %s: %r", type(agent).__name__, trouble, end, exc_info=end)
+
+
+async def _call(agent: Agent, verb: str) -> None:
+    # A foreign agent's may be a plain function.
+    end = getattr(agent, verb)()
+    if isinstance(end, Awaitable):
+        await end
+
+
+def _build_one(name: str, bot: Bot) -> tuple[Agent, tuple[TaskKind, ...]]:
+    wanted = f'the bot {name}: agent = "{bot.chosen_agent}"'
+    module_name, _, object_name = AGENTS.get(bot.chosen_agent, bot.chosen_agent).partition(":")
+    if not module_name or not object_name:
+        raise ConfigError(f'{wanted} is not an agent; write one of {", ".join(AGENTS)}, or "package.module:object"')
+    try:
+        module = import_module(module_name)
+        found = getattr(module, object_name)
+        given = (name, bot) if bot.chosen_agent == ASSISTANT else ()
+        agent = found(*given) if isinstance(found, type) else found
+    except ConfigError as error:
+        raise ConfigError(f"the bot {name}: {error}") from error
+    # A model library refuses a missing key with a RuntimeError as soon as the module is imported.
+    except (ImportError, AttributeError, SyntaxError, TypeError, RuntimeError) as error:
+        raise ConfigError(f"{wanted} cannot be loaded: {error}") from error
+    if _is_of_the_library(agent):
+        from bots.hosted.agent import HostedAgent
+
+        # The default names tools of ours, and one of its may be called the same.
+        permitted = frozenset(bot.tools if "tools" in bot.model_fields_set else ())
+        agent = HostedAgent(agent, permitted, needs_finish_reason=bot.needs_finish_reason)
+    if not callable(getattr(agent, "run", None)):
+        raise ConfigError(f"{wanted} has no run(turn), so it is not an agent")
+    return cast(Agent, agent), tuple(getattr(module, "KINDS", ()))
+
+
+def _is_of_the_library(agent: Any) -> bool:
+    """Whoever brings one has imported the library; nobody else must wait for it."""
+    library = sys.modules.get("pydantic_ai")
+    return library is not None and isinstance(agent, library.agent.AbstractAgent)

@@ -1,0 +1,42 @@
+"""The assistant in a box: a simulated provider over real HTTP, and the bot that asks it.
+
+    async with ProviderServer() as provider:
+        provider.script(Say("hello"))
+        async with World(tmp_path, assistant(provider)) as world:
+            world.paper.says("hi")
+            await world.paper.until(lambda paper: paper.posts == ["hello"])
+
+settings_for(provider, api, **more)   as `[bot]` would say it; quick retries, no network tools
+assistant(provider, api, **more)      the bot itself; its World closes it
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bots.assistant.agent import Assistant
+from bots.assistant.settings import Assistant as Settings
+from tests.simulators.provider import MODEL, ProviderServer
+from tests.simulators.provider_truth import Api
+
+PROVIDERS: dict[Api, str] = {"chat": "openai-chat", "responses": "openai-responses", "messages": "anthropic"}
+APIS: tuple[Api, ...] = ("chat", "responses", "messages")
+
+
+def settings_for(provider: ProviderServer, api: Api = "chat", **more: Any) -> Settings:
+    address = provider.anthropic_url if api == "messages" else provider.openai_url
+    given: dict[str, Any] = {
+        "model": f"{PROVIDERS[api]}:{MODEL}",
+        "base_url": address,
+        "api_key": provider.key,
+        "retry_seconds": 0.01,
+        "stall_seconds": 0.5,
+        "read_seconds": 2.0,
+        "tools": ("time", "files", "notes"),
+        **more,
+    }
+    return Settings.model_validate(given)
+
+
+def assistant(provider: ProviderServer, api: Api = "chat", **more: Any) -> Assistant:
+    return Assistant("Tide", settings_for(provider, api, **more))

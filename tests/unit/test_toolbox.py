@@ -1,0 +1,143 @@
+"""What a model is offered and what may run: one policy over our own tools and foreign ones."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bots.assistant.settings import Assistant
+from bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, define
+from bots.assistant.tools.toolbox import Refusal, Toolbox
+from core.agent import Effect
+from core.errors import ConfigError
+from tests.fakes import FakeDesk
+from tests.tool_bench import in_session
+
+FILES = {"list_files", "read_file", "write_file", "search_files", "attach_file"}
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+class Nothing(Arguments, frozen=True):
+    pass
+
+
+def foreign(name: str, effect: Effect = Effect.EFFECT, answer: str = "") -> Tool:
+    async def act(asked: Nothing, occasion: Occasion) -> Result:
+        return Result(answer or name)
+
+    return define(name, f"Does {name}.", Nothing, effect, act)
+
+
+def names(box: Toolbox) -> set[str]:
+    return {tool.name for tool in box.offered()}
+
+
+def reason(box: Toolbox, name: str) -> str:
+    found = box.find(name)
+    assert isinstance(found, Refusal)
+    return found.reason
+
+
+async def use(box: Toolbox, name: str) -> str:
+    found = box.find(name)
+    assert isinstance(found, Tool)
+    return (await found.act("{}", Occasion(FakeDesk(), "k"))).text
+
+
+def test_by_default_nothing_is_offered_that_acts() -> None:
+    box = Toolbox(Assistant())
+    assert names(box) == {"time", *FILES, "fetch_url", "remember", "recall"}
+    assert not any(tool.effect is Effect.EFFECT for tool in box.offered())
+    assert all(isinstance(box.find(name), Tool) for name in names(box))
+
+
+@pytest.mark.parametrize("name", ["terminal", "send_message"])
+def test_what_acts_runs_only_if_the_settings_name_it(name: str) -> None:
+    assert reason(Toolbox(Assistant()), name) == (
+        f"{name} changes things outside this talk, and the settings of this bot do not permit it. "
+        "Tell the person that the owner can add it to tools."
+    )
+    box = Toolbox(Assistant(tools=("time", name)))
+    assert names(box) == {"time", name}
+    assert isinstance(box.find(name), Tool)
+
+
+def test_what_only_looks_is_closed_too_where_it_is_not_named() -> None:
+    box = Toolbox(Assistant(tools=("time",)))
+    assert "read_file is not in use here" in reason(box, "read_file")
+    assert names(Toolbox(Assistant(tools=()))) == set()
+
+
+@pytest.mark.parametrize("name", ["rm", "", "Terminal", "files"])
+def test_what_does_not_exist_is_said_not_to(name: str) -> None:
+    assert reason(Toolbox(Assistant()), name) == f"There is no tool called {name}."
+
+
+def test_a_wrong_name_in_the_settings_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="tools: there is no tool terminl, did you mean terminal?"):
+        Toolbox(Assistant(tools=("terminl",)))
+    with pytest.raises(ConfigError, match=r"there is no tool xyz \(there are: time, files"):
+        Toolbox(Assistant(tools=("xyz",)))
+
+
+async def test_a_foreign_tool_acts_only_if_its_server_allows_it() -> None:
+    tools = [foreign("star"), foreign("delete"), foreign("look", Effect.PURE), foreign("put", Effect.IDEMPOTENT)]
+    box = Toolbox(Assistant(tools=()), {"hub": tools, "other": [foreign("push")]}, {"hub": frozenset({"star", "push"})})
+    assert [await use(box, name) for name in ("star", "look", "put")] == ["star", "look", "put"]
+    assert reason(box, "delete") == (
+        "delete changes things outside this talk, and the settings of this bot do not permit it. "
+        "Tell the person that the owner can add it to allow of the server hub, as delete."
+    )
+    # What one server allows is not allowed for another.
+    assert "allow of the server other" in reason(box, "push")
+
+
+def test_the_owner_is_told_the_name_that_the_settings_take() -> None:
+    """The model knows a tool by the name of its server too, and the settings do not."""
+    shown = replace(foreign("hub__delete"), called="delete")
+    box = Toolbox(Assistant(tools=()), {"hub": [shown]}, {})
+    assert reason(box, "hub__delete").endswith("can add it to allow of the server hub, as delete.")
+
+
+def test_a_foreign_tool_that_may_not_act_is_offered_with_that_word() -> None:
+    box = Toolbox(Assistant(tools=()), {"hub": [foreign("star"), foreign("delete")]}, {"hub": frozenset({"star"})})
+    assert {tool.name: "do not permit" in tool.description for tool in box.offered()} == {"star": False, "delete": True}
+
+
+async def test_names_that_collide_are_called_after_their_server() -> None:
+    box = Toolbox(
+        Assistant(tools=("time",)),
+        {
+            "a": [
+                foreign("time", answer="a's"),
+                foreign("terminal", answer="a's terminal"),
+                foreign("find", answer="a"),
+            ],
+            "b": [foreign("find", answer="b"), foreign("alone", answer="alone")],
+        },
+        {"a": frozenset({"time", "find"}), "b": frozenset({"find", "alone"})},
+    )
+    assert names(box) == {"time", "a_time", "a_terminal", "a_find", "b_find", "alone"}
+    assert [await use(box, name) for name in ("a_time", "a_find", "b_find", "alone")] == ["a's", "a", "b", "alone"]
+    # A foreign tool never stands in for one of ours, not even for one that is off.
+    assert "owner can add it to tools" in reason(box, "terminal")
+    assert "allow of the server a, as terminal" in reason(box, "a_terminal")
+    with in_session(Path("workspace")):
+        assert "UTC" in await use(box, "time")
+
+
+def test_every_name_is_unique_and_fit_for_every_provider() -> None:
+    long = "x" * 100
+    box = Toolbox(
+        Assistant(tools=("time",)),
+        {
+            "a": [foreign("time"), foreign("a_time"), foreign("dotted.name"), foreign(long), foreign("same")],
+            "b": [foreign("dotted/name"), foreign(long + "y"), foreign("same"), foreign("same"), foreign("b_same")],
+            long: [foreign("same"), foreign(long)],
+        },
+    )
+    offered = [tool.name for tool in box.offered()]
+    assert len(offered) == len(set(offered)) == 13
+    assert all(NAME.fullmatch(name) for name in offered)
+    assert {"time", "a_time", "a_time_2", "b_same", "b_same_2", "b_same_3"} <= set(offered)
