@@ -155,6 +155,8 @@ class Inbound(Value, frozen=True, kw_only=True):
     forwarded: str = ""
     # In a group: was the bot mentioned, replied to or commanded?
     addressed: bool = True
+    # When it was said, by the platform's own clock, where messages may overtake each other on their way; else 0.
+    said: float = 0.0
     # Rows of one album share a group and become one run.
     group: str = ""
     # The bot that was asked for by name; empty means the default.

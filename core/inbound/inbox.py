@@ -106,7 +106,7 @@ def _insert(
 ) -> None:
     tx.execute(
         "INSERT INTO inbox (run, adapter, account, key, kind, conversation, album, joined, state, message, digest,"
-        " accepted, ready, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " accepted, ready, reason, said) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         run,
         inbound.target.adapter,
         inbound.target.account,
@@ -121,6 +121,7 @@ def _insert(
         now,
         ready,
         reason,
+        inbound.said,
     )
 
 
@@ -132,7 +133,7 @@ def waiting_in(tx: Transaction, conversation: str) -> int:
 def next_ready(tx: Transaction, conversation: str) -> float | None:
     """When the conversation's oldest waiting message may be claimed; None when none waits."""
     row = tx.one(
-        "SELECT ready FROM inbox WHERE conversation = ? AND state = 'waiting' ORDER BY seq LIMIT 1",
+        "SELECT ready FROM inbox WHERE conversation = ? AND state = 'waiting' ORDER BY said, seq LIMIT 1",
         conversation,
     )
     return float(row["ready"]) if row else None
@@ -147,7 +148,7 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
     """Takes the oldest waiting message, if the conversation is free and the message may be taken."""
     row = tx.one(
         "SELECT run, message, attempt, fence, generation, ready, checkpoint, view, album FROM inbox"
-        " WHERE conversation = ? AND state = 'waiting' ORDER BY seq LIMIT 1",
+        " WHERE conversation = ? AND state = 'waiting' ORDER BY said, seq LIMIT 1",
         conversation,
     )
     if row is None or row["ready"] > now or live_run(tx, conversation) is not None:

@@ -170,12 +170,16 @@ class Case:
         return bool(dead["untold"]) or any(notice["seq"] > dead["seq"] for notice in notices)
 
     def _owed(self) -> Iterator[Owed]:
+        # A target need not name what it answers as it was stored.
+        targets = [(row["key"], msgspec.json.decode(row["message"])["target"]) for row in self.books.inbox]
+        answered = {_address(target): key for key, target in targets if key in self.said}
         for row in self.books.deliveries:
             if row["kind"] != "opening":
                 target, body = msgspec.json.decode(row["target"]), msgspec.json.decode(row["body"])
                 names = [file_line(file["name"]) for file in body.get("files", ())]
                 lines: dict[str, list[Copy]] = {line: [] for line in (*lines_of(body["text"]), *names)}
-                yield Owed(row, target["reply_to"], lines, target["adapter"], target["chat"])
+                reply_to = answered.get(_address(target), target["reply_to"])
+                yield Owed(row, reply_to, lines, target["adapter"], target["chat"])
 
     def _match(self) -> Iterator[Copy]:
         """Gives each copy to the deliveries whose lines it shows; yields what shows anything else."""
@@ -187,6 +191,10 @@ class Case:
                         each.lines[line].append(copy)
             else:
                 yield copy
+
+
+def _address(target: Row) -> tuple[str, ...]:
+    return tuple(str(target.get(name, "")) for name in ("adapter", "account", "chat", "thread", "reply_to", "handle"))
 
 
 def file_line(name: str) -> str:

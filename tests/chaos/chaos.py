@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import multiprocessing
-import random
 import shutil
 import signal
 import sqlite3
@@ -22,25 +21,24 @@ import tempfile
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack, closing
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tests.api_world import KEY
 from tests.chaos import api_clients, chaos_checkers, chaos_child, crowd
 from tests.chaos.chaos_checkers import Crowd, Night, Verdict
+from tests.chaos.discord_stand import ANSWER_SECONDS
+from tests.chaos.plans import Plan, plan
 from tests.chaos.played import Crash, Flight, Seen, rows_of
 from tests.chaos.scripted import Ledger
 from tests.chaos.steps import Say
 
 # Memory is as durable as a disk for a process that is killed, and a good deal quicker.
 MEMORY = Path("/dev/shm")
-# Between two kills on average, and between two messages at least.
-LIFE_SECONDS = 1.7
-PAUSE_SECONDS = 0.02
 # Liveness asks for an outcome within 60 s and an attempt within 15 s, so if nothing happens for so long nothing will.
 STUCK_SECONDS = 75.0
 # Also what only goes round in circles must end.
@@ -50,27 +48,6 @@ DEATH_SECONDS = 10.0
 # Nothing may follow when everything has come to rest.
 CALM_SECONDS = 1.0
 
-# Where a process dies if not by the clock.
-LABELS = (
-    "store.pre_commit",
-    "store.post_commit",
-    "in.pre_commit",
-    "in.post_commit",
-    "run.mid_stream",
-    "tool.started",
-    "run.pre_terminal",
-    "run.post_terminal",
-    "out.dispatching_committed",
-    "out.effect",
-    "out.pre_receipt",
-    "out.between_parts",
-    "edit.effect",
-    "anchor.effect",
-    "rec.pre_commit",
-    "boot.mid_recover",
-    "bg.pre_notify",
-)
-
 OPEN = (
     "SELECT 'message ' || key || ' is ' || state FROM inbox WHERE state IN ('waiting', 'running') UNION ALL"
     " SELECT d.kind || ' ' || d.id || ' is ' || d.state || ' with ' || count(p.position) || ' parts left'"
@@ -78,62 +55,6 @@ OPEN = (
     " WHERE d.state NOT IN ('delivered', 'dead') GROUP BY d.seq UNION ALL"
     " SELECT 'task ' || id || ' is ' || state FROM tasks WHERE state IN ('waiting', 'running')"
 )
-
-
-class Kill(NamedTuple):
-    # Not before so many messages were said, and then after so many seconds.
-    after: int
-    seconds: float
-    # Dies here if it comes to it sooner.
-    failpoint: str
-
-
-class Outage(NamedTuple):
-    after: int
-    platform: str
-    seconds: float
-
-
-class Plan(NamedTuple):
-    """All that a seed decides."""
-
-    seed: int
-    said: tuple[Say, ...]
-    pauses: tuple[float, ...]
-    kills: tuple[Kill, ...]
-    outages: tuple[Outage, ...]
-    asks: tuple[api_clients.Ask, ...]
-
-
-def plan(seed: int, messages: int, kills: int) -> Plan:
-    lots = random.Random(f"{seed}/plan")
-    pause = max(PAUSE_SECONDS, LIFE_SECONDS * kills / messages)
-    names = sorted(crowd.STANDS)
-    outages = [
-        Outage(lots.randint(1, messages), lots.choice(names), lots.uniform(0.5, 2.5)) for _ in range(messages // 100)
-    ]
-    return Plan(
-        seed,
-        tuple(crowd.say_all(seed, messages)),
-        tuple(lots.uniform(0.0, 2 * pause) for _ in range(messages)),
-        tuple(_kills(lots, messages, kills)),
-        tuple(sorted(outages)),
-        tuple(api_clients.ask_all(seed, messages)),
-    )
-
-
-def _kills(lots: random.Random, messages: int, kills: int) -> Iterator[Kill]:
-    moments = sorted(lots.randint(1, messages) for _ in range(kills))
-    for number, moment in enumerate(moments):
-        label = lots.choice(LABELS)
-        # Commits are so many that the first few would only ever be those of a start.
-        hit = lots.randint(1, 60 if label.startswith("store.") else 6)
-        failpoint = f"{label}:{hit}:kill" if lots.random() < 0.5 else ""
-        if number and lots.random() < 0.25:
-            # The next start is hit while it recovers.
-            yield Kill(moments[number - 1], lots.uniform(0.0, 0.5), failpoint)
-        else:
-            yield Kill(moment, lots.uniform(0.0, 0.2), failpoint)
 
 
 class Process:
@@ -182,6 +103,8 @@ class Chaos:
         self._clients = api_clients.Clients(plan.asks, self._port, self._reached.__getitem__)
         self._boots = 0
         self._killed = 0
+        # By the wall clock.
+        self._deaths: list[float] = []
         self._crashes: list[Crash] = []
         self._cuts: dict[str, list[float]] = defaultdict(list)
         self._faults: list[str] = []
@@ -191,8 +114,10 @@ class Chaos:
     async def run(self) -> Night:
         async with AsyncExitStack() as stack:
             for name, stand in crowd.STANDS.items():
-                paper = self._papers[name] = await stack.enter_async_context(stand.serve())
-                paper.schedule(zlib.crc32(f"{self._plan.seed}/{name}".encode()), stand.odds)
+                self._papers[name] = await stack.enter_async_context(stand.serve())
+            await self._introduce()
+            for name, stand in crowd.STANDS.items():
+                self._papers[name].schedule(zlib.crc32(f"{self._plan.seed}/{name}".encode()), stand.odds)
             await stack.enter_async_context(self._clients)
             async with asyncio.TaskGroup() as group:
                 asking = group.create_task(self._clients.run())
@@ -201,6 +126,16 @@ class Chaos:
                 # Nobody is left to answer when that is over.
                 group.create_task(self._live()).add_done_callback(lambda _: asking.cancel())
             return self._night()
+
+    async def _introduce(self) -> None:
+        """A first life in which nothing goes wrong, where a platform needs one."""
+        process = self._start("")
+        for paper in self._papers.values():
+            self._said += await crowd.introduce(paper)
+        async with asyncio.timeout(STUCK_SECONDS):
+            while self._owing():  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        await self._end(process)
 
     async def _say(self) -> None:
         for number, (say, pause) in enumerate(zip(self._plan.said, self._plan.pauses, strict=True), start=1):
@@ -262,6 +197,7 @@ class Chaos:
     async def _end(self, process: Process) -> int:
         """Kills, and looks at what the dead process left before the next one mends it."""
         status = await process.kill()
+        self._deaths.append(time.time())
         for name, stand in crowd.STANDS.items():
             # When the connection has ended, everything that was said over it has been heard.
             paper, accounts = self._papers[name], stand.platform.accounts
@@ -303,12 +239,41 @@ class Chaos:
     def _open(self) -> list[str]:
         found = [f"{key} is unconfirmed" for paper in self._papers.values() for key in paper.unconfirmed]
         found += self._clients.open()
+        return found or self._owing()
+
+    def _owing(self) -> list[str]:
         database = self._folder / "home" / "tidings.db"
-        if found or not database.exists():
-            return found or ["no database yet"]
+        if not database.exists():
+            return ["no database yet"]
         # A reader that cannot write disturbs nobody.
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
-            return [row[0] for row in connection.execute(OPEN)]
+            stored = set(connection.execute("SELECT adapter, key FROM inbox"))
+            waiting = [say for say in self._heard(stored) if (say.platform, say.key) not in stored]
+            return [f"{say.key} is not stored" for say in waiting] + [row[0] for row in connection.execute(OPEN)]
+
+    def _heard(self, stored: set[tuple[Any, ...]]) -> list[Say]:
+        """What was said, without what was told only once, to a process that died of it."""
+        once = {key: told for paper in self._papers.values() for key, told in crowd.told_once(paper).items()}
+        return [
+            say
+            for say in self._said
+            if say.key not in once
+            or (say.platform, say.key) in stored
+            or not self._has_died(say.platform, once[say.key].at)
+        ]
+
+    def _has_died(self, platform: str, at: float) -> bool:
+        """The gateway, or its way to the platform, while somebody waited for a first word."""
+        return any(at <= end <= at + ANSWER_SECONDS for end in (*self._deaths, *self._cuts[platform]))
+
+    def _unheard(self) -> frozenset[str]:
+        """Stored, and nobody could be told that it was: the platform has said that nobody answers."""
+        return frozenset(
+            key
+            for name, paper in self._papers.items()
+            for key, told in crowd.told_once(paper).items()
+            if not told.is_heard and self._has_died(name, told.at)
+        )
 
     def _last_words(self) -> str:
         log = self._folder / "log"
@@ -317,11 +282,15 @@ class Chaos:
 
     def _night(self) -> Night:
         platforms = tuple(stand.platform for stand in crowd.STANDS.values())
+        database = self._folder / "home" / "tidings.db"
+        stored = set(rows_of(database, "SELECT adapter, key FROM inbox"))
         return Night(
-            scenario=Crowd(platforms, tuple(self._said)),
+            scenario=Crowd(platforms, tuple(self._heard(stored))),
+            messages=len(self._plan.said),
+            unheard=self._unheard(),
             kills=self._killed,
             seen={name: self._seen(name, paper) for name, paper in self._papers.items()},
-            database=self._folder / "home" / "tidings.db",
+            database=database,
             ledger=tuple(Ledger(self._folder / "ledger").read()),
             # The last one came when all was done, and counts as no kill.
             crashes=tuple(self._crashes),
@@ -358,7 +327,7 @@ def chaos(seed: int, messages: int, kills: int, *, keep: bool = False) -> int:
         forget(folder)
     figures = " ".join(f"{name}={len(found)}" for name, found in verdict.violations.items())
     orphans = verdict.orphans.total()
-    print(f"chaos: seed={seed} messages={len(night.scenario.said())} kills={night.kills} {figures} orphans={orphans}")
+    print(f"chaos: seed={seed} messages={night.messages} kills={night.kills} {figures} orphans={orphans}")
     return int(red)
 
 

@@ -45,6 +45,10 @@ class Night(NamedTuple):
     """One run as checkers see it: what the platforms know, the database file, the tools' own log."""
 
     scenario: Crowd
+    # How many were said.
+    messages: int
+    # Commands whose platform has said itself that nobody answers, since a kill came first.
+    unheard: frozenset[str]
     # How many came.
     kills: int
     seen: dict[str, Seen]
@@ -86,6 +90,10 @@ class NightCase(Case):
             for call in seen.calls:
                 if call.verdict not in _DEFINITE or _is_cut(call, self.night.cuts[name]):
                     self._doubt(call, call.ask.key or keys.get(call.ask.message_id, "") or call.ask.draft_id)
+        # What was on its way when all connections were cut may never have become a call.
+        for owed in self.owed:
+            row, cuts = owed.row, self.night.cuts.get(owed.platform, ())
+            self.doubts[row["id"]] += any(row["created"] < cut < (row["closed"] or cut + 1) for cut in cuts)
 
     def _doubt(self, call: Call, key: str) -> None:
         delivery, _, part = key.partition(".")
@@ -133,6 +141,8 @@ class NightCase(Case):
 
         Not so the sentence that takes the place of a file.
         """
+        if owed.reply_to in self.night.unheard:
+            return owed.row["state"] == "dead" and self.is_told(owed.row)
         edits = self.night.scenario.platform(owed.platform).kind.streaming != "none"
         has_file = bool(msgspec.json.decode(owed.row["body"]).get("files"))
         return super().is_excused(owed) and (not edits or has_file or self.doubts[owed.row["id"]] > ANCHORS)
@@ -150,7 +160,9 @@ def _is_cut(call: Call, cuts: tuple[float, ...]) -> bool:
 def _view_id(data: bytes) -> str:
     """The message that is the view; where messages are numbered by chat, the handle names both."""
     handle: dict[str, Any] = msgspec.json.decode(msgspec.json.decode(data, type=View).handle)
-    return str(handle["id"]) if "id" in handle else f"{handle['chat']}:{handle.get('message', '')}"
+    if "id" in handle:
+        return str(handle["id"])
+    return f"{handle['chat']}:{handle.get('message', '')}" if "chat" in handle else str(handle["message"])
 
 
 def outcomes(case: NightCase) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
 from itertools import product
 from typing import NamedTuple, Protocol
@@ -13,6 +13,7 @@ import msgspec
 from core.adapter import Adapter, Host
 from core.agent import Event, Finished, Turn
 from core.clock import SystemClock
+from tests.chaos.discord_stand import Discord, ToldOnce, discord
 from tests.chaos.scripted import ScriptedAgent
 from tests.chaos.steps import PERSON, Platform, Say
 from tests.chaos.telegram_stand import Telegram, telegram
@@ -30,7 +31,7 @@ SWIFT = 0.5
 SLOW_PIECES = 8
 
 
-Simulator = PaperServer | Telegram
+Simulator = PaperServer | Telegram | Discord
 
 
 class Stand(Protocol):
@@ -95,11 +96,23 @@ STANDS: dict[str, Stand] = {
         _paper("readback", Kind(readback=True, streaming="append", reactions=False), 1.0),
         _paper("quiet", Kind(readback=True, streaming="none", typing=False), 0.5),
         _paper("neither", Kind(streaming="edits"), 2.0),
-        _paper("drafts", Kind(streaming="drafts"), 0.2),
+        _paper("fleeting", Kind(streaming="drafts"), 0.2),
         _paper("mute", Kind(streaming="none", reactions=False), 0.3),
         telegram(NASTY),
+        discord(NASTY),
     )
 }
+
+
+async def introduce(platform: Simulator) -> list[Say]:
+    """What must have been said there before anything goes wrong."""
+    return await platform.introduce() if isinstance(platform, Discord) else []
+
+
+def told_once(platform: Simulator) -> Mapping[str, ToldOnce]:
+    """What is lost there without anybody's fault, if the gateway dies just then; by its key."""
+    return platform.told_once if isinstance(platform, Discord) else {}
+
 
 # How often what is said.
 WORDS = {

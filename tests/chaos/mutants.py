@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tests.chaos import mutation_api as api
+from tests.chaos import mutation_assistant as assistant
+from tests.chaos import mutation_discord as discord
 from tests.chaos import mutation_inbound as inbound
 from tests.chaos import mutation_outbound as outbound
 from tests.chaos import mutation_telegram as telegram
@@ -196,6 +198,46 @@ MUTANTS: dict[str, Mutant] = {
             _test("telegram_streaming", "a_flood_on_a_draft_is_no_reason_to_edit_instead"),
         ),
         Mutant(
+            "the cursor runs ahead of the store",
+            discord.cursor_before_the_message,
+            _test("discord_resume", "a_crash_at_any_moment_loses_no_message_and_repeats_none"),
+        ),
+        Mutant(
+            "a new nonce for each try",
+            discord.nonce_by_lot,
+            _test("discord_answers", "an_answer_in_doubt_is_there_once"),
+        ),
+        Mutant(
+            "an answer pings @everyone",
+            discord.mentions_as_the_library_has_them,
+            _test("discord_groups", "nobody_is_pinged_whatever_is_said_and_by_whatever_way"),
+        ),
+        Mutant(
+            "catch-up answers twice",
+            discord.key_of_the_event,
+            _test("discord_inbound", "a_message_told_twice_is_answered_once"),
+        ),
+        Mutant(
+            "ephemeral, so said in public",
+            discord.private_answer_said_to_all,
+            _test("discord_answers", "a_private_answer_that_is_too_late_is_not_said_to_all"),
+        ),
+        Mutant(
+            "two bots without an end",
+            discord.own_words_heard,
+            ("tests/unit/test_discord_parse.py::test_what_is_nobody_s_message_is_not_heard",),
+        ),
+        Mutant(
+            "first words at the same moment",
+            discord.places_kept_over_each_other,
+            _test("discord_resume", "everybody_who_wrote_first_at_the_same_moment_is_found_after_a_restart"),
+        ),
+        Mutant(
+            "what no RESUME covers is lost",
+            discord.gap_between_two_sessions,
+            _test("discord_resume", "a_session_that_is_forgotten_is_followed_by_another_that_finds_what_was_said"),
+        ),
+        Mutant(
             "CVE-2026-28472: presence of a key",
             api.any_key_is_right,
             _security("s5_comparison", "the_value_of_a_key_is_compared_and_not_its_presence"),
@@ -229,6 +271,51 @@ MUTANTS: dict[str, Mutant] = {
             "DNS rebinding",
             api.any_name_leads_here,
             _security("s3_browsers", "a_foreign_name_is_misdirected"),
+        ),
+        Mutant(
+            "a stream that stops, taken for whole",
+            assistant.stream_that_stops_is_whole,
+            _test("assistant_memory", "an_answer_that_broke_off_is_in_the_next_view_once"),
+        ),
+        Mutant(
+            "a 401, said as the model's words",
+            assistant.refusal_is_an_answer,
+            _test("assistant_asking", "what_will_not_pass_is_neither_repeated_nor_asked_of_another"),
+        ),
+        Mutant(
+            "nothing, taken for an answer",
+            assistant.empty_answer_completes,
+            _test("assistant_failures", "every_failure_is_told_once_and_truly_on_every_surface[chat-whole]"),
+        ),
+        Mutant(
+            "a retry doubles the text",
+            assistant.words_said_again_after_a_break,
+            _test("assistant_asking", "nothing_is_repeated_once_a_word_is_out"),
+        ),
+        Mutant(
+            "an effect that nobody permitted",
+            assistant.tool_that_nobody_named,
+            _test("assistant_tools", "an_effectful_tool_acts_only_if_the_settings_name_it"),
+        ),
+        Mutant(
+            "I11: acts, then says that it began",
+            assistant.tool_acts_before_it_is_stored,
+            _test("assistant_tools", "a_tool_that_acts_finds_itself_stored_as_started"),
+        ),
+        Mutant(
+            "a page gives orders",
+            assistant.others_words_unfenced,
+            _test("assistant_tools", "what_others_wrote_is_fenced_also_when_it_is_an_error"),
+        ),
+        Mutant(
+            "the answer ends at the first call",
+            assistant.first_call_ends_the_answer,
+            _test("assistant_tools", "words_before_between_and_after_three_calls_all_arrive"),
+        ),
+        Mutant(
+            "a guard rail halts in silence",
+            assistant.halt_without_a_word,
+            _test("assistant_limits", "the_same_call_is_warned_of_and_then_halted"),
         ),
     )
 }

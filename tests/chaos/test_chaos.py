@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.chaos import chaos, crowd
+from tests.chaos import chaos, crowd, plans
 from tests.chaos.mutants import VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,9 +73,9 @@ def test_a_red_run_says_what_is_wrong_where_to_look_and_how_to_see_it_again(runs
 
 
 def test_a_seed_decides_everything_that_can_be_decided() -> None:
-    assert chaos.plan(5, 300, 20) == chaos.plan(5, 300, 20)
-    assert chaos.plan(5, 300, 20) != chaos.plan(6, 300, 20)
-    drawn = chaos.plan(random.randint(1, 10**6), 300, 20)
+    assert plans.plan(5, 300, 20) == plans.plan(5, 300, 20)
+    assert plans.plan(5, 300, 20) != plans.plan(6, 300, 20)
+    drawn = plans.plan(random.randint(1, 10**6), 300, 20)
     assert (len(drawn.said), len({say.key for say in drawn.said}), len(drawn.kills)) == (300, 300, 20)
     assert {say.platform for say in drawn.said} == crowd.STANDS.keys()
     assert len({ask.key for ask in drawn.asks}) == 30

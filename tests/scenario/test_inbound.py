@@ -384,3 +384,16 @@ async def test_what_cannot_be_stored_is_not_confirmed_and_comes_again(
         await world.settled()
         assert echo.heard == ["hi"]
         assert (await world.gateway.health()).store == "ok"
+
+
+async def test_what_was_overtaken_on_its_way_still_runs_in_the_order_in_which_it_was_said(tmp_path: Path) -> None:
+    gate = Gate()
+    agent = Echo({"first": gate})
+    async with World(tmp_path, agent) as world:
+        await world.receive(handed("first", said=1.0))
+        await gate.reached()
+        await world.receive(handed("third", said=3.0))
+        await world.receive(handed("second", said=2.0))
+        gate.open()
+        await world.settled()
+        assert agent.heard == ["first", "second", "third"]

@@ -1,0 +1,1 @@
+"""Discord: direct messages, channels and threads, by discord.py."""

@@ -1,0 +1,400 @@
+"""Discord as a platform: messages, views that are edited, files, buttons, threads and answers to commands."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from adapters.discord import client as discord
+from adapters.discord import wording
+from adapters.discord.client import Client, Refused
+from adapters.discord.deferrals import Deferrals
+from adapters.discord.intake import Intake
+from adapters.discord.places import ADAPTER, TOKEN_SECONDS, Handle, channel_of, handle_of
+from adapters.discord.readback import Readback
+from adapters.discord.render import tail
+from adapters.discord.settings import DiscordAccount
+from adapters.discord.signals import Signals
+from adapters.discord.wording import NOBODY, Words
+from adapters.shared import files
+from adapters.shared.claim import claim
+from core import redaction
+from core.adapter import Host, Receive
+from core.errors import Doubtful, Rejected, Unfit, Unreachable, ViewLost
+from core.types import (
+    Absent,
+    Attachment,
+    Audience,
+    Body,
+    Capabilities,
+    Pace,
+    Part,
+    PartKind,
+    Receipt,
+    SendProof,
+    Signal,
+    Target,
+    Unreadable,
+    View,
+)
+
+# Discord speaks of a few minutes for which it knows a nonce.
+NONCE_SECONDS = 90.0
+EPHEMERAL, THINKING = 1 << 6, 1 << 7
+THREAD_MINUTES = 1440
+# How many of our newest messages we know by their keys, and how many threads by their being there.
+REMEMBERED = 2000
+TOO_LATE = "the time for a private answer is over"
+# The token of an interaction is worth nothing any more, or never was.
+ENDED = (discord.TOKEN_ENDED, discord.UNKNOWN_WEBHOOK, discord.UNKNOWN_INTERACTION)
+# There is nothing left to edit; what is said anew may still arrive.
+GONE = (discord.UNKNOWN_MESSAGE, discord.NOT_OURS, discord.ARCHIVED)
+
+
+class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The handle of a view: a message that is edited, by its interaction's token while that is good."""
+
+    channel: str
+    message: str
+    application: str = ""
+    token: str = ""
+    at: float = 0.0
+    # Only one person may ever see it.
+    secret: bool = False
+
+
+class DiscordAdapter:
+    name = ADAPTER
+
+    def __init__(self, account: str, settings: DiscordAccount, host: Host) -> None:
+        self.account = account
+        self._settings = settings
+        self._host = host
+        self._token = settings.token.get_secret_value()
+        redaction.remember(self._token)
+        self._client = Client(self._token, settings.api_url, account)
+        self._readback = Readback(self._client)
+        self._deferrals = Deferrals()
+        self._posted: OrderedDict[str, str] = OrderedDict()
+        self._opened: OrderedDict[str, None] = OrderedDict()
+        # Channels in which we may not attach a file: there a long text comes in as many messages as it takes.
+        self._without_files: set[str] = set()
+        self._signals = Signals(self._client, host.clock, f"{self.name}/{account}")
+
+    def can(self, target: Target) -> Capabilities:
+        account = f"{self.name}/{self.account}"
+        channel = self._budget(target)
+        is_answer = bool(handle_of(target).token)
+        return Capabilities(
+            # A bot has no place of its own: without a channel nothing can be delivered.
+            async_delivery=bool(target.chat),
+            streaming_edits=True,
+            # The answer to a command has no nonce; it can be read back.
+            send_proof=SendProof(keyed_for=0 if is_answer else NONCE_SECONDS, readback=True),
+            threads=target.audience is not Audience.PRIVATE or bool(target.thread),
+            reactions=self._settings.reactions,
+            buttons=True,
+            files=True,
+            typing=True,
+            pace=(
+                # Discord takes five in five seconds: two at once, and three more in that time.
+                Pace(key=channel, seconds=1.25, burst=2),
+                # It takes fifty calls in a second of a bot's, and what is saved up must not exceed them.
+                Pace(key=account, seconds=1 / 40, burst=6),
+            ),
+            show_pace=(Pace(key=f"{channel}/show", seconds=1.3, burst=1),),
+            signal_pace=(
+                Pace(key=f"{channel}/signal", seconds=1.0, burst=4),
+                Pace(key=f"{account}/signal", seconds=1 / 10, burst=6),
+            ),
+        )
+
+    def compose(self, target: Target, body: Body) -> tuple[Body, ...]:
+        texts = wording.cut(
+            body.text, in_one=_is_secret(target), may_attach=channel_of(target) not in self._without_files
+        )
+        parts = [*(Body(text=text) for text in texts), *(Body(files=(file,)) for file in body.files)]
+        if body.choices and texts:
+            parts[len(texts) - 1] = Body(text=texts[-1], choices=body.choices)
+        return tuple(parts)
+
+    async def listen(self, receive: Receive) -> None:
+        with claim(self.name, self._settings.api_url, self._token):
+            await Intake(self.name, self.account, self._settings, self._client, self._host, self._deferrals).run(
+                receive
+            )
+
+    async def send(self, part: Part) -> Receipt:
+        try:
+            return await self._send(part)
+        except Refused as error:
+            if error.code != discord.NO_PERMISSION or not self._words(part).attached or _is_secret(part.target):
+                raise
+            self._without_files.add(channel_of(part.target))
+            raise Unfit("the bot may not attach files in this channel, so the text must be cut") from error
+
+    async def show(self, view: View, text: str) -> View:
+        shown = _shown(view)
+        assert shown is not None
+        try:
+            await self._edit(shown, {"content": tail(text), "allowed_mentions": NOBODY})
+        except Rejected as error:
+            raise ViewLost(str(error)) from error
+        return view
+
+    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+        words = self._words(part)
+        if shown := _shown(part.view):
+            return await self._find_shown(part, words, shown)
+        handle = handle_of(part.target)
+        if handle.token and self._is_good(handle.at) and part.position <= 1:
+            # Of a private answer this is all that anybody can read.
+            original = await self._original(handle)
+            if original and wording.is_said(original, part.body, words):
+                return self._receipt(part, original, handle)
+            if original and _is_thinking(original):
+                return Absent()
+        if _is_secret(part.target):
+            return Unreadable(reason="nobody can read a private answer back")
+        found = await self._readback.find(part, words, self._posted, _answered(part.target))
+        return self._receipt(part, found, Handle()) if isinstance(found, dict) else found
+
+    async def signal(self, target: Target, signal: Signal) -> None:
+        handle = handle_of(target)
+        # Whoever has used a command sees that we think; and nobody else may see that we answer in private.
+        if handle.token:
+            return
+        if signal is Signal.TYPING:
+            is_unopened = handle.opens and target.thread not in self._opened
+            await self._signals.type(target.chat if is_unopened else channel_of(target))
+        elif self._settings.reactions and target.reply_to:
+            await self._signals.react(_home(target), _id(target), signal)
+
+    async def fetch(self, attachment: Attachment) -> Path:
+        try:
+            handle: dict[str, str] = msgspec.json.decode(attachment.handle, type=dict[str, str])
+            url = handle["url"]
+        except (msgspec.DecodeError, KeyError) as error:
+            raise Rejected("this is no file of Discord's") from error
+        try:
+            data = await self._client.download(url)
+        except Refused as error:
+            # An address is good for a day; the message has a new one.
+            if not error.status:
+                raise
+            data = await self._client.download(await self._fresh(handle))
+        path = self._host.attachments / f"{secrets.token_hex(8)}-{files.safe_name(attachment.name)}"
+        await asyncio.to_thread(files.write, path, data)
+        return path
+
+    async def close(self) -> None:
+        await self._signals.close()
+        await self._client.close()
+
+    # Messages.
+
+    async def _send(self, part: Part) -> Receipt:
+        if shown := _shown(part.view):
+            return await self._finish(part, shown)
+        handle = handle_of(part.target)
+        if handle.token and self._is_good(handle.at):
+            return await self._answer(part, handle)
+        return await self._post_late(part)
+
+    async def _post_late(self, part: Part) -> Receipt:
+        """In the channel, for all to see."""
+        if _is_secret(part.target):
+            raise Rejected(TOO_LATE)
+        return await self._post(part)
+
+    async def _post(self, part: Part) -> Receipt:
+        target, words = part.target, self._words(part)
+        uploads = await wording.attached(part.body, words)
+        if handle_of(target).opens and target.thread not in self._opened:
+            await self._open_thread(target)
+        said = {**wording.message(part.body, words, uploads), "nonce": wording.nonce_of(part), "enforce_nonce": True}
+        path = f"/channels/{channel_of(target)}/messages"
+        answered = _answered(target)
+        if answered and part.position <= 1 and (target.audience is Audience.GROUP or part.kind is PartKind.ANCHOR):
+            # In a channel an answer stands below what it answers, and so does a second copy anywhere, beside the first.
+            # Without this flag a deleted question would cost the answer.
+            reference = {"message_id": answered, "fail_if_not_exists": False}
+            try:
+                below = {**said, "message_reference": reference}
+                return self._took(part, await self._client.call("POST", path, below, files=uploads))
+            except Refused as error:
+                # Who may not read the past may not answer it, but may speak.
+                if error.code != discord.NO_REPLY:
+                    raise
+        return self._took(part, await self._client.call("POST", path, said, files=uploads))
+
+    def _took(self, part: Part, posted: dict[str, Any]) -> Receipt:
+        _remember(self._posted, str(posted["id"]), part.key)
+        return self._receipt(part, posted, Handle())
+
+    async def _open_thread(self, target: Target) -> None:
+        """Of the message with the thread's id; that it is there already is as good."""
+        message = f"/channels/{target.chat}/messages/{target.thread}"
+        said = {"name": await self._title(message), "auto_archive_duration": THREAD_MINUTES}
+        try:
+            await self._client.call("POST", f"{message}/threads", said)
+        except Refused as error:
+            if error.code != discord.THREAD_EXISTS:
+                raise
+        except Doubtful as error:
+            # Nothing was said there yet, and whoever tries again finds the thread.
+            raise Unreachable(str(error)) from error
+        _remember(self._opened, target.thread, None)
+
+    async def _title(self, message: str) -> str:
+        try:
+            begun = await self._client.call("GET", message)
+        except Refused:
+            # A thread may have any name, and opening it will tell what is wrong.
+            return wording.title("")
+        return wording.title(str(begun.get("content") or ""))
+
+    def _words(self, part: Part) -> Words:
+        return wording.word(part.body.text, in_one=_is_secret(part.target))
+
+    def _receipt(self, part: Part, message: dict[str, Any], handle: Handle) -> Receipt:
+        view = None
+        if part.kind is not PartKind.PLAIN:
+            secret = _is_secret(part.target)
+            channel = channel_of(part.target)
+            shown = Shown(channel, str(message["id"]), handle.application, handle.token, handle.at, secret)
+            view = View(handle=msgspec.json.encode(shown).decode(), anchored=True)
+        return Receipt(ids=(str(message["id"]),), view=view)
+
+    # Answers to commands.
+
+    def _is_good(self, at: float) -> bool:
+        return self._host.clock.wall() - at < TOKEN_SECONDS
+
+    async def _answer(self, part: Part, handle: Handle) -> Receipt:
+        # An answer may be ready before Discord has heard that one will come.
+        await self._deferrals.over(handle.token)
+        words = self._words(part)
+        uploads = await wording.attached(part.body, words)
+        said, hook = wording.message(part.body, words, uploads), _hook(handle)
+        try:
+            original = await self._original(handle) if part.position <= 1 else None
+            if original and _is_thinking(original):
+                # Saying it twice is harmless. What stands there already is another answer's, and stays.
+                posted = await self._client.call("PATCH", f"{hook}/messages/@original", said, files=uploads)
+            else:
+                said["flags"] = EPHEMERAL if handle.ephemeral else 0
+                posted = await self._client.call("POST", hook, said, files=uploads, params={"wait": "true"})
+        except Refused as error:
+            if error.code not in ENDED:
+                raise
+            return await self._post_late(part)
+        return self._receipt(part, posted, handle)
+
+    async def _original(self, handle: Handle) -> dict[str, Any] | None:
+        """What the person who used the command sees; None where it is gone or never was."""
+        try:
+            found: dict[str, Any] = await self._client.call("GET", f"{_hook(handle)}/messages/@original")
+        except Refused as error:
+            if error.code in (discord.UNKNOWN_MESSAGE, *ENDED):
+                return None
+            raise
+        return found
+
+    # Views.
+
+    async def _finish(self, part: Part, shown: Shown) -> Receipt:
+        if shown.channel != channel_of(part.target):
+            raise ViewLost("what was shown stands elsewhere")
+        words = self._words(part)
+        uploads = await wording.attached(part.body, words)
+        await self._edit(shown, wording.message(part.body, words, uploads), uploads)
+        return Receipt(ids=(shown.message,))
+
+    async def _edit(self, shown: Shown, said: dict[str, Any], uploads: tuple[tuple[str, bytes], ...] = ()) -> None:
+        budget = f"{self.name}/{self.account}/{shown.channel}/show"
+        for path in self._ways_to(shown):
+            try:
+                await self._client.call("PATCH", path, said, files=uploads, budget=budget)
+                return
+            except Refused as error:
+                if error.code in GONE:
+                    raise ViewLost(str(error)) from error
+                if error.code not in ENDED:
+                    raise
+        raise Rejected(TOO_LATE)
+
+    def _ways_to(self, shown: Shown) -> list[str]:
+        """What only one person sees can be reached by its token alone."""
+        ways = []
+        if shown.token and self._is_good(shown.at):
+            ways.append(f"/webhooks/{shown.application}/{shown.token}/messages/{shown.message}")
+        if not shown.secret:
+            ways.append(f"/channels/{shown.channel}/messages/{shown.message}")
+        return ways
+
+    async def _find_shown(self, part: Part, words: Words, shown: Shown) -> Receipt | Absent | Unreadable:
+        for path in self._ways_to(shown):
+            try:
+                found = await self._client.call("GET", path)
+            except Refused as error:
+                if error.code in ENDED:
+                    continue
+                return Absent() if error.code in GONE else Unreadable(reason=str(error))
+            return Receipt(ids=(shown.message,)) if wording.is_said(found, part.body, words) else Absent()
+        return Unreadable(reason=TOO_LATE)
+
+    # The rest.
+
+    def _budget(self, target: Target) -> str:
+        return f"{self.name}/{self.account}/{channel_of(target)}"
+
+    async def _fresh(self, handle: dict[str, str]) -> str:
+        message = await self._client.call("GET", f"/channels/{handle.get('channel')}/messages/{handle.get('message')}")
+        copies = [each.get("message") or {} for each in message.get("message_snapshots") or ()]
+        for file in (file for each in (message, *copies) for file in each.get("attachments") or ()):
+            if str(file.get("id")) == handle.get("id"):
+                return str(file["url"])
+        raise Refused("the message has no such file any more")
+
+
+def _is_secret(target: Target) -> bool:
+    """In private there is nobody else who could see it."""
+    return target.audience is Audience.ONE or (handle_of(target).ephemeral and target.audience is Audience.GROUP)
+
+
+def _id(target: Target) -> str:
+    return target.reply_to.rpartition(":")[2]
+
+
+def _home(target: Target) -> str:
+    """Where the answered message stands; a thread's first one stands in the channel."""
+    return target.chat if _id(target) == target.thread else channel_of(target)
+
+
+def _answered(target: Target) -> str:
+    """The message that is answered; none where it stands in another channel than the answer."""
+    return _id(target) if _home(target) == channel_of(target) else ""
+
+
+def _hook(handle: Handle) -> str:
+    return f"/webhooks/{handle.application}/{handle.token}"
+
+
+def _is_thinking(message: dict[str, Any]) -> bool:
+    return bool(int(message.get("flags") or 0) & THINKING)
+
+
+def _shown(view: View | None) -> Shown | None:
+    return msgspec.json.decode(view.handle, type=Shown) if view else None
+
+
+def _remember(known: OrderedDict[str, Any], id: str, value: str | None) -> None:
+    known[id] = value
+    while len(known) > REMEMBERED:
+        known.popitem(last=False)

@@ -1,0 +1,260 @@
+"""Discord's gateway by discord.py: every event as it came, in order, and every end of the connection as a verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import zlib
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import discord
+import msgspec
+import yarl
+from discord.gateway import DiscordWebSocket, ReconnectWebSocket
+from discord.http import Route
+
+from adapters.discord.settings import DiscordAccount
+from core.adapter import Host
+from core.errors import Misconfigured, StandingBy, Unreachable
+
+log = logging.getLogger(__name__)
+
+# At its debug level the library writes down every event, with the tokens in it.
+logging.getLogger("discord").setLevel(logging.WARNING)
+# We speak in no voice channel, so nobody needs to hear that we could not.
+discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
+
+# A connection on which nothing was heard for so long is dead.
+HEARTBEAT_SECONDS = 60.0
+CONNECT_SECONDS = 30.0
+LIMITED_SECONDS = 30.0
+# A connection breaks now and then; only when it stays broken is that worth a word.
+PAUSES = (0.0, 0.5, 1.0, 2.0, 4.0)
+# Discord asks whose session has ended to wait so long, at random, before the next.
+INVALID_SECONDS = (1.0, 5.0)
+# Discord takes a bot's token away after 1,000 sessions in a day: together these stay below that.
+IDENTIFIES_BURST = 150
+IDENTIFIES_A_DAY = 800
+IDENTIFY_SECONDS = 24 * 3600.0 / IDENTIFIES_A_DAY
+# So long we wait ourselves; beyond it the owner should see that we stand by.
+SHORT_SECONDS = 5.0
+
+INTENT = (
+    "Discord does not let this bot read messages: switch on “Message Content Intent” in the developer portal under Bot,"
+    " or set message_content = false"
+)
+TOKEN = "Discord does not accept the token; copy it anew from the developer portal under Bot"
+# Codes with which the gateway says that coming back is useless.
+VERDICTS = {
+    4004: TOKEN,
+    4010: "Discord says that this shard is invalid",
+    4011: "This bot is in so many servers that Discord asks for several connections, which is not supported",
+    4012: "Discord no longer speaks this version of its API; install a newer version",
+    4013: "Discord does not know what this bot asks to be told; install a newer version",
+    4014: INTENT,
+}
+
+Hear = Callable[[str, Any], None]
+
+
+class Allowance(msgspec.Struct, frozen=True):
+    """How many sessions we may begin, and when that was so by the steady clock."""
+
+    left: float
+    at: float
+
+    def at_time(self, now: float) -> Allowance:
+        earned = max(now - self.at, 0.0) / IDENTIFY_SECONDS
+        return Allowance(min(self.left + earned, float(IDENTIFIES_BURST)), now)
+
+
+class Gateway:
+    """`hear` is given each event and must not fail; `room` returns when there is room for the next."""
+
+    def __init__(self, settings: DiscordAccount, host: Host, hear: Hear, room: Callable[[], Awaitable[None]]) -> None:
+        self._settings = settings
+        self._host = host
+        self._hear = hear
+        self._room = room
+
+    async def run(self) -> NoReturn:
+        """One client's life. Raises Misconfigured, StandingBy when too many sessions were begun, or Unreachable."""
+        with _pointed_at(self._settings.api_url, self._settings.gateway_url):
+            client = _Client(self._settings, self._host, self._hear, self._room)
+            try:
+                await client.start(self._settings.token.get_secret_value())
+            except (StandingBy, Misconfigured, Unreachable):
+                raise
+            except discord.LoginFailure as error:
+                raise Misconfigured(TOKEN) from error
+            except discord.ConnectionClosed as error:
+                if error.code in VERDICTS:
+                    raise Misconfigured(VERDICTS[error.code]) from error
+                raise Unreachable(f"Discord has closed the connection (code {error.code})") from error
+            except (
+                discord.DiscordException,
+                aiohttp.ClientError,
+                OSError,
+                # What the library does not expect of a frame.
+                *(ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError, zlib.error),
+            ) as error:
+                raise Unreachable(f"the connection to Discord failed: {_words(error)}") from error
+            finally:
+                await client.close()
+        raise Unreachable("the connection to Discord has ended")
+
+
+class _Parsers(dict[str, Callable[[Any], None]]):
+    """The library's own would die of an unexpected shape, and take the connection with it."""
+
+    def __init__(self, hear: Hear) -> None:
+        super().__init__()
+        self._hear = hear
+
+    def __missing__(self, event: str) -> Callable[[Any], None]:
+        return partial(self._hear, event)
+
+
+class _Client(discord.Client):
+    def __init__(self, settings: DiscordAccount, host: Host, hear: Hear, room: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(
+            intents=_intents(settings),
+            max_messages=None,
+            member_cache_flags=discord.MemberCacheFlags.none(),
+            chunk_guilds_at_startup=False,
+            heartbeat_timeout=HEARTBEAT_SECONDS,
+            max_ratelimit_timeout=LIMITED_SECONDS,
+            proxy=_proxy(settings.api_url),
+        )
+        self._host = host
+        self._room = room
+        self._failures = 0
+        self._hear = hear
+        self._connection.parsers = _Parsers(self._note)
+
+    def dispatch(self, event: str, /, *args: Any, **kwargs: Any) -> None:
+        """Nobody listens to the library's own events."""
+
+    def _note(self, event: str, data: Any) -> None:
+        self._failures = 0
+        self._hear(event, data)
+
+    async def login(self, token: str) -> None:
+        """The library would wait five minutes for an answer that never comes."""
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await super().login(token)
+
+    async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
+        """Counted before it is said, so that no crash can keep it from being counted."""
+        allowance = await self._allowance()
+        spent = Allowance(allowance.left - 1, allowance.at)
+        await self._host.notebook.write("identifies", msgspec.json.encode(spent).decode())
+
+    async def _allowance(self) -> Allowance:
+        now = self._host.clock.now()
+        stored = await self._host.notebook.read("identifies")
+        full = Allowance(float(IDENTIFIES_BURST), now)
+        return msgspec.json.decode(stored, type=Allowance).at_time(now) if stored else full
+
+    async def _may_identify(self) -> None:
+        missing = (1 - (await self._allowance()).left) * IDENTIFY_SECONDS
+        if missing > SHORT_SECONDS:
+            raise StandingBy(
+                "this bot was connected anew so often that Discord would take its token away; I wait for a while",
+                min(missing, IDENTIFY_SECONDS),
+            )
+        if missing > 0:
+            await self._host.clock.sleep(missing)
+
+    async def connect(self, *, reconnect: bool = True) -> None:
+        """As the library's own, but it resumes after a reset too, waits for room, and soon says when it is lost.
+
+        The library's waits up to a quarter of an hour without a word, and dies of a gateway that was never there.
+        """
+        known: dict[str, Any] = {}
+        while True:
+            try:
+                await self._attend(known)
+            except ReconnectWebSocket as error:
+                trouble: Exception = error
+                if error.resume:
+                    known = self._known()
+                else:
+                    known = {}
+                    await self._host.clock.sleep(random.uniform(*INVALID_SECONDS))
+            except discord.ConnectionClosed as error:
+                if error.code in VERDICTS:
+                    raise
+                trouble, known = error, self._known()
+            except (OSError, aiohttp.ClientError, TimeoutError) as error:
+                trouble, known = error, self._known()
+            self._failures += 1
+            if self._failures > len(PAUSES):
+                raise Unreachable(f"the gateway of Discord cannot be reached: {_words(trouble)}") from trouble
+            await self._host.clock.sleep(PAUSES[self._failures - 1])
+
+    async def _attend(self, known: dict[str, Any]) -> NoReturn:
+        if not known:
+            await self._may_identify()
+        async with asyncio.timeout(CONNECT_SECONDS):
+            self.ws = await DiscordWebSocket.from_client(self, initial=not known, **known)
+        while True:
+            await self.ws.poll_event()
+            await self._room()
+
+    def _known(self) -> dict[str, Any]:
+        """What it takes to go on with the session; nothing before the first."""
+        # The library says so while there was no connection yet.
+        socket: DiscordWebSocket | None = self.ws
+        if socket is None or socket.session_id is None:
+            return {}
+        return {
+            "sequence": socket.sequence,
+            "session": socket.session_id,
+            "gateway": socket.gateway,
+            "resume": True,
+        }
+
+
+# The library knows one Discord in a process: its address, and how many of us are there.
+_in_use: dict[tuple[str, str], int] = {}
+
+
+@contextmanager
+def _pointed_at(api_url: str, gateway_url: str) -> Iterator[None]:
+    address = (api_url.rstrip("/"), gateway_url)
+    if any(other != address for other in _in_use):
+        raise Misconfigured(
+            "two accounts have different addresses of Discord; api_url and gateway_url must be the same"
+        )
+    Route.BASE, DiscordWebSocket.DEFAULT_GATEWAY = address[0], yarl.URL(gateway_url)
+    _in_use[address] = _in_use.get(address, 0) + 1
+    try:
+        yield
+    finally:
+        _in_use[address] -= 1
+        if not _in_use[address]:
+            del _in_use[address]
+
+
+def _intents(settings: DiscordAccount) -> discord.Intents:
+    intents = discord.Intents.none()
+    intents.guilds = intents.guild_messages = intents.dm_messages = True
+    intents.message_content = settings.message_content
+    return intents
+
+
+def _proxy(url: str) -> str | None:
+    server = urlsplit(url)
+    return None if proxy_bypass(server.hostname or "") else getproxies().get(server.scheme)
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__

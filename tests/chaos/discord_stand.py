@@ -1,0 +1,306 @@
+"""Discord's stand in the chaos run: the real adapter over HTTP and a socket, and what is true in the paper's words."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from functools import partial
+from itertools import count
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from pydantic import SecretStr
+
+from adapters.discord import adapter, client, gateway, render
+from adapters.discord.adapter import DiscordAdapter
+from adapters.discord.client import READ_SECONDS, Client
+from adapters.discord.places import channel_of, handle_of
+from adapters.discord.settings import DiscordAccount
+from core.adapter import Host
+from core.types import Part, Receipt, Target
+from tests.chaos.steps import PERSON, Platform, Say
+from tests.simulators.discord import TOKEN, Channel, DiscordServer, Person
+from tests.simulators.discord import Call as DiscordCall
+from tests.simulators.discord import Message as DiscordMessage
+from tests.simulators.discord_places import PRIVATE, TEXT, THREAD, User
+from tests.simulators.paper import Call, Effect, Kind, Message, Odds
+from tests.simulators.paper_wire import Ask, Upload
+
+# A call that hangs is given up after this, and so is getting in.
+CALL_SECONDS = 2.0
+CONNECT_SECONDS = 5.0
+# Real ones last a minute and minutes.
+SHUT_OUT_SECONDS = 1.0
+RESUME_SECONDS = 5.0
+# How long a person waits for a first word after a command, and then reads that there was none.
+ANSWER_SECONDS = 3.0
+
+# Ids as Discord has them, and the same in each run: those of people, then those of places.
+_ids = map(str, count(700_000_000_000_000_001))
+# A channel takes one message a second, so there are many.
+FRIENDS = tuple(next(_ids) for _ in range(16))
+PRIVATES = {next(_ids): friend for friend in FRIENDS}
+CHANNELS = tuple(next(_ids) for _ in range(6))
+# In each channel: one that a person has opened, and one that is the bot's own; each answer opens another.
+THREADS = {next(_ids): channel for channel in CHANNELS for _ in range(2)}
+OWN_THREADS = tuple(THREADS)[1::2]
+
+# Picked from a menu where somebody listens; else they are typed.
+SLASHED = ("/status", "/whoami", "/new")
+
+METHODS = {
+    "send": "post",
+    "follow_up": "post",
+    "edit": "edit",
+    "edit_original": "edit",
+    "edit_follow_up": "edit",
+}
+_TABLE = re.compile(r"```\n(.*?)\n```", re.DOTALL)
+
+# Which part a call is made for and what that answers. Discord neither asks for this nor minds it.
+_dye: ContextVar[str] = ContextVar("dye", default="")
+
+
+class DiscordStand(NamedTuple):
+    platform: Platform
+    odds: Odds
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        return (PERSON, *FRIENDS)
+
+    @property
+    def places(self) -> tuple[tuple[str, str], ...]:
+        rooms = (*PRIVATES, *CHANNELS)
+        return *((chat, "") for chat in rooms), *((chat, thread) for thread, chat in THREADS.items())
+
+    def serve(self) -> Discord:
+        return Discord(self.platform.name)
+
+    def build(self, account: str, address: str, host: Host) -> DiscordAdapter:
+        # The lock of a token lies beside the home, and goes with it.
+        tempfile.tempdir = str(host.attachments.parents[2])
+        render.LIMIT = self.platform.limit
+        for name in ("compose", "tail"):
+            setattr(render, name, partial(getattr(render, name), limit=self.platform.limit))
+        client.UPLOAD_SECONDS = CALL_SECONDS
+        client.SHUT_OUT_SECONDS = SHUT_OUT_SECONDS
+        gateway.CONNECT_SECONDS = CONNECT_SECONDS
+        setattr(adapter, "Client", DyedClient)  # noqa: B010
+        settings = DiscordAccount(
+            token=SecretStr(TOKEN),
+            api_url=f"http://{address}/api/v10",
+            gateway_url=f"ws://{address}/gateway",
+            threads=True,
+        )
+        return DyedAdapter(account, settings, host)
+
+
+def discord(odds: Odds) -> DiscordStand:
+    return DiscordStand(Platform("discord", Kind(keyed_for=90.0, readback=True, streaming="edits")), odds)
+
+
+class DyedAdapter(DiscordAdapter):
+    """The adapter itself; only the platform's truth can tell from the dye which part a message belongs to."""
+
+    async def send(self, part: Part) -> Receipt:
+        dye = _dye.set(f"{part.key} {_answered(part.target)}")
+        try:
+            return await super().send(part)
+        finally:
+            _dye.reset(dye)
+
+
+class DyedClient(Client):
+    async def call(
+        self,
+        method: str,
+        path: str,
+        json: Any = None,
+        *,
+        params: Mapping[str, str | int] | None = None,
+        files: Sequence[tuple[str, bytes]] = (),
+        seconds: float = READ_SECONDS,
+        budget: str = "",
+    ) -> Any:
+        said = {**json, "dye": _dye.get()} if isinstance(json, dict) and _dye.get() else json
+        seconds = min(seconds, CALL_SECONDS)
+        return await super().call(method, path, said, params=params, files=files, seconds=seconds, budget=budget)
+
+
+def _answered(target: Target) -> str:
+    """By the name that the gateway has for it."""
+    if token := handle_of(target).token:
+        return f"interaction:{token.removeprefix('token-of-')}"
+    is_opener = target.reply_to == target.thread
+    return f"{target.chat if is_opener else channel_of(target)}:{target.reply_to}"
+
+
+class ToldOnce(NamedTuple):
+    """A command that was picked from a menu. Discord tells of it once, and waits a moment for a first word."""
+
+    at: float
+    # Else Discord itself has told the person that nobody answers.
+    is_heard: bool
+
+
+class Discord:
+    """The simulator with the verbs of `PaperServer` that the run uses. What is said has the gateway's own names."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._server = DiscordServer(resume_seconds=RESUME_SECONDS)
+        self.address = self._server.address
+        self.schedule, self.heal, self.outage = self._server.schedule, self._server.heal, self._server.outage
+        # Who speaks, by the chat.
+        self._people: dict[str, Person] = {}
+        # Nobody confirms anything to Discord; what was taken in is in the database.
+        self.confirmed: list[str] = []
+        self.unconfirmed: list[str] = []
+
+    async def __aenter__(self) -> Self:
+        server = await self._server.__aenter__()
+        server.limit_rates()
+        guild = server.guild()
+        ada = self._person(PERSON)
+        for number, channel in enumerate(CHANNELS):
+            server.places.add(Channel(channel, TEXT, f"channel{number}", guild.id))
+            self._people[channel] = ada
+        for number, (thread, channel) in enumerate(THREADS.items()):
+            owner = server.bot.id if thread in OWN_THREADS else ada.id
+            server.places.add(Channel(thread, THREAD, f"thread{number}", guild.id, parent=channel, owner=owner))
+        for private, friend in PRIVATES.items():
+            self._people[private] = self._person(friend)
+            server.places.add(Channel(private, PRIVATE, account="main", person=friend))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._server.__aexit__(kind, error, trace)
+
+    def _person(self, id: str) -> Person:
+        user = self._server.places.users[id] = User(id, f"person{id}")
+        return Person(self._server, user)
+
+    async def introduce(self) -> list[Say]:
+        """Everybody writes in private once: where that never happened, nobody can find what was said meanwhile."""
+        await self.until(lambda _: self._server.attached(), CALL_SECONDS * 5)
+        return [
+            Say(self.says("plain", key="", chat=chat, thread="", account="main"), f"{self._name}@main", "plain", chat)
+            for chat in PRIVATES
+        ]
+
+    def says(self, text: str, *, key: str, chat: str, thread: str, account: str) -> str:
+        """The name that the gateway gives to it; in a channel the bot only hears what is addressed to it."""
+        person, channel = self._people[chat], thread or chat
+        if text in SLASHED and self._server.attached():
+            return f"interaction:{person.commands(text, channel)}"
+        return f"{channel}:{person.says(channel, text, mention=chat in CHANNELS and thread not in OWN_THREADS)}"
+
+    @property
+    def told_once(self) -> dict[str, ToldOnce]:
+        asked = self._server.truth.interactions.values()
+        return {f"interaction:{each.id}": ToldOnce(each.at, bool(each.answer)) for each in asked}
+
+    def attached(self, account: str) -> bool:
+        return self._server.connections > 0
+
+    async def until(self, holds: Callable[[Discord], object], timeout: float) -> None:  # noqa: ASYNC109
+        # Nobody is told of the end of a connection on which nothing happens.
+        async with asyncio.timeout(timeout):
+            while not holds(self):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        return tuple(
+            Effect(
+                order=effect.order,
+                at=effect.at,
+                act=effect.act,
+                account=effect.account,
+                chat=self._place(effect.channel)[0],
+                thread=self._place(effect.channel)[1],
+                message=effect.message,
+                text=_source(effect.text),
+            )
+            for effect in self._server.effects
+        )
+
+    @property
+    def sent(self) -> tuple[Message, ...]:
+        nonces = {call.nonce: _dye_of(call) for call in self._server.calls("send")}
+        dyed = [call for call in self._server.calls() if _dye_of(call) != ("", "")]
+        answers = {token: _dye_of(call) for call in dyed if (token := _token(call))}
+        return tuple(
+            self._message(message, nonces.get(message.nonce) or answers[f"token-of-{message.interaction}"])
+            for message in self._server.sent
+        )
+
+    def calls(self) -> tuple[Call, ...]:
+        """Those that concern a channel, or the answer to a command."""
+        tokens = {each.token: each.channel for each in self._server.truth.interactions.values()}
+        found = []
+        for call in self._server.calls():
+            if not (channel := call.channel or tokens.get(_token(call), "")):
+                continue
+            chat, thread = self._place(channel)
+            message = call.path.split("/")[4] if call.method == "edit" else ""
+            ask = Ask(chat=chat, thread=thread, text=call.text, key=_dye_of(call)[0], message_id=message)
+            method = METHODS.get(call.method, call.method)
+            found.append(
+                Call(order=call.order, at=call.at, method=method, account=call.account, ask=ask, verdict=call.verdict)
+            )
+        return tuple(found)
+
+    def _message(self, message: DiscordMessage, dye: tuple[str, str]) -> Message:
+        chat, thread = self._place(message.channel)
+        if not thread and f"{chat}:{message.channel}" != dye[1] and message.channel != chat:
+            # It stands in the thread of another message.
+            thread = message.channel
+        return Message(
+            id=message.id,
+            account=message.account,
+            chat=chat,
+            thread=thread,
+            text=_source(message.text),
+            reply_to=dye[1],
+            key=dye[0],
+            at=message.at,
+            order=message.order,
+            # Discord takes no colon in a file's name, and ours have no other sign that it minds.
+            files=tuple(Upload(name=file.name.replace("_", ":"), data=file.data) for file in message.files),
+        )
+
+    def _place(self, channel: str) -> tuple[str, str]:
+        """A thread that an answer has opened stands where its message was said."""
+        found = self._server.places.channels.get(channel)
+        if found is None or not found.is_thread:
+            return channel, ""
+        return found.parent, "" if channel in self._server.truth.messages else channel
+
+
+def _dye_of(call: DiscordCall) -> tuple[str, str]:
+    """The part that it was made for, and what that answers."""
+    key, _, answered = str((call.body or {}).get("dye", "") if isinstance(call.body, dict) else "").partition(" ")
+    return key, answered
+
+
+def _token(call: DiscordCall) -> str:
+    """Of the command that it answers."""
+    return call.path.split("/")[3] if call.path.startswith(("/webhooks/", "/interactions/")) else ""
+
+
+def _source(text: str) -> str:
+    """What stands there as it was written, so that it can be compared with what was owed."""
+    return _TABLE.sub(lambda found: "\n".join(map(_row, found[1].split("\n"))), text)
+
+
+def _row(line: str) -> str:
+    if not line.strip("-+"):
+        return "|" + "---|" * len(line.split("+"))
+    return f"| {' | '.join(cell.strip() for cell in line.split('|'))} |"

@@ -1,0 +1,111 @@
+"""Seeded bugs in the Discord adapter: cursors, nonces, mentions, gaps, private answers and its own words.
+
+The adapter is imported by who becomes one of these, and by nobody else: its library takes half a second.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from core.types import Body, Inbound, Part, Receipt
+from tests.chaos.mutation_seams import swap
+
+
+def cursor_before_the_message() -> None:
+    """Whoever dies in between has passed over a message that is nowhere."""
+    from adapters.discord.atlas import Place
+    from adapters.discord.intake import Intake
+
+    real = Intake._take
+
+    async def take(self: Intake, message: dict[str, Any], place: Place) -> None:
+        await self._cursors.write(place.channel, int(message["id"]))
+        await real(self, message, place)
+
+    swap(Intake, "_take", take)
+
+
+def nonce_by_lot() -> None:
+    """As the library draws it: a second try is a second message."""
+    from adapters.discord import wording
+
+    def nonce_of(part: Part) -> str:
+        return secrets.token_hex(12)
+
+    swap(wording, "nonce_of", nonce_of)
+
+
+def mentions_as_the_library_has_them() -> None:
+    """Whoever leaves them out allows them all."""
+    from adapters.discord import wording
+    from adapters.discord.wording import Words
+
+    real = wording.message
+
+    def message(body: Body, words: Words, uploads: tuple[tuple[str, bytes], ...]) -> dict[str, Any]:
+        return {name: value for name, value in real(body, words, uploads).items() if name != "allowed_mentions"}
+
+    swap(wording, "message", message)
+
+
+def key_of_the_event() -> None:
+    """What the history tells again is taken for something new."""
+    from adapters.discord.atlas import Place
+    from adapters.discord.parse import Reader
+
+    real = Reader.said
+
+    def said(self: Reader, message: Mapping[str, Any], place: Place) -> Inbound | None:
+        inbound = real(self, message, place)
+        return inbound and msgspec.structs.replace(inbound, key=f"{inbound.key}:{secrets.token_hex(4)}")
+
+    swap(Reader, "said", said)
+
+
+def private_answer_said_to_all() -> None:
+    """What comes too late for one person is told to the whole channel."""
+    from adapters.discord.adapter import DiscordAdapter
+
+    async def post_late(self: DiscordAdapter, part: Part) -> Receipt:
+        return await self._post(part)
+
+    swap(DiscordAdapter, "_post_late", post_late)
+
+
+def own_words_heard() -> None:
+    """What it says itself, and what other bots say, comes back to it as a message."""
+    from adapters.discord.parse import Reader
+
+    def is_no_person(self: Reader, message: Mapping[str, Any]) -> bool:
+        return False
+
+    swap(Reader, "_is_no_person", is_no_person)
+
+
+def places_kept_over_each_other() -> None:
+    """Who writes first at the same moment as others is forgotten."""
+    from adapters.discord.atlas import Place
+    from adapters.discord.cursors import Kept
+
+    async def keep(self: Kept, place: Place) -> None:
+        kept = self._places | {place.channel: place}
+        if self._places.get(place.channel) != place:
+            await self._host.notebook.write("places", msgspec.json.encode(list(kept.values())).decode())
+        self._places = kept
+
+    swap(Kept, "keep", keep)
+
+
+def gap_between_two_sessions() -> None:
+    """As the library: a session that is not resumed begins with nothing."""
+    from adapters.discord.atlas import Sight
+    from adapters.discord.intake import Intake
+
+    def catch_up(self: Intake, sight: Sight) -> None:
+        self._caught_up.add(sight.place.channel)
+
+    swap(Intake, "_catch_up", catch_up)
