@@ -47,6 +47,16 @@ PLATFORMS: dict[str, Entry] = {
         "adapters.telegram.adapter:TelegramAdapter",
         "adapters.telegram.examination:examine",
     ),
+    "discord": Entry(
+        "adapters.discord.settings:DiscordSettings",
+        "adapters.discord.adapter:DiscordAdapter",
+        "adapters.discord.examination:examine",
+    ),
+    "slack": Entry(
+        "adapters.slack.settings:SlackSettings",
+        "adapters.slack.adapter:SlackAdapter",
+        "adapters.slack.examination:examine",
+    ),
     # Its section is the listener's, on which other platforms have their routes, too.
     "api": Entry("adapters.api.settings:HttpSettings", "adapters.api.adapter:ApiAdapter", section="http"),
 }

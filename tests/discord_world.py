@@ -38,6 +38,7 @@ from core.settings import Access, Core, Limits
 from core.types import Part, Receipt, Signal, Target, View
 from tests.fakes import FakeClock, FakeLocal, FakeServer
 from tests.simulators.discord import DiscordServer
+from tests.simulators.discord_interactions import ANSWER_SECONDS
 from tests.simulators.paper import Kind
 from tests.world import LOOP_TURNS, REST_SECONDS, STORE_ROUNDS, World, _count_changes
 
@@ -177,7 +178,17 @@ class DiscordWorld(World):
         held = sum(not call.verdict for call in self.discord.calls())
         if sum(adapter.open_calls for adapter in self.listeners.values()) > held:
             return True
+        if self._is_unheard():
+            return True
         return any(not link.frames.empty() and not link.is_dead for link in self.discord.gateway.links)
+
+    def _is_unheard(self) -> bool:
+        """A command on its way has three seconds, which must not pass while only the sockets are slow."""
+        heard = {call.path.split("/")[2] for call in self.discord.calls("callback")}
+        return any(
+            asked.told and asked.id not in heard and self.discord.clock_now() - asked.now < ANSWER_SECONDS
+            for asked in self.discord.truth.interactions.values()
+        )
 
     async def listener(self, account: str = "main") -> PartHealth:
         parts = (await self.gateway.health()).parts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import OrderedDict
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -301,7 +302,7 @@ class DiscordAdapter:
         try:
             found: dict[str, Any] = await self._client.call("GET", f"{_hook(handle)}/messages/@original")
         except Refused as error:
-            if error.code in (discord.UNKNOWN_MESSAGE, *ENDED):
+            if error.code in ENDED or error.status == HTTPStatus.NOT_FOUND:
                 return None
             raise
         return found

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
 
-from adapters.discord.places import time_of
+from adapters.discord.places import STRANGE, time_of
+
+log = logging.getLogger(__name__)
 
 TEXT, PRIVATE, VOICE, PRIVATE_GROUP, NEWS, STAGE = 0, 1, 2, 3, 5, 13
 THREADS = (10, 11, 12)
@@ -73,6 +76,11 @@ class Atlas:
     def place(self, channel: str) -> Place | None:
         return self._places.get(channel)
 
+    def guild_of(self, channel: dict[str, Any]) -> str:
+        """Of a channel that does not say so itself: as it, or the one it stands in, was known before."""
+        known = self.place(str(channel["id"])) or self.place(str(channel.get("parent_id") or ""))
+        return known.guild if known else ""
+
     def is_ours(self, place: Place) -> bool:
         """A thread that we have opened: the conversation lives there."""
         return place.is_thread and place.owner == self.me.id
@@ -85,17 +93,22 @@ class Atlas:
 
     def open_guild(self, data: dict[str, Any]) -> Iterator[Sight]:
         guild = str(data["id"])
-        for member in data.get("members", ()):
-            if str(member["user"]["id"]) == self.me.id:
+        for member in data.get("members") or ():
+            if str((member.get("user") or {}).get("id")) == self.me.id:
                 self.set_roles(guild, member)
-        for channel in (*data.get("channels", ()), *data.get("threads", ())):
-            place = place_of(channel, guild)
+        for channel in (*(data.get("channels") or ()), *(data.get("threads") or ())):
+            try:
+                place = place_of(channel, guild)
+                sight = Sight(place, str(channel.get("last_message_id") or ""), _made(channel))
+            except STRANGE as error:
+                log.warning("passed over a channel of server %s, which has a strange shape: %r", guild, error)
+                continue
             if place.kind in WRITTEN:
                 self.add(place)
-                yield Sight(place, str(channel.get("last_message_id") or ""), _made(channel))
+                yield sight
 
     def set_roles(self, guild: str, member: dict[str, Any]) -> None:
-        self._roles[guild] = frozenset(str(role) for role in member.get("roles", ()))
+        self._roles[guild] = frozenset(str(role) for role in member.get("roles") or ())
 
     def close_guild(self, guild: str) -> None:
         self._roles.pop(guild, None)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from adapters.discord.atlas import Place
 from adapters.discord.client import Client
-from adapters.discord.places import snowflake_at, time_of
+from adapters.discord.places import time_of
 from adapters.discord.settings import DiscordAccount
 from core.clock import Clock
 from core.errors import RateLimited, Rejected, Unreachable
@@ -21,6 +23,10 @@ AT_ONCE = 4
 # Reading is tried again after so many seconds, and given up for a channel when the last try has failed.
 PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 60.0, 60.0, 60.0)
 LIMITED_SECONDS = 5.0
+# Discord tells of channels that we may not see, too, and bans an address after 10,000 refusals in ten minutes: so many
+# are quick, and each one more keeps its room for so long.
+QUICK_REFUSALS = 500
+REFUSAL_SECONDS = 0.5
 
 
 class Gap(NamedTuple):
@@ -28,6 +34,8 @@ class Gap(NamedTuple):
 
     messages: list[dict[str, Any]]
     words: str = ""
+    # Not even what was said before stands there.
+    is_blank: bool = False
 
 
 class History:
@@ -37,30 +45,30 @@ class History:
         self._clock = clock
         self._room = asyncio.Semaphore(AT_ONCE)
         self._closed: set[str] = set()
+        self._blank: set[str] = set()
 
     async def since(self, place: Place, cursor: int) -> Gap:
         """From the newest backwards: where more was said than we look at, people still wait for the last of it."""
         most = self._settings.missed_messages
         if place.channel in self._closed or not most:
             return Gap([])
-        oldest = int(snowflake_at(self._clock.wall() - self._settings.missed_hours * 3600))
-        after = max(cursor, oldest)
+        oldest = self._clock.wall() - self._settings.missed_hours * 3600
         found: list[dict[str, Any]] = []
         try:
-            async with self._room:
-                while len(found) <= most:
-                    page = await self._page(place, found[-1]["id"] if found else "")
-                    found += page
-                    if len(page) < PAGE or int(page[-1]["id"]) <= after:
-                        break
+            while len(found) <= most:
+                page = await self._page(place, found[-1]["id"] if found else "")
+                found += page
+                if len(page) < PAGE or int(page[-1]["id"]) <= cursor or _said(page[-1]) <= oldest:
+                    break
         except Rejected as error:
             self._shut(place, str(error))
             return Gap([])
         except Unreachable as error:
             return Gap([], f"What was said in channel {place.channel} while I was away could not be read: {error}.")
-        missed = [message for message in found if int(message["id"]) > after]
-        too_old = cursor < oldest and any(cursor < int(message["id"]) <= oldest for message in found)
-        return Gap(missed[:most][::-1], self._left_out(place, len(missed) > most, too_old))
+        fresh = [message for message in found if int(message["id"]) > cursor]
+        missed = [message for message in fresh if _said(message) > oldest]
+        words = self._left_out(place, len(missed) > most, len(missed) < len(fresh))
+        return Gap(missed[:most][::-1], words, not found)
 
     def _left_out(self, place: Place, too_many: bool, too_old: bool) -> str:
         limits = [f"more than {self._settings.missed_messages} messages"] if too_many else []
@@ -75,7 +83,9 @@ class History:
         trouble = ""
         for pause in PAUSES:
             try:
-                page = await self._client.call("GET", f"/channels/{place.channel}/messages", params=parameters)
+                # Whoever waits for the next try leaves room to the others.
+                async with self._room:
+                    page = await self._read(place, parameters)
                 return sorted(_messages(page), key=lambda message: -int(message["id"]))
             except RateLimited as error:
                 trouble = str(error)
@@ -85,17 +95,36 @@ class History:
                 await self._clock.sleep(pause)
         raise Unreachable(trouble)
 
+    async def _read(self, place: Place, parameters: Mapping[str, str | int]) -> Any:
+        try:
+            return await self._client.call("GET", f"/channels/{place.channel}/messages", params=parameters)
+        except Rejected:
+            if len(self._closed) >= QUICK_REFUSALS:
+                await self._clock.sleep(REFUSAL_SECONDS)
+            raise
+
     def found_nothing(self, place: Place, last: str) -> None:
-        """Discord shows an empty past to whoever may not read it, and says no word."""
-        if (
-            place.channel not in self._closed
-            and time_of(last) > self._clock.wall() - self._settings.missed_hours * 3600
-        ):
-            self._shut(place, "it was removed, or this bot may not read the message history there")
+        """Discord shows an empty past to whoever may not read it, and says no word; so we ask again next time."""
+        is_recent = time_of(last) > self._clock.wall() - self._settings.missed_hours * 3600
+        if is_recent and place.channel not in self._blank:
+            self._blank.add(place.channel)
+            _tell(place, "it was removed, or this bot may not read the message history there")
 
     def _shut(self, place: Place, reason: str) -> None:
         self._closed.add(place.channel)
-        log.info("what was said in channel %s meanwhile cannot be read: %s", place.channel, reason)
+        _tell(place, reason)
+
+
+def _tell(place: Place, reason: str) -> None:
+    log.info("what was said in channel %s meanwhile cannot be read: %s", place.channel, reason)
+
+
+def _said(message: Mapping[str, Any]) -> float:
+    """When, by the wall clock of Discord's: as it says so itself, else by the id."""
+    try:
+        return datetime.fromisoformat(message["timestamp"]).timestamp()
+    except (KeyError, TypeError, ValueError):
+        return time_of(message["id"])
 
 
 def _messages(page: Any) -> list[dict[str, Any]]:

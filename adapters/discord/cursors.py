@@ -59,6 +59,11 @@ class Cursors:
         await self._host.notebook.write(f"cursor/{channel}", str(id))
         self.moved(channel, id)
 
+    def forget(self, channel: str) -> None:
+        """Nothing will be said there any more."""
+        self.memory.pop(channel, None)
+        self._unwritten.pop(channel, None)
+
     async def keep_noting(self) -> NoReturn:
         while True:
             await self._host.clock.sleep(NOTED_EVERY_SECONDS)

@@ -44,6 +44,11 @@ def _content(settings: DiscordAccount, application: dict[str, Any]) -> Finding:
         )
     if settings.message_content:
         return Finding("it reads every message in its channels")
+    if "all" in (settings.channels, *settings.chats.values()):
+        return Finding(
+            'a channel is set to "all", but with message_content = false Discord hides what does not mention the bot',
+            is_fault=True,
+        )
     return Finding("it reads private messages, and in channels only those that mention it")
 
 

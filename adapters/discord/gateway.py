@@ -34,9 +34,13 @@ discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
 # A connection on which nothing was heard for so long is dead.
 HEARTBEAT_SECONDS = 60.0
 CONNECT_SECONDS = 30.0
+# Whoever does not answer a goodbye for so long is not waited for.
+CLOSE_SECONDS = 2.0
 LIMITED_SECONDS = 30.0
 # A connection breaks now and then; only when it stays broken is that worth a word.
 PAUSES = (0.0, 0.5, 1.0, 2.0, 4.0)
+# One that ends sooner was hardly there: were several such in a row followed at once, we would storm the gateway.
+BRIEF_SECONDS = 5.0
 # Discord asks whose session has ended to wait so long, at random, before the next.
 INVALID_SECONDS = (1.0, 5.0)
 # Discord takes a bot's token away after 1,000 sessions in a day: together these stay below that.
@@ -107,7 +111,7 @@ class Gateway:
             ) as error:
                 raise Unreachable(f"the connection to Discord failed: {_words(error)}") from error
             finally:
-                await client.close()
+                await _end(client)
         raise Unreachable("the connection to Discord has ended")
 
 
@@ -179,7 +183,9 @@ class _Client(discord.Client):
         The library's waits up to a quarter of an hour without a word, and dies of a gateway that was never there.
         """
         known: dict[str, Any] = {}
+        brief = 0
         while True:
+            begun = self._host.clock.now()
             try:
                 await self._attend(known)
             except ReconnectWebSocket as error:
@@ -198,7 +204,8 @@ class _Client(discord.Client):
             self._failures += 1
             if self._failures > len(PAUSES):
                 raise Unreachable(f"the gateway of Discord cannot be reached: {_words(trouble)}") from trouble
-            await self._host.clock.sleep(PAUSES[self._failures - 1])
+            brief = brief + 1 if self._host.clock.now() - begun < BRIEF_SECONDS else 1
+            await self._host.clock.sleep(PAUSES[min(max(self._failures, brief), len(PAUSES)) - 1])
 
     async def _attend(self, known: dict[str, Any]) -> NoReturn:
         if not known:
@@ -221,6 +228,16 @@ class _Client(discord.Client):
             "gateway": socket.gateway,
             "resume": True,
         }
+
+
+async def _end(client: discord.Client) -> None:
+    """Nothing that goes wrong here may take the place of why it ends."""
+    try:
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await client.close()
+    except (aiohttp.ClientError, OSError, AttributeError, RuntimeError) as error:
+        log.debug("the connection to Discord did not end well: %r", error)
+        await client.http.close()
 
 
 # The library knows one Discord in a process: its address, and how many of us are there.

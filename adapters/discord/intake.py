@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
-from adapters.discord.atlas import PRIVATE, WRITTEN, Atlas, Me, Place, Sight, place_of
+from adapters.discord.atlas import PRIVATE, TEXT, WRITTEN, Atlas, Me, Place, Sight, place_of
 from adapters.discord.catchup import History
 from adapters.discord.client import Client
 from adapters.discord.cursors import Cursors, Kept
@@ -19,10 +19,10 @@ from adapters.discord.deferrals import Deferrals
 from adapters.discord.gateway import Gateway
 from adapters.discord.interactions import Interactions, is_known
 from adapters.discord.parse import Reader
-from adapters.discord.places import snowflake_at, time_of
+from adapters.discord.places import STRANGE, snowflake_at, time_of
 from adapters.discord.settings import DiscordAccount
 from core.adapter import Host, Receive
-from core.errors import SendError, Unstored
+from core.errors import RateLimited, SendError, Unreachable, Unstored
 from core.types import Note
 
 log = logging.getLogger(__name__)
@@ -30,10 +30,11 @@ log = logging.getLogger(__name__)
 # So many events wait in memory; beyond it we stop reading, and Discord keeps the rest for us.
 WAITING = 2000
 UNSTORED_SECONDS = (0.5, 1.0, 2.0, 5.0)
+# So long we ask what an unknown channel is: a thread that is taken for a channel is another conversation.
+PLACE_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 # So many messages we remember, to know which deletions are worth a row.
 TAKEN = 5000
 SKEW_SECONDS = 60.0
-STRANGE = (AttributeError, LookupError, TypeError, ValueError)
 
 
 class Step(NamedTuple):
@@ -135,7 +136,9 @@ class Intake:
 
     def _ready(self, data: dict[str, Any]) -> None:
         user = data["user"]
-        me = Me(str(user["id"]), str(user.get("global_name") or user["username"]), str(data["application"]["id"]))
+        # An application and its bot have one id, except for the very old.
+        application = (data.get("application") or user)["id"]
+        me = Me(str(user["id"]), str(user.get("global_name") or user["username"]), str(application))
         self._atlas.me = me
         self._caught_up.clear()
         self._known_until = self._cursors.seen
@@ -177,17 +180,20 @@ class Intake:
             self._append(place.channel, Step(partial(self._begin_cursor, place), counts=False))
 
     def _place_changed(self, data: dict[str, Any]) -> Place:
-        place = place_of(data)
-        if place.kind in WRITTEN:
+        place = place_of(data, self._atlas.guild_of(data))
+        # Without a server it would count as private.
+        if place.kind in WRITTEN and place.guild:
             self._atlas.add(place)
         return place
 
     def _place_closed(self, data: dict[str, Any]) -> None:
         log.info("the channel %s is gone", data["id"])
         self._atlas.remove(str(data["id"]))
+        self._caught_up.discard(str(data["id"]))
+        self._cursors.forget(str(data["id"]))
 
     def _threads_listed(self, data: dict[str, Any]) -> None:
-        for thread in data.get("threads", ()):
+        for thread in data.get("threads") or ():
             place = self._place_changed(thread | {"guild_id": data["guild_id"]})
             self._catch_up(Sight(place, str(thread.get("last_message_id") or ""), 0.0))
 
@@ -275,15 +281,22 @@ class Intake:
         channel = str(data["channel_id"])
         if (known := self._atlas.place(channel)) is not None:
             return known
-        if "guild_id" not in data:
+        if not data.get("guild_id"):
             return Place(channel, kind=PRIVATE)
-        try:
-            place = place_of(await self._client.call("GET", f"/channels/{channel}"), str(data["guild_id"]))
-        except SendError as error:
-            log.info("of channel %s nothing can be learnt: %s", channel, error)
-            return Place(channel, str(data["guild_id"]))
-        self._atlas.add(place)
-        return place
+        guild = str(data["guild_id"])
+        for pause in PLACE_PAUSES:
+            try:
+                place = place_of(await self._client.call("GET", f"/channels/{channel}"), guild)
+            except (RateLimited, Unreachable) as error:
+                log.info("of channel %s nothing can be learnt yet: %s", channel, error)
+                await self._host.clock.sleep(getattr(error, "retry_after", None) or pause)
+            except SendError as error:
+                log.info("of channel %s nothing can be learnt: %s", channel, error)
+                break
+            else:
+                self._atlas.add(place)
+                return place
+        return Place(channel, guild)
 
     # What was said while nobody listened.
 
@@ -294,7 +307,10 @@ class Intake:
             await self._cursors.write(place.channel, int(place.channel))
 
     async def _read_gap_at(self, data: dict[str, Any]) -> None:
-        await self._read_gap(Sight(await self._place(data), "", 0.0))
+        place = await self._place(data)
+        # Of a private channel that was made while we were away we hear only when somebody speaks there again.
+        is_of_the_gap = place.is_private and int(place.channel) < self._began
+        await self._read_gap(Sight(place, "", time_of(place.channel) if is_of_the_gap else 0.0))
 
     async def _read_gap(self, sight: Sight) -> None:
         place, last = sight.place, sight.last
@@ -311,7 +327,7 @@ class Intake:
         if last and int(last) <= cursor:
             return
         gap = await self._history.since(place, cursor)
-        if last and not gap.messages and not gap.words:
+        if last and gap.is_blank:
             self._history.found_nothing(place, last)
         for message in gap.messages:
             await self._take(message, place)
@@ -331,8 +347,16 @@ class Intake:
     def _asked(self, data: dict[str, Any]) -> None:
         if not is_known(data):
             return
-        # Its own word counts: a command may come from where the bot is not.
-        self._begin(self._answer(data, place_of(data["channel"], str(data.get("guild_id") or ""))))
+        self._begin(self._answer(data, self._place_asked(data)))
+
+    def _place_asked(self, data: dict[str, Any]) -> Place:
+        """Its own word counts: a command may come from where the bot is not. Discord need not say it, though."""
+        guild = str(data.get("guild_id") or "")
+        try:
+            return place_of(data["channel"], guild)
+        except STRANGE:
+            channel = str(data["channel_id"])
+            return self._atlas.place(channel) or Place(channel, guild, TEXT if guild else PRIVATE)
 
     async def _answer(self, asked: dict[str, Any], place: Place) -> None:
         try:

@@ -42,7 +42,7 @@ class Reader:
 
     def said(self, message: Mapping[str, Any], place: Place) -> Inbound | None:
         """None for what is nobody's message. Raises what a strange shape raises."""
-        if self._is_no_person(message) or message.get("type", PLAIN) not in SPOKEN:
+        if self._is_no_person(message) or (message.get("type") or PLAIN) not in SPOKEN:
             return None
         if not place.is_private and self.rule(place) == "never":
             return None
@@ -139,9 +139,9 @@ class Reader:
     def _is_named(self, message: Mapping[str, Any], place: Place) -> bool:
         """Mentioned, by a role of ours too, or replied to, whether the reply rings or not."""
         me = self._atlas.me.id
-        if any(str(user["id"]) == me for user in message.get("mentions", ())):
+        if any(str(user["id"]) == me for user in message.get("mentions") or ()):
             return True
-        if not self._atlas.roles(place.guild).isdisjoint(str(role) for role in message.get("mention_roles", ())):
+        if not self._atlas.roles(place.guild).isdisjoint(str(role) for role in message.get("mention_roles") or ()):
             return True
         answered = message.get("referenced_message")
         return bool(message.get("type") == REPLY and answered and str(answered["author"]["id"]) == me)
@@ -161,7 +161,7 @@ class Reader:
         return content.strip() or _saying(message)
 
     def _named(self, content: str, message: Mapping[str, Any], guild: str) -> str:
-        names = {str(user["id"]): _name(user, user.get("member")) for user in message.get("mentions", ())}
+        names = {str(user["id"]): _name(user, user.get("member")) for user in message.get("mentions") or ()}
         mine = self._atlas.me
         ours = self._atlas.roles(guild)
 
@@ -183,7 +183,7 @@ class Reader:
         answered = message.get("referenced_message")
         if message.get("type") != REPLY or not answered:
             return None
-        files = ", ".join(str(file["filename"]) for file in answered.get("attachments", ()))
+        files = ", ".join(str(file["filename"]) for file in answered.get("attachments") or ())
         text = self._words(answered, guild) or files
         if not text:
             return None
@@ -216,7 +216,8 @@ def _snapshot(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """What was passed on comes as a copy, without its author."""
     if (message.get("message_reference") or {}).get("type") != FORWARD:
         return None
-    snapshot: Mapping[str, Any] | None = next((each["message"] for each in message.get("message_snapshots", ())), None)
+    copies = message.get("message_snapshots") or ()
+    snapshot: Mapping[str, Any] | None = next((each["message"] for each in copies), None)
     return snapshot
 
 
@@ -230,7 +231,7 @@ def _saying(message: Mapping[str, Any]) -> str:
 
 
 def _attachments(message: Mapping[str, Any], channel: str, id: str) -> Iterator[Attachment]:
-    for file in message.get("attachments", ()):
+    for file in message.get("attachments") or ():
         # Its address is good for a day; by the message a new one can be asked for.
         handle = {"url": str(file["url"]), "channel": channel, "message": id, "id": str(file["id"])}
         yield Attachment(

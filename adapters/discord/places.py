@@ -11,6 +11,8 @@ ADAPTER = "discord"
 EPOCH = 1_420_070_400.0
 # What Discord gives to answer an interaction, less a margin.
 TOKEN_SECONDS = 14 * 60.0
+# What reading an unexpected shape raises.
+STRANGE = (AttributeError, LookupError, TypeError, ValueError)
 
 
 class Handle(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -74,7 +74,7 @@ def bare_start() -> float:
 
 
 def lines() -> list[Line]:
-    return [*spine(), *telegram(), *discord(), *api(), *assistant()]
+    return [*spine(), *telegram(), *discord(), *slack(), *api(), *assistant()]
 
 
 def spine() -> list[Line]:
@@ -110,6 +110,17 @@ def discord() -> list[Line]:
     ours, stock = figures["tidings"], figures["stock"]
     return [
         Line("Discord: message to its answer, p50", ours["p50_ms"], stock["p50_ms"], "", "ms"),
+        Line("  CPU of that", ours["cpu_ms"], stock["cpu_ms"], "", "ms"),
+    ]
+
+
+def slack() -> list[Line]:
+    """Beside Bolt's echo app, which confirms before it does anything, and stores nothing."""
+    figures = _measure("slack", "tests.bench.slack")
+    ours, stock = figures["tidings"], figures["stock"]
+    return [
+        Line("Slack: event to its confirmation, p50", ours["ack_ms"], stock["ack_ms"], "≤ 3,000", "ms"),
+        Line("  event to the first post, p50", ours["p50_ms"], stock["p50_ms"], "", "ms"),
         Line("  CPU of that", ours["cpu_ms"], stock["cpu_ms"], "", "ms"),
     ]
 

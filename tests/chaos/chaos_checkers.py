@@ -162,6 +162,8 @@ def _view_id(data: bytes) -> str:
     handle: dict[str, Any] = msgspec.json.decode(msgspec.json.decode(data, type=View).handle)
     if "id" in handle:
         return str(handle["id"])
+    if "ts" in handle:
+        return f"{handle['channel']}:{handle['ts']}"
     return f"{handle['chat']}:{handle.get('message', '')}" if "chat" in handle else str(handle["message"])
 
 
@@ -245,6 +247,16 @@ def duplicates(case: NightCase) -> list[str]:
     return found
 
 
+def unsaid(case: NightCase) -> list[str]:
+    """I2: two names of one message are two runs, and two answers."""
+    known = {(say.platform, say.account, say.key) for say in case.said.values()}
+    return [
+        f"{row['key']} is in the inbox of {row['adapter']}, and nobody said it"
+        for row in case.books.inbox
+        if row["adapter"] != "api" and (row["adapter"], row["account"], row["key"]) not in known
+    ]
+
+
 def still_growing(case: NightCase) -> list[str]:
     growing = [copy for copy in case.copies if copy.message.streaming and copy not in case.orphans]
     return [f"the answer to {copy.message.reply_to} never stopped growing" for copy in growing]
@@ -255,7 +267,7 @@ FIGURES: dict[str, tuple[Callable[[NightCase], list[str]], ...]] = {
     "lost": (checkers.acked, checkers.lost, outcomes, checkers.effects, checkers.integrity),
     "silent": (silent, still_growing),
     "misplaced": (checkers.misplaced, checkers.order),
-    "unmarked_duplicates": (duplicates, checkers.orphans),
+    "unmarked_duplicates": (duplicates, unsaid, checkers.orphans),
     "terminal_errors": (checkers.terminal,),
     **{name: (check,) for name, check in api_checkers.FIGURES.items()},
 }

@@ -15,7 +15,7 @@ from tests.chaos.steps import REPLIES, Expected, Say, expected
 
 __all__ = ["CHECKERS", "Books", "Case", "Copy", "Expected", "Owed", "Row", "Verdict", "expected", "judge"]
 
-_TOKEN = re.compile(r"\[([a-z]\d+|-?\d+:\d+)\]")
+_TOKEN = re.compile(r"\[([a-z]\d+|-?\d+:\d+|[CD]\d+:\d+\.\d+)\]")
 
 
 def _place(say: Say) -> tuple[str, str, str, str]:

@@ -15,6 +15,7 @@ from core.agent import Event, Finished, Turn
 from core.clock import SystemClock
 from tests.chaos.discord_stand import Discord, ToldOnce, discord
 from tests.chaos.scripted import ScriptedAgent
+from tests.chaos.slack_stand import Slack, slack
 from tests.chaos.steps import PERSON, Platform, Say
 from tests.chaos.telegram_stand import Telegram, telegram
 from tests.simulators.paper import NASTY, Kind, Odds, PaperServer
@@ -31,7 +32,7 @@ SWIFT = 0.5
 SLOW_PIECES = 8
 
 
-Simulator = PaperServer | Telegram | Discord
+Simulator = PaperServer | Telegram | Discord | Slack
 
 
 class Stand(Protocol):
@@ -100,6 +101,7 @@ STANDS: dict[str, Stand] = {
         _paper("mute", Kind(streaming="none", reactions=False), 0.3),
         telegram(NASTY),
         discord(NASTY),
+        slack(NASTY),
     )
 }
 

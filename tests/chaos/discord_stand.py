@@ -226,7 +226,7 @@ class Discord:
                 chat=self._place(effect.channel)[0],
                 thread=self._place(effect.channel)[1],
                 message=effect.message,
-                text=_source(effect.text),
+                text=source(effect.text),
             )
             for effect in self._server.effects
         )
@@ -267,7 +267,7 @@ class Discord:
             account=message.account,
             chat=chat,
             thread=thread,
-            text=_source(message.text),
+            text=source(message.text),
             reply_to=dye[1],
             key=dye[0],
             at=message.at,
@@ -295,7 +295,7 @@ def _token(call: DiscordCall) -> str:
     return call.path.split("/")[3] if call.path.startswith(("/webhooks/", "/interactions/")) else ""
 
 
-def _source(text: str) -> str:
+def source(text: str) -> str:
     """What stands there as it was written, so that it can be compared with what was owed."""
     return _TABLE.sub(lambda found: "\n".join(map(_row, found[1].split("\n"))), text)
 

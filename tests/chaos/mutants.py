@@ -14,6 +14,7 @@ from tests.chaos import mutation_assistant as assistant
 from tests.chaos import mutation_discord as discord
 from tests.chaos import mutation_inbound as inbound
 from tests.chaos import mutation_outbound as outbound
+from tests.chaos import mutation_slack as slack
 from tests.chaos import mutation_telegram as telegram
 
 # Names the mutant that a process becomes.
@@ -238,6 +239,31 @@ MUTANTS: dict[str, Mutant] = {
             _test("discord_resume", "a_session_that_is_forgotten_is_followed_by_another_that_finds_what_was_said"),
         ),
         Mutant(
+            "Bolt: acknowledged, then stored",
+            slack.envelope_confirmed_at_once,
+            _test("slack_inbound", "what_could_not_be_stored_is_not_confirmed_and_comes_again"),
+        ),
+        Mutant(
+            "message and app_mention are two",
+            slack.mention_is_another_message,
+            _test("slack_inbound", "a_mention_comes_as_two_events_and_is_one_run_with_one_answer_in_its_thread"),
+        ),
+        Mutant(
+            "the library sends it again",
+            slack.retries_as_the_library_has_them,
+            ("tests/unit/test_slack_client.py::test_a_connection_that_breaks_leaves_a_doubt_and_no_second_copy",),
+        ),
+        Mutant(
+            "M19: outside of its thread",
+            slack.thread_dropped_from_a_post,
+            _test("slack_inbound", "five_messages_at_once_in_five_threads_get_five_answers_in_their_threads"),
+        ),
+        Mutant(
+            "forged metadata is believed",
+            slack.any_metadata_is_proof,
+            ("tests/unit/test_slack_sending.py::test_metadata_that_another_app_has_forged_proves_nothing",),
+        ),
+        Mutant(
             "CVE-2026-28472: presence of a key",
             api.any_key_is_right,
             _security("s5_comparison", "the_value_of_a_key_is_compared_and_not_its_presence"),
@@ -273,9 +299,9 @@ MUTANTS: dict[str, Mutant] = {
             _security("s3_browsers", "a_foreign_name_is_misdirected"),
         ),
         Mutant(
-            "a stream that stops, taken for whole",
+            "half an answer, taken for whole",
             assistant.stream_that_stops_is_whole,
-            _test("assistant_memory", "an_answer_that_broke_off_is_in_the_next_view_once"),
+            _test("assistant_failures", "every_failure_is_told_once_and_truly_on_every_surface[chat-whole]"),
         ),
         Mutant(
             "a 401, said as the model's words",

@@ -8,39 +8,54 @@ import json
 import sys
 import time
 
-from tests.simulators.slack import SlackServer
+from tests.simulators.slack import SlackServer, text_of
 
 
-async def serve(messages: int, rate: float) -> None:
-    """Tells its address as one line of JSON, and what it saw as another after its input has ended.
+async def serve(people: int, limited: bool) -> None:
+    """Tells its address as one line of JSON, then obeys lines of JSON until its input ends.
 
-    Once somebody listens, so many people say one thing each, so that every answer has a channel of its own.
+    {"say": TEXT, "person": NUMBER} lets a person write to the app in private; {"tell": true} asks for the truth.
     """
     async with SlackServer() as slack:
-        people = [slack.person(f"person{number}") for number in range(messages)]
-        print(json.dumps({"api_url": slack.api_url, "token": slack.token, "app_token": slack.app_token}))
-        sys.stdout.flush()
-        await slack.until(lambda _: slack.attached(), timeout=60.0)
+        crowd = [slack.person(f"person{number}") for number in range(people)]
+        slack.limit_rates(limited)
+        _tell(
+            {
+                "api_url": slack.api_url,
+                "token": slack.token,
+                "app_token": slack.app_token,
+                "people": [person.id for person in crowd],
+            }
+        )
         began = time.process_time()
-        said = []
-        for number, person in enumerate(people):
-            said.append(person.says(person.direct, f"message {number}"))
-            await asyncio.sleep(1 / rate)
-        await asyncio.to_thread(sys.stdin.read)
-        acks = {each.name: each.delay for each in reversed(slack.acks)}
-        firsts = {each.channel: each.at for each in reversed(slack.sent)}
-        seen = {
-            "acks": [acks[each.id] for each in said if each.id in acks],
-            "first_posts": [firsts[each.channel] - each.at for each in said if each.channel in firsts],
-            "posts": len(slack.sent),
-            "cpu": time.process_time() - began,
-        }
-        print(json.dumps(seen))
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            order = json.loads(line)
+            if "say" in order:
+                person = crowd[order.get("person", 0)]
+                person.says(person.direct, order["say"])
+            else:
+                # Of several confirmations the first counts.
+                acks = {each.name: each.delay for each in reversed(slack.acks)}
+                said = [message for message in slack.truth.messages.values() if message.sender]
+                _tell(
+                    {
+                        "attached": slack.attached(),
+                        "said": [(message.id, message.at, message.text) for message in said],
+                        "acks": [(message.text, acks[message.id]) for message in said if message.id in acks],
+                        "posted": [(message.id, message.at, text_of(message)) for message in slack.sent],
+                        "calls": len(slack.calls()),
+                        "cpu": time.process_time() - began,
+                    }
+                )
+
+
+def _tell(what: dict[str, object]) -> None:
+    print(json.dumps(what), flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=100)
-    parser.add_argument("--rate", type=float, default=20.0, help="messages a second")
+    parser.add_argument("--people", type=int, default=10)
+    parser.add_argument("--limited", action="store_true", help="with the rate limits that are known")
     options = parser.parse_args()
-    asyncio.run(serve(options.messages, options.rate))
+    asyncio.run(serve(options.people, options.limited))

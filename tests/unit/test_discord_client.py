@@ -250,6 +250,8 @@ async def test_doctor_tells_of_the_token_the_intent_and_the_servers(discord: Dis
     assert found[2].words == "it is in 1 server"
     content_free = DiscordAccount(token=SecretStr(discord.token), api_url=discord.api_url, message_content=False)
     assert not any(finding.is_fault for finding in await examine("main", content_free))
+    blind = content_free.model_copy(update={"chats": {"5": "all"}})
+    assert ["hides what" in finding.words for finding in await examine("main", blind) if finding.is_fault] == [True]
     discord.revoke()
     (fault,) = await examine("main", settings)
     assert fault.is_fault

@@ -1,0 +1,1 @@
+"""Slack workspaces: direct messages, the assistant pane, channels and threads."""

@@ -1,0 +1,269 @@
+"""Slack as a platform: messages, growing answers, files, buttons, threads and answers for one person alone."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from adapters.shared import files
+from adapters.shared.claim import claim
+from adapters.slack import render, wording
+from adapters.slack.client import Client, Refused
+from adapters.slack.intake import Intake
+from adapters.slack.places import ADAPTER, RESPONSE_SECONDS, Handle, handle_of
+from adapters.slack.proof import Seal, payload_of
+from adapters.slack.readback import Readback
+from adapters.slack.settings import SlackAccount
+from adapters.slack.signals import Signals
+from adapters.slack.streams import EDIT_SECONDS, Shown, Streams
+from adapters.slack.uploads import Uploads
+from core import redaction
+from core.adapter import Host, Receive
+from core.errors import Rejected, Unfit, ViewLost
+from core.types import (
+    Absent,
+    Attachment,
+    Body,
+    Capabilities,
+    Pace,
+    Part,
+    PartKind,
+    Receipt,
+    SendProof,
+    Signal,
+    Target,
+    Unreadable,
+    View,
+)
+
+TOO_LATE = "the time for a private answer is over"
+# Seconds from one piece of a native stream to the next.
+FLUSH_SECONDS = 1.0
+
+
+class SlackAdapter:
+    name = ADAPTER
+
+    def __init__(self, account: str, settings: SlackAccount, host: Host) -> None:
+        self.account = account
+        self._settings = settings
+        self._host = host
+        self._token = settings.bot_token.get_secret_value()
+        for secret in (settings.bot_token, settings.app_token, settings.signing_secret):
+            if value := secret.get_secret_value():
+                redaction.remember(value)
+        self._client = Client(self._token, settings.api_url)
+        self._seal = Seal(host.notebook)
+        self._readback = Readback(self._client, host.clock, f"{self._key}/history")
+        self._uploads = Uploads(self._client, host.notebook)
+        self._signals = Signals(self._client, self._key)
+        self._streams = Streams(
+            self._client, host.clock, self._key, native=settings.native_streams, mentions=settings.mentions
+        )
+        # Where people are written to by their ids.
+        self._direct: dict[str, str] = {}
+        self._me = ""
+
+    @property
+    def _key(self) -> str:
+        return f"{self.name}/{self.account}"
+
+    def can(self, target: Target) -> Capabilities:
+        handle, account = handle_of(target), self._key
+        channel, show = f"{account}/{target.chat}", f"{account}/{target.chat}/{target.thread}/show"
+        is_secret, streams = bool(handle.response_url), self._streams.may_stream(target)
+        # Slack's tiers: a hundred pieces of streams a minute, or fifty edits.
+        every, method, seconds = (FLUSH_SECONDS, "append", 0.6) if streams else (EDIT_SECONDS, "update", 1.2)
+        return Capabilities(
+            # An app has no place of its own: without a channel nothing can be delivered.
+            async_delivery=bool(target.chat),
+            # What only one person sees can be neither edited nor read, and a file is for all.
+            streaming_edits=not is_secret,
+            send_proof=SendProof(keyed_for=0, readback=not is_secret),
+            threads=True,
+            reactions=self._settings.reactions and not is_secret,
+            buttons=True,
+            files=not is_secret,
+            typing=handle.assistant and bool(target.thread),
+            pace=(Pace(key=channel, seconds=1.0, burst=3), Pace(key=account, seconds=1 / 20, burst=20)),
+            show_pace=(
+                Pace(key=show, seconds=every, burst=1),
+                Pace(key=f"{account}/{method}", seconds=seconds, burst=9),
+            ),
+            signal_pace=(
+                Pace(key=f"{channel}/signal", seconds=1.0, burst=4),
+                Pace(key=f"{account}/signal", seconds=1.2, burst=9),
+            ),
+        )
+
+    def compose(self, target: Target, body: Body) -> tuple[Body, ...]:
+        texts = wording.cut(body.text, secret=bool(handle_of(target).response_url))
+        parts = [Body(text=text) for text in texts]
+        if body.choices:
+            last = parts.pop().text if parts else ""
+            parts.append(Body(text=last, choices=body.choices))
+        return (*parts, *(Body(files=(file,)) for file in body.files))
+
+    async def listen(self, receive: Receive) -> None:
+        with claim(self.name, self._settings.api_url, self._token):
+            await Intake(self.name, self.account, self._settings, self._client, self._host).run(receive)
+
+    async def send(self, part: Part) -> Receipt:
+        handle = handle_of(part.target)
+        if handle.response_url:
+            return await self._whisper(part, handle)
+        channel, shown = await self._channel(part.target.chat), _shown(part.view)
+        if part.body.files:
+            if shown:
+                await self._streams.drop(shown)
+            return await self._uploads.send(part, channel)
+        if shown:
+            return await self._finish(part, channel, shown)
+        if part.kind is PartKind.OPENING and (opened := await self._streams.open(part, channel)):
+            return self._receipt(part, opened)
+        return await self._post(part, channel)
+
+    async def show(self, view: View, text: str) -> View:
+        shown = _shown(view)
+        assert shown is not None
+        await self._streams.show(shown, text)
+        return view
+
+    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+        if handle_of(part.target).response_url:
+            return Unreadable(reason="nobody can read a private answer back")
+        channel = await self._channel(part.target.chat)
+        if part.body.files and not await self._uploads.id_of(part):
+            # Its id is noted before it is shared.
+            return Absent()
+
+        async def is_it(message: dict[str, Any]) -> bool:
+            if part.body.files:
+                return await self._uploads.is_it(message, part)
+            return await self._seal.proves(message, part, channel) or await self._is_lost_stream(message, part)
+
+        found = await self._readback.find(part.key, channel, part.target.thread, part.since, is_it)
+        if not isinstance(found, dict):
+            return found
+        shown = Shown(channel, str(found["ts"]), part.target.thread, stream="streaming_state" in found)
+        if shown.stream and part.kind is PartKind.OPENING:
+            await self._streams.adopt(shown)
+        return self._receipt(part, shown)
+
+    async def signal(self, target: Target, signal: Signal) -> None:
+        handle = handle_of(target)
+        if handle.response_url:
+            return
+        if handle.assistant and target.thread and signal is not Signal.SEEN:
+            await self._signals.work(target.chat, target.thread, on=signal is Signal.TYPING)
+        if signal is not Signal.TYPING and self._settings.reactions and target.reply_to:
+            await self._signals.react(target.chat, target.reply_to.rpartition(":")[2], signal)
+
+    async def fetch(self, attachment: Attachment) -> Path:
+        try:
+            handle = msgspec.json.decode(attachment.handle, type=dict[str, str])
+        except msgspec.DecodeError as error:
+            raise Rejected("this is no file of Slack's") from error
+        is_page = attachment.media_type == "text/html"
+        try:
+            data = await self._client.download(handle.get("url", ""), is_page=is_page)
+        except Refused:
+            # The file may have moved since; its id stays.
+            if not handle.get("id"):
+                raise
+            told = (await self._client.call("files.info", file=handle["id"])).get("file") or {}
+            url = str(told.get("url_private_download") or told.get("url_private") or "")
+            data = await self._client.download(url, is_page=is_page)
+        path = self._host.attachments / f"{secrets.token_hex(8)}-{files.safe_name(attachment.name)}"
+        await asyncio.to_thread(files.write, path, data)
+        return path
+
+    async def close(self) -> None:
+        await self._signals.close()
+        await self._client.close()
+
+    # Messages.
+
+    async def _channel(self, chat: str) -> str:
+        """A person's id stands for the direct messages with them."""
+        if not chat.startswith(("U", "W")):
+            return chat
+        if chat not in self._direct:
+            opened = await self._client.call("conversations.open", users=chat)
+            self._direct[chat] = str(opened["channel"]["id"])
+        return self._direct[chat]
+
+    async def _post(self, part: Part, channel: str) -> Receipt:
+        if len(render.block(part.body.text)) > render.LIMIT:
+            raise Unfit(f"Slack takes {render.LIMIT} characters")
+        said: dict[str, Any] = {
+            "channel": channel,
+            "thread_ts": part.target.thread or None,
+            "metadata": await self._seal.sign(part, channel),
+            "unfurl_links": self._settings.unfurl,
+            "unfurl_media": self._settings.unfurl,
+            "budget": f"{self._key}/{part.target.chat}",
+        }
+        posted = await self._client.say("chat.postMessage", said, self._wordings(part.body))
+        instead = part.kind is PartKind.OPENING and self._streams.may_stream(part.target)
+        shown = Shown(channel, str(posted["ts"]), part.target.thread, instead=instead)
+        if part.kind is not PartKind.PLAIN:
+            self._streams.opened(shown)
+        return self._receipt(part, shown)
+
+    def _wordings(self, body: Body) -> Iterator[dict[str, Any]]:
+        return wording.wordings(body, mentions=self._settings.mentions)
+
+    def _receipt(self, part: Part, shown: Shown) -> Receipt:
+        return Receipt(ids=(shown.id,), view=None if part.kind is PartKind.PLAIN else _view(shown))
+
+    async def _whisper(self, part: Part, handle: Handle) -> Receipt:
+        """To the one who gave a command; when that is no longer possible, to nobody."""
+        if part.body.files:
+            raise Rejected("Slack shows files to all, and this answer is for one")
+        if self._host.clock.wall() - handle.at >= RESPONSE_SECONDS:
+            raise Rejected(TOO_LATE)
+        said = wording.message(part.body, mentions=self._settings.mentions)
+        budget = f"{self._key}/{part.target.chat}"
+        private = {"response_type": "ephemeral", "replace_original": False}
+        await self._client.respond(handle.response_url, {**private, **said}, budget=budget)
+        return Receipt(ids=())
+
+    # Views.
+
+    async def _finish(self, part: Part, channel: str, shown: Shown) -> Receipt:
+        if shown.channel != channel:
+            raise ViewLost("what was shown stands elsewhere")
+        if await self._streams.finish(shown, part.body, await self._seal.sign(part, channel)):
+            return Receipt(ids=(shown.id,))
+        message = await self._readback.read(channel, shown.thread, shown.ts)
+        if message and await self._seal.proves(message, part, channel):
+            # It was finished before, and nobody heard.
+            return Receipt(ids=(shown.id,))
+        await self._streams.drop(shown)
+        raise ViewLost("what was shown could not become the answer")
+
+    async def _is_lost_stream(self, message: dict[str, Any], part: Part) -> bool:
+        """A stream takes metadata only at its end: one without, of which we know nothing, is the one in doubt."""
+        if part.kind is not PartKind.OPENING or "streaming_state" not in message or payload_of(message):
+            return False
+        ts = str(message.get("ts"))
+        return float(ts) >= part.since - 5.0 and not self._streams.knows(ts) and await self._is_ours(message)
+
+    async def _is_ours(self, message: dict[str, Any]) -> bool:
+        if not self._me:
+            self._me = str((await self._client.call("auth.test"))["user_id"])
+        return message.get("user") == self._me
+
+
+def _shown(view: View | None) -> Shown | None:
+    return msgspec.json.decode(view.handle, type=Shown) if view else None
+
+
+def _view(shown: Shown) -> View:
+    return View(handle=msgspec.json.encode(shown).decode(), anchored=True)

@@ -1,0 +1,365 @@
+"""Makes an Inbound of what Slack tells: who said, changed, pressed or asked for what, where, and to whom (pure)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from adapters.slack.places import ADAPTER, Handle, is_direct
+from adapters.slack.settings import SlackAccount
+from core.adapter import MenuItem
+from core.types import Attachment, Audience, Conversation, Inbound, Kind, Quoted, Sender, Target
+
+# What people write; all else is Slack's own notes, such as that somebody has joined.
+SPOKEN = ("", "file_share", "thread_broadcast")
+CHANGED, DELETED, TOMBSTONE = "message_changed", "message_deleted", "tombstone"
+SLACKBOT = "USLACKBOT"
+# A quotation is context, not the message.
+QUOTE_CHARACTERS = 1000
+
+_MARKED = re.compile(r"<([^<>\n]+)>")
+_COMMAND = re.compile(r"[!/](?P<name>[\w-]+)(?:\s+(?P<rest>.*))?", re.DOTALL)
+_US = "\x00"
+
+
+class Me(NamedTuple):
+    """Who we are in a workspace."""
+
+    user: str
+    team: str
+    name: str = ""
+    # Of a whole organisation, where the app was installed for that.
+    enterprise: str = ""
+
+
+class Place(NamedTuple):
+    channel: str
+    thread: str
+    # The message itself, if it is one.
+    ts: str = ""
+
+    @property
+    def is_private(self) -> bool:
+        return is_direct(self.channel)
+
+
+class Reader:
+    """`name_of` gives what is known of a person's name, or nothing, and never waits."""
+
+    def __init__(
+        self,
+        account: str,
+        settings: SlackAccount,
+        me: Me,
+        menu: Iterable[MenuItem],
+        name_of: Callable[[str], str] = lambda user: "",
+    ) -> None:
+        self._account = account
+        self._settings = settings
+        self._me = me
+        self._runs = {item.name: item.runs for item in menu}
+        self._name_of = name_of
+
+    def event(self, payload: Mapping[str, Any]) -> Inbound | None:
+        """None for what is nobody's word to us. Raises what a strange shape raises."""
+        inbound = self._event(payload, payload["event"])
+        return _checked(inbound) if inbound is not None else None
+
+    def _event(self, payload: Mapping[str, Any], event: Mapping[str, Any]) -> Inbound | None:
+        match event["type"], event.get("subtype") or "":
+            case "message" | "app_mention", subtype if subtype in SPOKEN:
+                return self._said(event, str(event["channel"]), str(payload.get("team_id") or ""))
+            case "message", "message_changed":
+                return self._changed(event, payload)
+            case "message", "message_deleted":
+                return self._deleted(event.get("previous_message") or {}, str(event["deleted_ts"]), event, payload)
+            case "agent_session_stopped", _:
+                return self._stopped(event, str(payload["event_id"]))
+            case _:
+                return None
+
+    def is_silent(self, channel: str) -> bool:
+        return not is_direct(channel) and self._settings.rule(channel) == "never"
+
+    # What is said.
+
+    def _said(self, event: Mapping[str, Any], channel: str, team: str) -> Inbound | None:
+        """Whether a thread that does not name us is ours, `addressed` cannot tell: the caller asks who remembers it."""
+        if self._is_no_person(event) or self.is_silent(channel):
+            return None
+        place = _place(event, channel)
+        shared = _shared(event)
+        text = self._words(str(event.get("text") or ""))
+        passed_on = shared is not None and not text
+        attachments = tuple(_files(event))
+        forwarded = ""
+        if shared is not None and passed_on:
+            text, forwarded = self._words(_text_of(shared)), _author(shared)
+            attachments += tuple(_files(shared))
+        if not text and not attachments:
+            return None
+        # What was only passed on commands nobody.
+        command, text = ("", text) if passed_on else self._command(text)
+        addressed = self._is_addressed(event, place)
+        return Inbound(
+            key=f"{channel}:{place.ts}",
+            kind=Kind.COMMANDED if command else Kind.MESSAGE,
+            conversation=self._conversation(place),
+            target=self._target(place, self._handle(event, place, team, command)),
+            sender=self._sender(str(event["user"])),
+            text=text,
+            attachments=attachments,
+            quoted=self._quoted(shared) if shared is not None and not passed_on else None,
+            forwarded=forwarded,
+            addressed=addressed,
+            said=float(place.ts),
+            command=command,
+        )
+
+    def _changed(self, event: Mapping[str, Any], payload: Mapping[str, Any]) -> Inbound | None:
+        """Slack also tells of previews, replies and streams as of changes; only a person's own edit is marked."""
+        message, before = event["message"], event.get("previous_message") or {}
+        if message.get("subtype") == TOMBSTONE:
+            return self._deleted(before, str(message["ts"]), event, payload)
+        if "edited" not in message or message.get("text") == before.get("text"):
+            return None
+        if (message.get("subtype") or "") not in SPOKEN:
+            return None
+        said = self._said(message, str(event["channel"]), str(payload.get("team_id") or ""))
+        if said is None:
+            return None
+        return Inbound(
+            key=f"event:{payload['event_id']}",
+            kind=Kind.EDITED,
+            about=said.key,
+            conversation=said.conversation,
+            target=said.target,
+            sender=said.sender,
+            text=said.text,
+            quoted=said.quoted,
+            # Whoever takes our name out of a message still changes what was said to us.
+            addressed=said.addressed or self._names_us(before),
+        )
+
+    def _deleted(
+        self, before: Mapping[str, Any], ts: str, event: Mapping[str, Any], payload: Mapping[str, Any]
+    ) -> Inbound | None:
+        """Nobody is told who did it, but Slack itself says that it was done."""
+        channel = str(event["channel"])
+        if self.is_silent(channel) or (before and self._is_no_person(before)):
+            return None
+        place = _place({**before, "ts": ts}, channel)
+        return Inbound(
+            key=f"event:{payload['event_id']}",
+            kind=Kind.DELETED,
+            about=f"{channel}:{ts}",
+            conversation=self._conversation(place),
+            target=self._target(place),
+            sender=Sender(id="", trusted=True),
+            addressed=self._is_addressed(before, place),
+        )
+
+    def _stopped(self, event: Mapping[str, Any], id: str) -> Inbound:
+        """Whoever presses stop below an answer that grows says the same as by the command."""
+        place = Place(str(event["channel"]), str(event["thread_ts"]))
+        return Inbound(
+            key=f"event:{id}",
+            kind=Kind.COMMANDED,
+            conversation=self._conversation(place),
+            target=self._target(place),
+            sender=self._sender(str(event["user"])),
+            text="/stop",
+            command="stop",
+        )
+
+    # What is asked for.
+
+    def commanded(self, asked: Mapping[str, Any], at: float) -> Inbound:
+        """A first word that is no command of ours makes a message of it, which is answered to this person alone."""
+        words = self._words(str(asked.get("text") or "")).removeprefix("/").removeprefix("!").strip() or "help"
+        command, text = self._command(f"/{words}")
+        place = Place(str(asked["channel_id"]), "")
+        handle = Handle(response_url=str(asked["response_url"]), at=at)
+        return _checked(
+            Inbound(
+                key=f"command:{asked.get('trigger_id') or _digest(asked)}",
+                kind=Kind.COMMANDED if command else Kind.MESSAGE,
+                conversation=self._conversation(place),
+                target=self._target(place, handle, Audience.ONE),
+                sender=self._sender(str(asked["user_id"]), str(asked.get("user_name") or "")),
+                text=text if command else words,
+                command=command,
+            )
+        )
+
+    def pressed(self, asked: Mapping[str, Any], at: float) -> Inbound | None:
+        """None for what is no button of a message."""
+        container = asked.get("container") or {}
+        if asked.get("type") != "block_actions" or not asked.get("actions") or "message_ts" not in container:
+            return None
+        user, ts = asked["user"], str(container["message_ts"])
+        channel = str((asked.get("channel") or container).get("id") or container["channel_id"])
+        action = asked["actions"][0]
+        whispered = bool(container.get("is_ephemeral"))
+        thread = str(container.get("thread_ts") or (asked.get("message") or {}).get("thread_ts") or "")
+        if not thread and not whispered and not is_direct(channel):
+            thread = ts
+        place = Place(channel, "" if is_direct(channel) and thread == ts else thread)
+        # A press is answered where all can see it; only what one person alone sees stays with them.
+        handle = Handle(response_url=str(asked.get("response_url") or ""), at=at) if whispered else Handle()
+        return _checked(
+            Inbound(
+                key=f"action:{asked.get('trigger_id') or _digest(asked)}",
+                kind=Kind.PRESSED,
+                about=f"{channel}:{ts}",
+                conversation=self._conversation(place),
+                target=self._target(place, handle, Audience.ONE if whispered else None),
+                sender=self._sender(str(user["id"]), str(user.get("name") or user.get("username") or "")),
+                choice=str(action["action_id"]),
+            )
+        )
+
+    # Who and to whom.
+
+    def _is_no_person(self, message: Mapping[str, Any]) -> bool:
+        user = str(message.get("user") or "")
+        return not user or user in (self._me.user, SLACKBOT) or bool(message.get("bot_id"))
+
+    def _names_us(self, message: Mapping[str, Any]) -> bool:
+        text = str(message.get("text") or "")
+        return message.get("type") == "app_mention" or f"<@{self._me.user}>" in text or f"<@{self._me.user}|" in text
+
+    def _is_addressed(self, message: Mapping[str, Any], place: Place) -> bool:
+        if place.is_private or self._settings.rule(place.channel) == "all" or self._names_us(message):
+            return True
+        # Below a message of ours.
+        return message.get("parent_user_id") == self._me.user
+
+    def _sender(self, user: str, told: str = "") -> Sender:
+        return Sender(id=user, name=self._name_of(user) or told)
+
+    def _handle(self, event: Mapping[str, Any], place: Place, team: str, command: str) -> Handle:
+        if command and not self._runs[command]:
+            # Its reply is a plain message at once.
+            return Handle()
+        if place.is_private:
+            is_pane = "assistant_thread" in event or event.get("parent_user_id") == self._me.user
+            return Handle(assistant=bool(place.thread) and is_pane)
+        return Handle(team=str(event.get("user_team") or event.get("team") or team), user=str(event["user"]))
+
+    def _conversation(self, place: Place) -> Conversation:
+        return Conversation(adapter=ADAPTER, account=self._account, chat=place.channel, thread=place.thread)
+
+    def _target(self, place: Place, handle: Handle | None = None, audience: Audience | None = None) -> Target:
+        return Target(
+            adapter=ADAPTER,
+            account=self._account,
+            chat=place.channel,
+            thread=place.thread,
+            reply_to=place.ts,
+            audience=audience or (Audience.PRIVATE if place.is_private else Audience.GROUP),
+            handle=(handle or Handle()).write(),
+        )
+
+    # Words.
+
+    def _command(self, text: str) -> tuple[str, str]:
+        found = _COMMAND.fullmatch(text)
+        if found is None or found["name"].lower() not in self._runs:
+            return "", text
+        name = found["name"].lower()
+        return name, f"/{name} {found['rest'] or ''}".rstrip()
+
+    def _words(self, text: str) -> str:
+        """As the person saw it: Slack marks people, channels and links, and escapes three characters."""
+        rest = _MARKED.sub(lambda found: self._unmarked(found[1]), text.replace(_US, ""))
+        if _US in rest:
+            # A word of address goes with the comma and the space behind it.
+            rest = re.sub(rf"^\s*(?:{_US}[\s,:]*)+", "", rest)
+            *before, last = rest.split(_US)
+            rest = "".join([*(each.rstrip(" \t") for each in before), last]).strip()
+            # Whoever says nothing but our name has said something, too.
+            rest = rest or f"@{self._me.name}"
+        return rest.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&").strip()
+
+    def _unmarked(self, mark: str) -> str:
+        what, _, label = mark.partition("|")
+        match what[:1]:
+            case "@":
+                if what[1:] == self._me.user:
+                    return _US
+                name = label or self._name_of(what[1:])
+                return f"@{name}" if name else f"@{what[1:]}"
+            case "#":
+                return f"#{label or what[1:]}"
+            case "!":
+                return label or f"@{what[1:].partition('^')[0]}"
+            case _:
+                address = what.removeprefix("mailto:").removeprefix("tel:")
+                is_same = not label or label in address
+                return address if is_same else f"{label} ({address})"
+
+    def _quoted(self, shared: Mapping[str, Any]) -> Quoted | None:
+        text = self._words(_text_of(shared))
+        return Quoted(text=text[:QUOTE_CHARACTERS], sender=_author(shared, "")) if text else None
+
+
+def time_of(payload: Mapping[str, Any]) -> float:
+    """When Slack says that it happened; what says nothing comes first."""
+    event = payload.get("event") or {}
+    try:
+        return float(event.get("event_ts") or event.get("ts") or 0)
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def _place(message: Mapping[str, Any], channel: str) -> Place:
+    """In a channel each message begins a thread; in private only what stands below another message is in one."""
+    ts = str(message["ts"])
+    thread = str(message.get("thread_ts") or "")
+    if is_direct(channel):
+        return Place(channel, "" if thread == ts else thread, ts)
+    return Place(channel, thread or ts, ts)
+
+
+def _shared(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Another message that was passed on or linked to."""
+    for each in event.get("attachments") or ():
+        if each.get("is_share") or each.get("is_msg_unfurl") or each.get("from_url"):
+            return dict(each)
+    return None
+
+
+def _text_of(shared: Mapping[str, Any]) -> str:
+    return str(shared.get("text") or shared.get("fallback") or "")
+
+
+def _author(shared: Mapping[str, Any], unknown: str = "somebody") -> str:
+    return str(shared.get("author_name") or shared.get("author_subname") or unknown)
+
+
+def _files(message: Mapping[str, Any]) -> Iterator[Attachment]:
+    for file in message.get("files") or ():
+        if file.get("mode") == TOMBSTONE:
+            continue
+        handle = {"url": str(file.get("url_private") or ""), "id": str(file["id"])}
+        yield Attachment(
+            handle=json.dumps(handle),
+            name=str(file.get("name") or file.get("title") or "file"),
+            media_type=str(file.get("mimetype") or ""),
+            size=int(file.get("size") or 0),
+        )
+
+
+def _digest(asked: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+def _checked(inbound: Inbound) -> Inbound:
+    """What has the wrong types could be stored, or break the storing, and would never be read again."""
+    return msgspec.convert(msgspec.to_builtins(inbound), Inbound)

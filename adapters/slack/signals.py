@@ -1,0 +1,72 @@
+"""Shows people that we work, have seen their message, are done or have failed; best effort, all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from adapters.slack.client import Client, Refused, Scopeless
+from core.errors import SendError
+from core.types import Signal
+
+log = logging.getLogger(__name__)
+
+# A signal that comes late is worse than none.
+SIGNAL_SECONDS = 3.0
+STATUS = "is working on it\u2026"
+REACTIONS = {Signal.SEEN: "eyes", Signal.DONE: "white_check_mark", Signal.FAILED: "x"}
+# It stands there already, or is gone with its message.
+AS_WANTED = ("already_reacted", "no_reaction", "message_not_found")
+# Nothing will be taken there for a while.
+SHUT = ("not_in_channel", "channel_not_found", "is_archived", "no_permission", "restricted_action")
+
+
+class Signals:
+    def __init__(self, client: Client, account: str) -> None:
+        self._client = client
+        self._account = account
+        # What the app may not do at all, and where it may not; it is not tried again by this process.
+        self._lacking: set[str] = set()
+        self._refused: set[tuple[str, str]] = set()
+        self._asides: set[asyncio.Task[None]] = set()
+
+    async def work(self, channel: str, thread: str, *, on: bool) -> None:
+        """The line below a thread in the assistant's pane."""
+        status = STATUS if on else ""
+        await self._call("assistant.threads.setStatus", channel, channel_id=channel, thread_ts=thread, status=status)
+
+    async def react(self, channel: str, ts: str, signal: Signal) -> None:
+        """The last one takes the place of the first."""
+        await self._call("reactions.add", channel, channel=channel, timestamp=ts, name=REACTIONS[signal])
+        if signal is not Signal.SEEN:
+            task = asyncio.create_task(self._take_back(channel, ts))
+            self._asides.add(task)
+            task.add_done_callback(self._asides.discard)
+
+    async def close(self) -> None:
+        for task in self._asides:
+            task.cancel()
+        await asyncio.gather(*self._asides, return_exceptions=True)
+
+    async def _take_back(self, channel: str, ts: str) -> None:
+        """Nobody waits for it."""
+        try:
+            await self._call("reactions.remove", channel, channel=channel, timestamp=ts, name=REACTIONS[Signal.SEEN])
+        except SendError as error:
+            log.debug("a reaction stays: %s", error)
+
+    async def _call(self, method: str, where: str, **arguments: Any) -> None:
+        if method in self._lacking or (method, where) in self._refused:
+            return
+        try:
+            await self._client.call(method, seconds=SIGNAL_SECONDS, budget=f"{self._account}/signal", **arguments)
+        except Scopeless as error:
+            self._lacking.add(method)
+            log.warning("%s shows fewer signs: %s", self._account, error)
+        except Refused as error:
+            if error.code in AS_WANTED:
+                return
+            if error.code in SHUT:
+                self._refused.add((method, where))
+            raise

@@ -1,0 +1,150 @@
+"""Seeded bugs in the assistant: answers that only look whole, tools that act too freely or too early, silent halts.
+
+The assistant is imported by who becomes one of these, and by nobody else: its library takes seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from core.agent import Event, OutcomeKind, TextDelta
+from tests.chaos.mutation_seams import swap
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelResponse, ToolCallPart
+
+    from bots.assistant.asking import Answer, Asking, Piece, Question
+    from bots.assistant.models import Built
+    from bots.assistant.settings import ModelChoice
+    from bots.assistant.tools.tool import Tool
+    from bots.assistant.tools.toolbox import Refusal, Toolbox
+    from bots.assistant.using import Round, Using
+    from bots.assistant.work import Work
+
+
+def stream_that_stops_is_whole() -> None:
+    """Whoever hangs up in the middle of a sentence has finished it."""
+    from bots.assistant.asking import Asking
+
+    real = Asking._checked
+
+    def checked(self: Asking, response: ModelResponse, built: Built) -> Answer:
+        details = {"finish_reason": "stop", **(response.provider_details or {})}
+        return real(self, replace(response, provider_details=details), built)
+
+    swap(Asking, "_checked", checked)
+
+
+def refusal_is_an_answer() -> None:
+    """What the provider holds against us is said to the person as if the model had said it."""
+    from pydantic_ai.messages import ModelResponse, TextPart
+
+    from bots.assistant.asking import Answer, Asking, Kind, Unanswered
+
+    real = Asking._try
+
+    async def try_(self: Asking, built: Built, question: Question, streams: bool) -> AsyncGenerator[Piece, None]:
+        try:
+            async for piece in real(self, built, question, streams):
+                yield piece
+        except Unanswered as unanswered:
+            if unanswered.kind is not Kind.FINAL:
+                raise
+            yield TextDelta(unanswered.sentence)
+            yield Answer(ModelResponse(parts=[TextPart(unanswered.sentence)], finish_reason="stop"), built)
+
+    swap(Asking, "_try", try_)
+
+
+def empty_answer_completes() -> None:
+    """Nobody looks whether there is a word in it."""
+    from bots.assistant.asking import Answer, Asking, Kind, Unanswered
+
+    real = Asking._checked
+
+    def checked(self: Asking, response: ModelResponse, built: Built) -> Answer:
+        try:
+            return real(self, response, built)
+        except Unanswered as unanswered:
+            if unanswered.kind is not Kind.EMPTY:
+                raise
+            return Answer(response, built)
+
+    swap(Asking, "_checked", checked)
+
+
+def words_said_again_after_a_break() -> None:
+    """A second try begins behind the words of the first."""
+    from bots.assistant.asking import Asking, Kind, Unanswered
+
+    real = Asking._ask_one
+
+    async def ask_one(self: Asking, choice: ModelChoice, question: Question) -> AsyncGenerator[Piece, None]:
+        try:
+            async for piece in real(self, choice, question):
+                yield piece
+        except Unanswered as unanswered:
+            if unanswered.kind is not Kind.BROKEN_OFF:
+                raise
+            async for piece in real(self, choice, question):
+                yield piece
+
+    swap(Asking, "_ask_one", ask_one)
+
+
+def tool_that_nobody_named() -> None:
+    """Whatever the model can name it may use."""
+    from bots.assistant.tools.toolbox import Toolbox
+
+    real = Toolbox.find
+
+    def find(self: Toolbox, name: str) -> Tool | Refusal:
+        return self._tools.get(name) or self._closed.get(name) or real(self, name)
+
+    swap(Toolbox, "find", find)
+
+
+def tool_acts_before_it_is_stored() -> None:
+    """Told of when all is done: a crash in between leaves an act that nobody knows of."""
+    from bots.assistant.using import Using
+
+    real = Using.use
+
+    async def use(self: Using, calls: Sequence[ToolCallPart], into: Round) -> AsyncGenerator[Event, None]:
+        for event in [event async for event in real(self, calls, into)]:
+            yield event
+
+    swap(Using, "use", use)
+
+
+def others_words_unfenced() -> None:
+    """What a stranger wrote stands beside what the person said, and looks the same."""
+    from bots.assistant import using
+
+    def fence(text: str, source: str) -> str:
+        return text
+
+    swap(using, "fence", fence)
+
+
+def first_call_ends_the_answer() -> None:
+    """The words before a tool are taken for all there is to say."""
+    from bots.assistant.work import Work
+
+    async def use_tools(self: Work, response: ModelResponse) -> AsyncGenerator[Event, None]:
+        for event in self._end(OutcomeKind.COMPLETED, ""):
+            yield event
+
+    swap(Work, "_use_tools", use_tools)
+
+
+def halt_without_a_word() -> None:
+    """A guard rail that only the log knows of."""
+    from bots.assistant.work import Work
+
+    def halt(self: Work, sentence: str, reason: str) -> list[Event]:
+        return self._end(OutcomeKind.HALTED, reason)
+
+    swap(Work, "_halt", halt)

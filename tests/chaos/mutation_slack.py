@@ -1,0 +1,85 @@
+"""Seeded bugs in the Slack adapter: early confirmations, mentions, the library's retries, threads and proofs.
+
+The adapter is imported by who becomes one of these, and by nobody else: its library takes a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from core.types import Inbound, Part, Receipt
+from tests.chaos.mutation_seams import swap
+
+if TYPE_CHECKING:
+    from slack_sdk.web.async_client import AsyncWebClient
+
+
+def envelope_confirmed_at_once() -> None:
+    """As the library does it: within three seconds, and before anybody has stored it."""
+    from adapters.slack.sockets import Link
+
+    real = Link._hear
+
+    async def hear(self: Link, _: Any, message: dict[str, Any], raw: str | None = None) -> None:
+        if envelope := message.get("envelope_id"):
+            await self.send_socket_mode_response({"envelope_id": envelope})
+        await real(self, _, message, raw)
+
+    swap(Link, "_hear", hear)
+
+
+def mention_is_another_message() -> None:
+    """Slack tells of it twice, so it is answered twice."""
+    from adapters.slack.parse import Reader
+
+    real = Reader._said
+
+    def said(self: Reader, event: Mapping[str, Any], channel: str, team: str) -> Inbound | None:
+        inbound = real(self, event, channel, team)
+        is_mention = event.get("type") == "app_mention"
+        return msgspec.structs.replace(inbound, key=f"{inbound.key}:mention") if inbound and is_mention else inbound
+
+    swap(Reader, "_said", said)
+
+
+def retries_as_the_library_has_them() -> None:
+    """Whoever leaves them out of the settings has one, which posts again when the answer is lost."""
+    from slack_sdk.http_retry.builtin_async_handlers import async_default_handlers
+
+    from adapters.slack.client import Client
+
+    real = Client._library
+
+    def library(self: Client) -> AsyncWebClient:
+        found = real(self)
+        found.retry_handlers = async_default_handlers()
+        return found
+
+    swap(Client, "_library", library)
+
+
+def thread_dropped_from_a_post() -> None:
+    """The answer stands in the channel, beside everybody's."""
+    from adapters.slack.adapter import SlackAdapter
+
+    real = SlackAdapter._post
+
+    async def post(self: SlackAdapter, part: Part, channel: str) -> Receipt:
+        target = msgspec.structs.replace(part.target, thread="")
+        return await real(self, msgspec.structs.replace(part, target=target), channel)
+
+    swap(SlackAdapter, "_post", post)
+
+
+def any_metadata_is_proof() -> None:
+    """Another app that has seen a key says that our answer is there."""
+    from adapters.slack.proof import Seal, payload_of
+
+    async def proves(self: Seal, message: Mapping[str, Any], part: Part, channel: str) -> bool:
+        payload = payload_of(message)
+        return (payload.get("k"), payload.get("i")) == (part.key, part.position)
+
+    swap(Seal, "proves", proves)

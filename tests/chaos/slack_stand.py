@@ -1,0 +1,295 @@
+"""Slack's stand in the chaos run: the real adapter over HTTP and sockets, and what is true in the paper's words."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from pydantic import SecretStr
+
+from adapters.slack import adapter, client, render, streams
+from adapters.slack.adapter import SlackAdapter
+from adapters.slack.client import READ_SECONDS, UNSURE, Client
+from adapters.slack.settings import SlackAccount
+from core.adapter import Host
+from core.types import Part, Receipt
+from tests.chaos.discord_stand import source
+from tests.chaos.steps import Platform
+from tests.simulators.paper import Call, Effect, Kind, Message, Odds
+from tests.simulators.paper_wire import Ask, Upload
+from tests.simulators.slack import APP_TOKEN, BOT_TOKEN, Channel, Person, SlackServer, text_of
+from tests.simulators.slack import Call as SlackCall
+from tests.simulators.slack import Message as SlackMessage
+
+# A call that hangs is given up after this.
+CALL_SECONDS = 2.0
+# Real ones are a minute and five minutes, and then Slack says no more; nobody is away for so long here.
+RETRY_SECONDS = (0.0, *[1.0] * 300)
+# A stream that says more than this is ended, and grows on by edits.
+STREAM_ROOM = 20
+# Seconds from one piece of a stream to the next, and from edit to edit: answers are swift here, too.
+FLUSH_SECONDS = 0.2
+EDIT_SECONDS = 0.6
+
+# Ids as the simulator gives them, in the order in which it is asked for them; the first person is the bot.
+# A channel takes one message a second, so there are many.
+ADA, *FRIENDS = (f"U{number:09d}" for number in range(2, 19))
+DIRECTS = tuple(f"D{number:09d}" for number in range(1, 17))
+CHANNELS = tuple(f"C{number:09d}" for number in range(1, 7))
+# In each channel: one that a person has begun, and one below the bot's own words. Answers to whoever speaks outside
+# of them have threads of their own. Here, and in the threads of direct messages, answers grow as native streams.
+THREADS = {f"{kind}{chat}": chat for chat in CHANNELS for kind in ("theirs", "ours")}
+DIRECT_THREADS = {f"direct{chat}": chat for chat in DIRECTS[::2]}
+# What was said where nobody should have said it.
+OUTSIDE = "outside of all threads"
+
+METHODS = {
+    "chat.postMessage": "post",
+    "files.completeUploadExternal": "post",
+    "chat.startStream": "stream_start",
+    "chat.appendStream": "append",
+    "chat.stopStream": "edit",
+    "chat.update": "edit",
+}
+POSTING = ("post", "stream_start")
+
+# Which part a call is made for and what that answers. Slack neither asks for this nor minds it.
+_dye: ContextVar[str] = ContextVar("dye", default="")
+
+
+class SlackStand(NamedTuple):
+    platform: Platform
+    odds: Odds
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        return (ADA, *FRIENDS)
+
+    @property
+    def places(self) -> tuple[tuple[str, str], ...]:
+        threads = {**THREADS, **DIRECT_THREADS}
+        return *((chat, "") for chat in (*DIRECTS, *CHANNELS)), *((chat, thread) for thread, chat in threads.items())
+
+    def serve(self) -> Slack:
+        return Slack()
+
+    def build(self, account: str, address: str, host: Host) -> SlackAdapter:
+        # The lock of a token lies beside the home, and goes with it.
+        tempfile.tempdir = str(host.attachments.parents[2])
+        limit = render.LIMIT = self.platform.limit
+        for name in ("compose", "tail"):
+            setattr(render, name, _within(getattr(render, name), limit))
+        streams.STREAM_LIMIT = limit - STREAM_ROOM
+        adapter.FLUSH_SECONDS = FLUSH_SECONDS
+        setattr(adapter, "EDIT_SECONDS", EDIT_SECONDS)  # noqa: B010
+        streams.EDIT_SECONDS = EDIT_SECONDS
+        client.UPLOAD_SECONDS = CALL_SECONDS
+        setattr(adapter, "Client", DyedClient)  # noqa: B010
+        settings = SlackAccount(
+            bot_token=SecretStr(BOT_TOKEN), app_token=SecretStr(APP_TOKEN), api_url=f"http://{address}/api/"
+        )
+        return DyedAdapter(account, settings, host)
+
+
+def slack(odds: Odds) -> SlackStand:
+    return SlackStand(Platform("slack", Kind(readback=True, streaming="edits")), odds)
+
+
+def _within(cut: Callable[[str, int], Any], most: int) -> Callable[..., Any]:
+    return lambda text, limit=most: cut(text, min(limit, most))
+
+
+class DyedAdapter(SlackAdapter):
+    """The adapter itself; only the platform's truth can tell from the dye which part a message belongs to."""
+
+    async def send(self, part: Part) -> Receipt:
+        dye = _dye.set(f"{part.key} {part.target.chat}:{part.target.reply_to}")
+        try:
+            return await super().send(part)
+        finally:
+            _dye.reset(dye)
+
+
+class DyedClient(Client):
+    async def call(
+        self, method: str, /, *, seconds: float = READ_SECONDS, budget: str = "", token: str = "", **arguments: Any
+    ) -> dict[str, Any]:
+        dye = {"dye": _dye.get()} if _dye.get() else {}
+        seconds = min(seconds, CALL_SECONDS)
+        return await super().call(method, seconds=seconds, budget=budget, token=token, **arguments, **dye)
+
+
+class Slack:
+    """The simulator with the verbs of `PaperServer` that the run uses. Messages are known as CHANNEL:TS."""
+
+    def __init__(self) -> None:
+        self._server = SlackServer(retry_seconds=RETRY_SECONDS)
+        self.schedule, self.heal, self.outage = self._server.schedule, self._server.heal, self._server.outage
+        # Who speaks, by the chat.
+        self._people: dict[str, Person] = {}
+        # By our name for a thread: the ts of its first message; and back.
+        self._roots: dict[str, str] = {}
+        self._names: dict[tuple[str, str], str] = {}
+        self._said: set[str] = set()
+
+    async def __aenter__(self) -> Self:
+        server = await self._server.__aenter__()
+        self.address = server.address
+        server.limit_rates()
+        ada = server.person("ada")
+        friends = [server.person(f"friend{number}") for number in range(len(FRIENDS))]
+        assert (ada.id, *(friend.id for friend in friends)) == (ADA, *FRIENDS)
+        self._people = {friend.direct.id: friend for friend in friends}
+        assert tuple(self._people) == DIRECTS
+        channels = [server.channel(f"channel{number}") for number in range(len(CHANNELS))]
+        assert tuple(channel.id for channel in channels) == CHANNELS
+        self._people |= dict.fromkeys(CHANNELS, ada)
+        for name, chat in {**THREADS, **DIRECT_THREADS}.items():
+            author = server.main.bot.id if name.startswith("ours") else self._people[chat].id
+            root = server.board.post(server.main, self._channel(chat), author, "A thread begins.", silent=True)
+            self._roots[name] = root.ts
+            self._names[chat, root.ts] = name
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._server.__aexit__(kind, error, trace)
+
+    def _channel(self, chat: str) -> Channel:
+        return self._server.main.channels[chat]
+
+    def says(self, text: str, *, key: str, chat: str, thread: str, account: str) -> str:
+        """The name that the gateway gives to it; in a channel the bot only hears what is addressed to it."""
+        words = text.replace("/", "!", 1) if text.startswith("/") else text
+        mention = chat in CHANNELS and not thread.startswith("ours")
+        root = self._roots[thread] if thread else ""
+        name = self._people[chat].says(self._channel(chat), words, thread=root, mention=mention).id
+        self._said.add(name)
+        return name
+
+    def attached(self, account: str) -> bool:
+        return self._server.connections > 0
+
+    async def until(self, holds: Callable[[Slack], object], timeout: float) -> None:  # noqa: ASYNC109
+        # Nobody is told of the end of a connection on which nothing happens.
+        async with asyncio.timeout(timeout):
+            while not holds(self):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+    @property
+    def confirmed(self) -> list[str]:
+        """Without what the server tells of the bot's own words."""
+        return [name for name in self._server.confirmed if name in self._said]
+
+    @property
+    def unconfirmed(self) -> list[str]:
+        return [*self._server.unconfirmed, *(name for name in self._server.lost if name in self._said)]
+
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        """What was done to messages that still stand there, and all else."""
+        gone = {effect.message for effect in self._server.effects if effect.act == "delete"}
+        return tuple(
+            Effect(
+                order=effect.order,
+                at=effect.at,
+                act=effect.act,
+                account=effect.account,
+                chat=effect.channel,
+                thread=self._thread(effect.channel, effect.thread, ""),
+                message=effect.message,
+                text=source(text_of(effect)),
+            )
+            for effect in self._server.effects
+            if effect.message not in gone and not self._is_root(effect.message)
+        )
+
+    @property
+    def sent(self) -> tuple[Message, ...]:
+        posted = dict(self._posted())
+        return tuple(
+            self._message(message, _dye_of(posted[message.id]))
+            for message in self._server.sent
+            if not self._is_root(message.id)
+        )
+
+    def _posted(self) -> Iterator[tuple[str, SlackCall]]:
+        """The call that posted each message: the last one to its channel, since it happens as soon as it arrives."""
+        calls = [call for call in self._server.calls() if METHODS.get(call.method) in POSTING]
+        latest: dict[str, SlackCall] = {}
+        arrived = 0
+        for post in self._server.effects:
+            if post.act not in ("post", "stream") or self._is_root(post.message):
+                continue
+            while arrived < len(calls) and calls[arrived].at <= post.at:
+                latest[calls[arrived].channel] = calls[arrived]
+                arrived += 1
+            yield post.message, latest[post.channel]
+
+    def calls(self) -> tuple[Call, ...]:
+        """Those that concern a channel."""
+        return tuple(
+            Call(
+                order=call.order,
+                at=call.at,
+                method=METHODS.get(call.method, call.method),
+                account=call.account,
+                ask=Ask(
+                    chat=call.channel,
+                    thread=self._thread(call.channel, call.thread, ""),
+                    text=call.text,
+                    key=_dye_of(call)[0],
+                    message_id=f"{call.channel}:{ts}" if (ts := call.params.get("ts")) else "",
+                ),
+                verdict=_verdict(call.verdict),
+            )
+            for call in self._server.calls()
+            if call.channel
+        )
+
+    def _message(self, message: SlackMessage, dye: tuple[str, str]) -> Message:
+        key, answered = dye
+        return Message(
+            id=message.id,
+            account=message.account,
+            chat=message.channel,
+            thread=self._thread(message.channel, message.thread, answered),
+            text=source(text_of(message)),
+            reply_to=answered,
+            key=key,
+            at=message.at,
+            order=message.order,
+            files=tuple(Upload(name=file.name, data=file.data) for file in message.files),
+            streaming=message.streaming,
+        )
+
+    def _thread(self, channel: str, ts: str, answered: str) -> str:
+        """By our name; what stands below the very message that it answers stands where that was said."""
+        if not ts:
+            return OUTSIDE if channel in CHANNELS else ""
+        if f"{channel}:{ts}" == answered and channel in CHANNELS:
+            return ""
+        return self._names.get((channel, ts), ts)
+
+    def _is_root(self, name: str) -> bool:
+        channel, _, ts = name.partition(":")
+        return (channel, ts) in self._names
+
+
+def _dye_of(call: SlackCall) -> tuple[str, str]:
+    """The part that it was made for, and what that answers."""
+    key, _, answered = str(call.params.get("dye", "")).partition(" ")
+    return key, answered
+
+
+def _verdict(told: str) -> str:
+    """Slack's own no is definite, unless it is unsure itself."""
+    if told in ("ratelimited", "429"):
+        return "429"
+    is_word = told.replace("_", "").isalpha() and told not in ("ok", "gone", *UNSURE)
+    return "400" if is_word else told

@@ -1,0 +1,297 @@
+"""Slack passes the contract in direct messages, in threads of channels and in the assistant's pane."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from pydantic import SecretStr
+
+from adapters.shared.server import HttpServer
+from adapters.slack import render, sockets
+from adapters.slack.adapter import SlackAdapter
+from adapters.slack.places import Handle
+from adapters.slack.settings import SlackAccount
+from core.adapter import Adapter, Host, MenuItem
+from core.clock import SystemClock
+from core.errors import ViewLost
+from core.types import Audience, Body, Capabilities, PartKind, Target
+from tests.builders import part
+from tests.contract.adapters import (
+    PATIENCE_SECONDS,
+    PAUSE_SECONDS,
+    AdapterContract,
+    Door,
+    Harness,
+    Seen,
+    Trouble,
+    opened,
+    send_all,
+)
+from tests.fakes import FakeDesk, host
+from tests.simulators.slack import Channel, Message, Person, SlackServer, choices_of, text_of
+
+NEVER_MOVES: Mapping[str, str] = {Trouble.MOVED: "no channel or thread of Slack's ever becomes another"}
+MENU = (MenuItem("whoami", "say who you are"),)
+
+
+class Part(FakeDesk):
+    """It is part of every thread, so that nobody has to name it, which Slack would tell twice."""
+
+    async def knows(self, conversation: str) -> bool:
+        return True
+
+
+class Places(NamedTuple):
+    here: Target
+    elsewhere: Target
+    thread: Target
+
+
+class SlackHarness:
+    """What was said is confirmed under the name of its message, by whichever way it was told."""
+
+    limit = render.LIMIT
+    exempt = NEVER_MOVES
+
+    def __init__(self, slack: SlackServer, place: str, attachments: Path, server: HttpServer | None = None) -> None:
+        self._slack = slack
+        self._token = slack.token
+        # Names are learned on the way; a message that is told twice is to be the same to the letter.
+        slack.drop_scope(slack.main, "users:read")
+        self._ada, self._bob = slack.person("ada"), slack.person("bob")
+        self._room, self._hall = slack.channel("room"), slack.channel("hall")
+        self._said: list[str] = []
+        self._native = place != "pane"
+        self._server = server
+        self.here, self.elsewhere, self.thread = self._places(place)
+        made = host(SystemClock(), desk=Part(), attachments=attachments)._replace(menu=MENU)
+        self._host: Host = made._replace(server=server) if server else made
+        self.made: list[SlackAdapter] = []
+        self.adapter: Adapter = self._new()
+
+    def _places(self, place: str) -> Places:
+        ada, bob = self._ada.direct, self._bob.direct
+        if place == "private":
+            below = self._ada.says(ada, "before").ts
+            return Places(_target(ada), _target(bob), _target(ada, below))
+        if place == "pane":
+            handle = Handle(assistant=True)
+            first, second = (self._ada.opens_assistant().ts for _ in range(2))
+            other = self._bob.opens_assistant().ts
+            return Places(_target(ada, first, handle), _target(bob, other, handle), _target(ada, second, handle))
+        # With whom a stream is for.
+        mine = Handle(team=self._slack.main.id, user=self._ada.id)
+        theirs = Handle(team=self._slack.main.id, user=self._bob.id)
+        inside, beside = (self._ada.says(self._room, word).ts for word in ("inside", "beside"))
+        far = self._bob.says(self._hall, "far").ts
+        return Places(
+            _target(self._room, inside, mine), _target(self._hall, far, theirs), _target(self._room, beside, mine)
+        )
+
+    @property
+    def can(self) -> Capabilities:
+        return self.adapter.can(self.here)
+
+    def wall(self) -> float:
+        return self._slack.clock.wall()
+
+    async def acquaint(self) -> None:
+        """It has been here before, and heard how the threads began; Slack knows where to send events."""
+        task = asyncio.create_task(self.adapter.listen(Door()))
+        try:
+            await self._attached()
+            await self.until(lambda: not self._slack.unconfirmed)
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def says(self, text: str, *, at: Target | None = None, file: tuple[str, bytes] | None = None) -> str:
+        place = at or self.here
+        channel = self._slack.main.channels[place.chat]
+        said = self._person(place).says(channel, text, thread=place.thread, files=[file] if file else [])
+        self._said.append(said.id)
+        return said.id
+
+    def _person(self, place: Target) -> Person:
+        return self._bob if place == self.elsewhere else self._ada
+
+    async def tells_again(self, name: str) -> None:
+        # Slack signs it anew, and not within the same second.
+        self._slack.skew += 1.0
+        self._slack.redeliver(name)
+
+    async def edits(self, name: str, text: str) -> None:
+        self._ada.edits(self._slack.message(name), text)
+
+    async def deletes(self, name: str) -> None:
+        self._ada.deletes(self._slack.message(name))
+
+    async def presses(self, message: str, choice: str) -> None:
+        # A press is told once, to who is there.
+        await self._attached()
+        self._ada.presses(self._slack.message(message), choice)
+
+    async def _attached(self) -> None:
+        """A socket is open, or a request that Slack makes to be sure is answered."""
+        if self._server is None:
+            await self.until(self._slack.attached)
+            return
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                try:
+                    await self._slack.send_events_to(f"{self._server.address}/slack/events")
+                    return
+                except (LookupError, ValueError):
+                    # Not open yet.
+                    await asyncio.sleep(0.005)
+
+    @property
+    def confirmed(self) -> list[str]:
+        return [name for name in self._slack.confirmed if name in self._said]
+
+    def visible(self, at: Target | None = None) -> list[Seen]:
+        places = [at] if at else [self.here, self.thread, self.elsewhere]
+        return [_seen(message) for place in places for message in self._slack.visible(place.chat, place.thread)]
+
+    @property
+    def typings(self) -> int:
+        return len(self._slack.typing_times(self.here.chat))
+
+    @property
+    def reactions(self) -> int:
+        return len(self._slack.reactions)
+
+    async def trouble(self, trouble: Trouble) -> None:
+        match trouble:
+            case Trouble.RATE_LIMITED:
+                self._slack.fail_next(429, retry_after=int(PAUSE_SECONDS))
+            case Trouble.REFUSED:
+                self._slack.fail_next("is_archived")
+            case Trouble.MISCONFIGURED:
+                self._slack.revoke(self._slack.main)
+            case Trouble.UNREACHABLE:
+                await self._slack.outage(True)
+            case Trouble.LOST_BEFORE:
+                self._slack.drop_next(after_effect=False)
+            case Trouble.LOST_AFTER:
+                self._slack.drop_next(after_effect=True)
+            case Trouble.MOVED:
+                raise NotImplementedError
+
+    async def heal(self) -> None:
+        self._slack.heal()
+        self._slack.revoke(self._slack.main, self._token)
+        await self._slack.outage(False)
+
+    async def erase(self, message: str) -> None:
+        self._slack.erase(self._slack.message(message))
+
+    async def reborn(self) -> SlackAdapter:
+        return self._new()
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        await self._slack.until(lambda _: holds(), timeout=PATIENCE_SECONDS)
+
+    async def close(self) -> None:
+        for adapter in self.made:
+            await adapter.close()
+
+    def _new(self) -> SlackAdapter:
+        settings = SlackAccount(
+            bot_token=SecretStr(self._token),
+            app_token=SecretStr("" if self._server else self._slack.app_token),
+            signing_secret=SecretStr(self._slack.secret if self._server else ""),
+            api_url=self._slack.api_url,
+            native_streams=self._native,
+        )
+        adapter = SlackAdapter("main", settings, self._host)
+        self.made.append(adapter)
+        return adapter
+
+
+def quick() -> SlackServer:
+    """With Slack's own pauses shortened, since the time is real; an outage may cost several tries."""
+    return SlackServer(ack_seconds=0.4, retry_seconds=(0.0, *[0.1] * 30))
+
+
+def _target(channel: Channel, thread: str = "", handle: Handle | None = None) -> Target:
+    audience = Audience.PRIVATE if channel.kind == "im" else Audience.GROUP
+    return Target(
+        adapter="slack", chat=channel.id, thread=thread, audience=audience, handle=(handle or Handle()).write()
+    )
+
+
+def _seen(message: Message) -> Seen:
+    files = tuple((file.name, file.data) for file in message.files)
+    # Below a stream that says nothing yet Slack moves some dots.
+    text = text_of(message) or ("…" if message.streaming else "")
+    return Seen(message.id, text, files, tuple(button.id for button in choices_of(message)))
+
+
+@pytest.mark.parametrize("platform", ["private", "thread", "pane"], indirect=True)
+class TestSlack(AdapterContract):
+    """By Socket Mode. What grows is a native stream in a thread, and an edited message elsewhere."""
+
+    @pytest.fixture
+    async def platform(
+        self, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> AsyncIterator[Harness]:
+        monkeypatch.setattr(sockets, "PING_SECONDS", 0.2)
+        monkeypatch.setattr(sockets, "PAUSES", (0.05,) * 20)
+        async with quick() as slack:
+            harness = SlackHarness(slack, request.param, tmp_path)
+            await harness.acquaint()
+            yield harness
+            await harness.close()
+
+    async def test_the_end_of_a_long_answer_can_be_shown_and_its_parts_follow_the_view(self, platform: Harness) -> None:
+        """A long text cannot take the place of a stream, which goes away then: the parts stand where it stood."""
+        if not msgspec.json.decode(platform.here.handle or "{}").get("team"):
+            await super().test_the_end_of_a_long_answer_can_be_shown_and_its_parts_follow_the_view(platform)
+            return
+        bodies = platform.adapter.compose(platform.here, Body(text=" ".join(["word"] * platform.limit)))
+        view = await opened(platform, part("…", to=platform.here, kind=PartKind.OPENING))
+        view = await platform.adapter.show(view, bodies[-1].text)
+        with pytest.raises(ViewLost):
+            await send_all(platform, bodies, view)
+        assert platform.visible() == []
+        await send_all(platform, bodies)
+        assert [seen.text for seen in platform.visible(platform.here)] == [body.text for body in bodies]
+
+
+class _ByRequests:
+    @pytest.fixture
+    async def platform(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
+        async with quick() as slack, HttpServer("127.0.0.1", 0, patience=0.0) as server:
+            harness = SlackHarness(slack, request.param, tmp_path, server)
+            await harness.acquaint()
+            yield harness
+            await harness.close()
+
+
+# What comes in by signed requests; what goes out does not differ. Requests are made side by side and come in no order:
+# by when each was said the core has to sort them.
+INBOUND = (
+    "test_a_message_is_confirmed_only_after_it_was_received",
+    "test_what_could_not_be_stored_is_not_confirmed_and_comes_again",
+    "test_one_chat_that_waits_does_not_keep_another_waiting",
+    "test_a_message_that_is_told_twice_has_the_same_key",
+    "test_messages_with_the_same_text_have_keys_of_their_own",
+    "test_a_message_knows_where_it_was_said_and_by_whom",
+    "test_an_answer_appears_where_the_message_was_said_and_nowhere_else",
+    "test_a_command_is_told_as_one",
+    "test_an_edit_and_a_deletion_name_the_message_and_have_keys_of_their_own",
+    "test_an_attachment_can_be_fetched",
+    "test_an_attachment_that_is_not_there_is_a_typed_error",
+    "test_cancelling_listen_stops_it_at_once",
+    "test_what_was_said_during_an_outage_comes_afterwards",
+    "test_wrong_credentials_end_listen_with_misconfigured",
+    "test_buttons_are_shown_and_can_be_pressed",
+)
+by_requests = type("TestSlackByRequests", (_ByRequests,), {name: vars(AdapterContract)[name] for name in INBOUND})
+TestSlackByRequests = pytest.mark.parametrize("platform", ["private", "thread"], indirect=True)(by_requests)
