@@ -29,7 +29,7 @@ run: setup  ## start the gateway (ARGS="..." are passed on)
 # More than there are cores only makes them wait for each other; 0 runs them in one process, for a debugger.
 CORES ?= 2
 test: setup  ## run all tests, quick ones first (ARGS="..." are passed on)
-	@$(BIN)/python -m pytest -n $(CORES) $(SUITES) $(ARGS)
+	@$(BIN)/python -m pytest -n $(CORES) --dist loadgroup $(SUITES) $(ARGS)
 
 sweep: $(DEV)  ## kill a gateway before and after every commit, then at every failpoint (PART=1/4 is a quarter of it)
 	@$(BIN)/python -m tests.chaos.sweep --scenario sixty --doubles 1 --failpoints --progress --part $(or $(PART),1/1) $(ARGS)

@@ -17,6 +17,7 @@ import aiohttp
 import msgspec
 
 from adapters.discord.places import ADAPTER
+from adapters.shared import phases
 from core.errors import Doubtful, Misconfigured, RateLimited, Rejected, SendError, Unfit, Unreachable
 
 log = logging.getLogger(__name__)
@@ -167,7 +168,7 @@ class Client:
         if self._is_closed:
             # Who comes late would open a connection that nobody closes.
             return Answer(left=False, trouble="closed")
-        phase = _Phase()
+        phase = phases.Phase()
         try:
             call = self._session().request(
                 method,
@@ -197,7 +198,7 @@ class Client:
                     ssl=_certificates() if server.scheme == "https" else True,
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                trace_configs=[_phases()],
+                trace_configs=[phases.traced()],
                 proxy=None if proxy_bypass(server.hostname or "") else getproxies().get(server.scheme),
             )
         return self._made
@@ -281,25 +282,6 @@ def _complaints(errors: Mapping[str, Any], path: str = "") -> Iterable[tuple[str
             yield from ((path, str(each.get("message"))) for each in inner if isinstance(each, dict))
         elif isinstance(inner, dict):
             yield from _complaints(inner, f"{path}.{name}" if path else name)
-
-
-class _Phase:
-    """Whether a byte of one request may have left us: its verdict depends on that, and not on an error's name."""
-
-    __slots__ = ("has_left",)
-
-    def __init__(self) -> None:
-        self.has_left = False
-
-
-def _phases() -> aiohttp.TraceConfig:
-    async def leaves(session: aiohttp.ClientSession, context: Any, parameters: Any) -> None:
-        context.trace_request_ctx.has_left = True
-
-    config = aiohttp.TraceConfig()
-    # Called right before the first byte is written.
-    config.on_request_headers_sent.append(leaves)
-    return config
 
 
 def _form(json: Any, files: Sequence[tuple[str, bytes]]) -> aiohttp.FormData:

@@ -20,6 +20,7 @@ from telegram import Bot
 from telegram.error import BadRequest, ChatMigrated, Conflict, Forbidden, InvalidToken, NetworkError, TelegramError
 from telegram.request import BaseRequest, RequestData
 
+from adapters.shared import phases
 from core.errors import (
     Doubtful,
     Misconfigured,
@@ -163,7 +164,7 @@ class _Request(BaseRequest):
 
     async def _ask(self, method: str, url: str, seconds: float, data: Any = None) -> tuple[int, bytes]:
         timeout = aiohttp.ClientTimeout(connect=CONNECT_SECONDS, sock_read=seconds)
-        phase = _Phase()
+        phase = phases.Phase()
         try:
             # A call that is sent elsewhere would be made twice.
             call = self._session(url).request(
@@ -189,29 +190,10 @@ class _Request(BaseRequest):
                     ssl=_certificates() if server.scheme == "https" else True,
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                trace_configs=[_phases()],
+                trace_configs=[phases.traced()],
                 proxy=None if proxy_bypass(server.hostname or "") else getproxies().get(server.scheme),
             )
         return self._made
-
-
-class _Phase:
-    """Whether a byte of one request may have left us: its verdict depends on that, and not on an error's name."""
-
-    __slots__ = ("has_left",)
-
-    def __init__(self) -> None:
-        self.has_left = False
-
-
-def _phases() -> aiohttp.TraceConfig:
-    async def leaves(session: aiohttp.ClientSession, context: Any, parameters: Any) -> None:
-        context.trace_request_ctx.has_left = True
-
-    config = aiohttp.TraceConfig()
-    # Called right before the first byte is written.
-    config.on_request_headers_sent.append(leaves)
-    return config
 
 
 def _form(request_data: RequestData) -> aiohttp.FormData:

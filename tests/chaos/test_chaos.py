@@ -5,6 +5,7 @@ import random
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,11 +32,20 @@ class Run(NamedTuple):
         return self.process.returncode, told, words
 
 
+# They share their runs, so one process tells them all.
+pytestmark = pytest.mark.xdist_group("chaos")
+
+
 @pytest.fixture(scope="module")
-def runs() -> dict[str, Run]:
+def runs() -> Iterator[dict[str, Run]]:
     """All at once: each spends most of its time waiting for a clock."""
     wanted = {"first": (1, ""), "second": (7, ""), "broken": (3, "drop-when-in-doubt")}
-    return {name: Run(seed, mutant, _start(seed, mutant)) for name, (seed, mutant) in wanted.items()}
+    begun = {name: Run(seed, mutant, _start(seed, mutant)) for name, (seed, mutant) in wanted.items()}
+    yield begun
+    for run in begun.values():
+        # Where only some of these tests were asked for.
+        with run.process:
+            run.process.kill()
 
 
 def _start(seed: int, mutant: str) -> "subprocess.Popen[str]":

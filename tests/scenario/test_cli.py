@@ -163,7 +163,8 @@ def test_the_doctor_says_of_each_bot_who_answers_and_with_what(tmp_path: Path) -
         "ok    bot rosa: assistant with openai:gpt-5-mini, else anthropic:claude-sonnet-4-5; key found in the"
         " environment; persona of 13 characters; tools time, terminal; acts without asking by terminal;"
         " MCP servers wiki",
-        "ok    bot nearby: assistant with llama3; key found in the environment; no persona; no tools",
+        "ok    bot nearby: assistant with llama3; no key for http://127.0.0.1:1/v1, which may need none;"
+        " no persona; no tools",
         "ok    bot parrot: echo answers",
     ]
     assert shown.returncode == 0

@@ -162,7 +162,7 @@ CHANNELS: tuple[Channel, ...] = (
     foreign_error,
 )
 # These get the whole corpus.
-WHOLE = (quote, forward, file, fetched)
+WHOLE = (quote, file)
 # A name is cut short before it can say much.
 CUT = (forwarder, quoted_name, name, attached_name)
 
