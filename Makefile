@@ -26,10 +26,10 @@ setup: $(DEV)  ## make .venv with everything that running and testing take
 run: setup  ## start the gateway (ARGS="..." are passed on)
 	@exec $(BIN)/tidings run $(ARGS)
 
-# More than there are cores only makes them wait for each other; 0 runs them in one process, for a debugger.
-CORES ?= 2
+# One more than there are cores, since many tests wait for processes; 0 runs them in one process, for a debugger.
+WORKERS ?= 3
 test: setup  ## run all tests, quick ones first (ARGS="..." are passed on)
-	@$(BIN)/python -m pytest -n $(CORES) --dist loadgroup $(SUITES) $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(SUITES) $(ARGS)
 
 sweep: $(DEV)  ## kill a gateway before and after every commit, then at every failpoint (PART=1/4 is a quarter of it)
 	@$(BIN)/python -m tests.chaos.sweep --scenario sixty --doubles 1 --failpoints --progress --part $(or $(PART),1/1) $(ARGS)
