@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol
 
 import typer
+
+from bots.place import Place
 
 app = typer.Typer(
     help="Keys of the HTTP API: one for each client. Works with and without a running gateway.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-
-class KeyRing(Protocol):
-    """What the command line's context must be able to do: only the composition root knows who keeps the keys."""
-
-    def ask_keys(self, question: dict[str, Any]) -> dict[str, Any]: ...
 
 
 @app.command("add")
@@ -38,8 +33,8 @@ def add(
     notify  send texts to permitted targets
     admin   all of that, everybody's conversations, health in detail and metrics
     """
-    ring: KeyRing = context.obj
-    answer = ring.ask_keys({"do": "add", "name": name, "scopes": scope})
+    place: Place = context.obj
+    answer = place.ask_keys({"do": "add", "name": name, "scopes": scope})
     # Alone on its line and alone in a pipe.
     typer.echo(answer["secret"])
     typer.echo(f"tidings: this is the key of {name}: keep it now, for nobody can show it again", err=True)
@@ -48,8 +43,8 @@ def add(
 @app.command("list")
 def show(context: typer.Context) -> None:
     """Say which keys there are, what they may and since when."""
-    ring: KeyRing = context.obj
-    known = ring.ask_keys({"do": "list"})["keys"]
+    place: Place = context.obj
+    known = place.ask_keys({"do": "list"})["keys"]
     for each in known:
         since = time.strftime("%Y-%m-%d", time.localtime(each["created"])) if each["created"] else ""
         typer.echo(f"{each['name']:<20} {' '.join(each['scopes']):<24} {since}".rstrip())
@@ -64,6 +59,6 @@ def revoke(context: typer.Context, name: str = typer.Argument(metavar="NAME", he
 
     Whatever it has open ends, and it opens nothing any more.
     """
-    ring: KeyRing = context.obj
-    ring.ask_keys({"do": "revoke", "name": name})
+    place: Place = context.obj
+    place.ask_keys({"do": "revoke", "name": name})
     typer.echo(f"the key of {name} opens nothing any more")

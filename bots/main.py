@@ -6,13 +6,15 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Coroutine
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import typer
 
 from bots import keys
-from core.errors import ConfigError, TidingsError
+from bots.place import Place
+from core.errors import ConfigError, NotRunning, TidingsError, Unrouted
 
 if TYPE_CHECKING:
     import asyncio
@@ -63,28 +65,6 @@ app = typer.Typer(
 app.add_typer(keys.app, name="key")
 
 
-class Place(NamedTuple):
-    home: Path
-    config: Path | None
-
-    def ask_keys(self, question: dict[str, Any]) -> dict[str, Any]:
-        """A running gateway is asked; else the store is opened for a moment."""
-        from adapters.api import keys
-        from adapters.shared import local
-
-        try:
-            return _run(local.call(self.home, {"verb": "key", **question}))
-        except local.Unrouted:
-            away = "the gateway runs, but its HTTP API is off or not up: tidings status says more"
-            raise TidingsError(f"{away}; keys can also be changed while no gateway runs") from None
-        except local.NotRunning:
-            from core import offline
-
-            owner = _http(_load(self)).key.get_secret_value() or keys.read_own(self.home) or ""
-            with offline.open_notebook(self.home, "api", "main") as notebook:
-                return _run(keys.change(keys.Keys(notebook, owner), question, time.time()))
-
-
 def main() -> None:
     """One line for what went wrong, and an exit code that means something; never a traceback for a known error."""
     try:
@@ -112,7 +92,8 @@ def _options(
         folder = Path(home or "~/.tidings").expanduser().absolute()
     except RuntimeError as error:
         raise ConfigError("there is no home directory to keep things in; name a folder with --home") from error
-    context.obj = Place(folder, config.expanduser().absolute() if config else None)
+    chosen = config.expanduser().absolute() if config else None
+    context.obj = Place(folder, chosen, partial(_ask, folder), partial(_ask_keys, folder, chosen))
 
 
 @app.command()
@@ -126,7 +107,7 @@ def run(
     from core.store.lock import unusable
 
     place: Place = context.obj
-    loaded = _load(place)
+    loaded = _load(place.home, place.config)
     platforms = {name for name, _, _ in catalog.configured(loaded.platforms)}
     chats = _is_terminal() and "console" in platforms and not no_chat
     try:
@@ -168,8 +149,6 @@ def notify(
     text: str = typer.Argument("-", help="What to say.", show_default="read from the pipe"),
 ) -> None:
     """Send a message. It is stored first, so it arrives even if the platform or the gateway fails now."""
-    from adapters.shared import local
-
     if text == "-":
         if sys.stdin.isatty():
             raise typer.BadParameter("say what to send, or pipe it in: df -h | tidings notify console")
@@ -179,7 +158,7 @@ def notify(
     if not text.strip():
         raise typer.BadParameter("there is nothing to send: the text is empty")
     place: Place = context.obj
-    answer = _run(local.call(place.home, {"verb": "notify", "target": target, "text": text}))
+    answer = place.ask({"verb": "notify", "target": target, "text": text})
     typer.echo(f"stored as {answer['owed']}; it goes to {answer['target']} as soon as that can be reached")
 
 
@@ -188,12 +167,10 @@ def allow(
     context: typer.Context, id: str = typer.Argument(help="Who, as platform:ID; the bot tells strangers theirs.")
 ) -> None:
     """Let somebody talk to the bot, at once. Works without a running gateway, too."""
-    from adapters.shared import local
-
     place: Place = context.obj
     try:
-        added = _run(local.call(place.home, {"verb": "allow", "id": id}))["allowed"]
-    except local.NotRunning:
+        added = place.ask({"verb": "allow", "id": id})["allowed"]
+    except NotRunning:
         from core import offline
 
         added = offline.allow(place.home, id)
@@ -204,10 +181,9 @@ def allow(
 def status(context: typer.Context, as_json: bool = typer.Option(False, "--json", help="For programs.")) -> None:
     """Say how the running gateway fares."""
     from adapters.console.screen import visible
-    from adapters.shared import local
 
     place: Place = context.obj
-    health: dict[str, Any] = _run(local.call(place.home, {"verb": "status"}))["health"]
+    health: dict[str, Any] = place.ask({"verb": "status"})["health"]
     if as_json:
         import json
 
@@ -222,13 +198,12 @@ def status(context: typer.Context, as_json: bool = typer.Option(False, "--json",
 def doctor(context: typer.Context) -> None:
     """Look everything over: settings, home, store and gateway, and what to mend."""
     from adapters.console.screen import visible
-    from adapters.shared import local
     from bots.doctor import Doctor
 
     place: Place = context.obj
     examined = Doctor(lambda line: typer.echo(visible(line)))
     with examined.examining("settings"):
-        loaded = _load(place)
+        loaded = _load(place.home, place.config)
         examined.settings(loaded)
         _run(examined.bots(loaded.bots, os.environ))
         for name, account, findings in _run(_examine_platforms(loaded)):
@@ -238,8 +213,8 @@ def doctor(context: typer.Context) -> None:
         examined.store(place.home)
     with examined.examining("gateway"):
         try:
-            examined.gateway(_run(local.call(place.home, {"verb": "status"}))["health"])
-        except local.NotRunning:
+            examined.gateway(place.ask({"verb": "status"})["health"])
+        except NotRunning:
             examined.ok("gateway", "none runs now; start it with: tidings run")
     raise typer.Exit(int(examined.failed))
 
@@ -384,8 +359,6 @@ def _with_key(home: Path, http: HttpSettings) -> HttpSettings:
 
 
 def _gateway(home: Path, loaded: Loaded, staff: Staff, server: LocalServer, listener: HttpServer) -> Gateway:
-    from functools import partial
-
     from adapters import catalog
     from bots.assistant.commands import commands
     from core.adapter import Platform
@@ -407,12 +380,35 @@ def _gateway(home: Path, loaded: Loaded, staff: Staff, server: LocalServer, list
     return Gateway(home, loaded.core, platforms, staff.agents, default, server, listener, staff.kinds, obeyed)
 
 
-def _load(place: Place) -> Loaded:
+def _ask(home: Path, question: dict[str, Any]) -> dict[str, Any]:
+    from adapters.shared import local
+
+    return _run(local.call(home, question))
+
+
+def _ask_keys(home: Path, config: Path | None, question: dict[str, Any]) -> dict[str, Any]:
+    """A running gateway is asked; else the store is opened for a moment."""
+    from adapters.api import keys
+
+    try:
+        return _ask(home, {"verb": "key", **question})
+    except Unrouted:
+        away = "the gateway runs, but its HTTP API is off or not up: tidings status says more"
+        raise TidingsError(f"{away}; keys can also be changed while no gateway runs") from None
+    except NotRunning:
+        from core import offline
+
+        owner = _http(_load(home, config)).key.get_secret_value() or keys.read_own(home) or ""
+        with offline.open_notebook(home, "api", "main") as notebook:
+            return _run(keys.change(keys.Keys(notebook, owner), question, time.time()))
+
+
+def _load(home: Path, config: Path | None) -> Loaded:
     from adapters import catalog
     from bots import settings
     from core import redaction
 
-    loaded = settings.load(catalog.sections(), place.home, place.config, os.environ)
+    loaded = settings.load(catalog.sections(), home, config, os.environ)
     redaction.remember(*loaded.secrets)
     return loaded
 

@@ -13,6 +13,9 @@ TidingsError
 ├── Unkeepable           it cannot be kept as it is: word it anew
 ├── StandingBy           somebody else does this job now: look again soon
 ├── Lagged               you read too slowly: reconnect with the last number you saw
+├── NotRunning           no gateway runs in this home: exit 69
+├── Declined             the gateway answered, and the answer is no
+│   └── Unrouted         nobody there answers to this word now
 └── SendError            what became of one call to a platform
     ├── RateLimited      not sent: again after the pause
     ├── Unreachable      not sent: soon again
@@ -79,6 +82,18 @@ class StandingBy(TidingsError):
 
 class Lagged(TidingsError):
     pass
+
+
+class NotRunning(TidingsError):
+    """Nobody listens in this home, or not any more."""
+
+
+class Declined(TidingsError):
+    pass
+
+
+class Unrouted(Declined):
+    """The gateway runs but has no such word now: the platform behind it is off, or not up yet."""
 
 
 class SendError(TidingsError):

@@ -18,7 +18,7 @@ from adapters.console.screen import visible
 from adapters.shared import local
 from core import ids
 from core.adapter import Line
-from core.errors import TidingsError
+from core.errors import NotRunning, TidingsError, Unrouted
 
 QUIT = "/quit"
 # The console may still be starting when the socket is already there.
@@ -274,7 +274,7 @@ async def stay(home: Path, thread: str, talk: Talk, display: Display) -> None:
             async with _attached(home, thread, talk) as line:
                 was_attached, told = True, False
                 await talk.hear(line)
-        except (local.NotRunning, local.Unrouted, ConnectionError):
+        except (NotRunning, Unrouted, ConnectionError):
             if not was_attached:
                 raise
         if not told:
@@ -291,9 +291,9 @@ async def _attached(home: Path, thread: str, talk: Talk) -> AsyncIterator[Line]:
             try:
                 await line.write({"verb": "chat", "chat": "local", "thread": thread})
                 answer = local.checked(await line.read() or {"error": "", "verdict": "unrouted"})
-            except (local.Unrouted, ConnectionError):
+            except (Unrouted, ConnectionError):
                 if asyncio.get_running_loop().time() > deadline:
-                    raise local.Unrouted(
+                    raise Unrouted(
                         "the gateway runs, but its console does not answer; look with: tidings status"
                     ) from None
             else:
@@ -316,7 +316,7 @@ async def _answered(said: Said, talk: Talk, hearing: asyncio.Task[None], patienc
             raise TidingsError(f"no news from the gateway for {patience:g} s; {kept}, or wait longer with --timeout")
         if hearing.done():
             hearing.result()
-            raise local.NotRunning(f"the gateway has gone before it answered; {kept}")
+            raise NotRunning(f"the gateway has gone before it answered; {kept}")
 
 
 async def _lines(descriptor: int) -> AsyncIterator[str]:

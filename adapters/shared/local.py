@@ -20,7 +20,7 @@ import msgspec
 
 from core.adapter import Line
 from core.desk import Desk
-from core.errors import TidingsError
+from core.errors import Declined, NotRunning, TidingsError, Unrouted
 from core.types import Body, parse_target
 
 log = logging.getLogger(__name__)
@@ -32,18 +32,6 @@ LINE_BYTES = 1024 * 1024
 ADDRESS_BYTES = 107
 CLOSE_SECONDS = 1.0
 ACCEPT_TURNS = 5
-
-
-class NotRunning(TidingsError):
-    """Nobody listens in this home, or not any more."""
-
-
-class Declined(TidingsError):
-    """The gateway answered, and the answer is no."""
-
-
-class Unrouted(Declined):
-    """The gateway runs but has no such verb now: the platform behind it is off, or not up yet."""
 
 
 class SocketLine:

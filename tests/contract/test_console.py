@@ -17,6 +17,7 @@ from adapters.shared import local
 from adapters.shared.local import LocalServer
 from core.adapter import Adapter, Line
 from core.clock import SystemClock
+from core.errors import Unrouted
 from core.types import Capabilities, Target
 from tests.contract.adapters import PATIENCE_SECONDS, AdapterContract, Door, Harness, Seen, Trouble
 from tests.fakes import host
@@ -259,7 +260,7 @@ class ConsoleHarness:
         """A route lives as long as a `listen`; whoever came by it stays when that has ended."""
         try:
             await self._all_sit_down()
-        except local.Unrouted:
+        except Unrouted:
             listening = asyncio.create_task(adapter.listen(Door()))
             await asyncio.sleep(0)
             await self._all_sit_down()

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from adapters.shared import local
+from core.errors import NotRunning, Unrouted
 from core.gateway import DATABASE
 from tests.simulators.provider import MODEL
 
@@ -112,7 +113,7 @@ async def answers(home: Path, process: subprocess.Popen[bytes]) -> bool:
     assert process.poll() is None, (home / "stderr.log").read_text()
     try:
         await local.call(home, {"verb": "status"})
-    except (local.NotRunning, local.Unrouted):
+    except (NotRunning, Unrouted):
         return False
     return True
 

@@ -15,11 +15,11 @@ from adapters.console import client
 from adapters.console.adapter import ConsoleAdapter
 from adapters.console.settings import ConsoleSettings
 from adapters.shared import local
-from adapters.shared.local import LocalServer, NotRunning, SocketLine
+from adapters.shared.local import LocalServer, SocketLine
 from core.agent import Ended, OutcomeKind, TextDelta
 from core.clock import SystemClock
 from core.desk import Numbered
-from core.errors import Doubtful, TidingsError, Unknown, Unreachable, Unstored
+from core.errors import Doubtful, NotRunning, TidingsError, Unknown, Unreachable, Unstored
 from core.types import (
     Admission,
     Body,

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from adapters.shared import local
-from adapters.shared.local import LINE_BYTES, Declined, LocalServer, NotRunning, Unrouted
+from adapters.shared.local import LINE_BYTES, LocalServer
 from core.adapter import Line
 from core.desk import Alarm, Health, PartHealth
-from core.errors import TidingsError, Unknown
+from core.errors import Declined, NotRunning, TidingsError, Unknown, Unrouted
 from core.types import Body, Target
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from adapters.shared import local
+from core.errors import NotRunning, Unrouted
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 30
@@ -66,7 +67,7 @@ async def until_it_answers(home: Path, process: subprocess.Popen[bytes]) -> None
 async def answers(home: Path) -> bool:
     try:
         await status(home)
-    except (local.NotRunning, local.Unrouted):
+    except (NotRunning, Unrouted):
         return False
     return True
 
