@@ -11,25 +11,28 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python;
 BIN := .venv/bin
 LOG := .venv/setup.log
 DEV := .venv/.is-installed
+# Who only runs it need not wait for what testing takes.
+RUN := .venv/.can-run
 
-# Quick parts first, so that a plain mistake shows early.
-SUITES := $(wildcard $(addprefix tests/,tidy unit contract model scenario security chaos))
+# Quick parts first, so that a plain mistake shows early; short ones last, so that no core waits long for another.
+SUITES := $(wildcard $(addprefix tests/,tidy unit contract chaos model scenario security))
 
-.PHONY: help setup run test sweep chaos fuzz mutants bench check lock clean
+.PHONY: help setup run test sweep chaos promises board fuzz mutants bench soak size fresh image-check check lock clean
 
 help:  ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target text; do \
-		printf '%-12s %s\n' "$$target" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target text; do \
+		printf '%-17s %s\n' "$$target" "$$text"; done
 
 setup: $(DEV)  ## make .venv with everything that running and testing take
 
-run: setup  ## start the gateway (ARGS="..." are passed on)
+run: $(if $(wildcard $(DEV)),$(DEV),$(RUN))  ## start the gateway (ARGS="..." are passed on)
 	@exec $(BIN)/tidings run $(ARGS)
 
 # One more than there are cores, since many tests wait for processes; 0 runs them in one process, for a debugger.
 WORKERS ?= 3
+# What pytest has made of a test file is kept, whatever the environment says: it takes a quarter of a minute to make.
 test: setup  ## run all tests, quick ones first (ARGS="..." are passed on)
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(SUITES) $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(SUITES) $(ARGS)
 
 sweep: $(DEV)  ## kill a gateway before and after every commit, then at every failpoint (PART=1/4 is a quarter of it)
 	@$(BIN)/python -m tests.chaos.sweep --scenario sixty --doubles 1 --failpoints --progress --part $(or $(PART),1/1) $(ARGS)
@@ -40,6 +43,14 @@ KILLS ?= 100
 chaos: $(DEV)  ## kill a gateway at random while all else fails too (SEED=1 MESSAGES=2000 KILLS=100)
 	@$(BIN)/python -m tests.chaos.chaos --seed $(SEED) --messages $(MESSAGES) --kills $(KILLS) $(ARGS)
 
+PROMISES ?= 1000
+promises: $(DEV)  ## kill a gateway while a thousand promises are open, and look whether each is kept (SEED=1 KILLS=100)
+	@$(BIN)/python -m tests.chaos.promises --seed $(SEED) --promises $(PROMISES) --kills $(KILLS) $(ARGS)
+
+CARDS ?= 500
+board: $(DEV)  ## work off a board of unruly workers while the gateway is killed (SEED=1 CARDS=500)
+	@$(BIN)/python -m tests.chaos.board --seed $(SEED) --cards $(CARDS) $(ARGS)
+
 MINUTES ?= 5
 fuzz: $(DEV)  ## fuzz the HTTP API by what its own /openapi.json says (MINUTES=5 SEED=1)
 	@$(BIN)/python -m tests.security.fuzz --minutes $(MINUTES) --seed $(SEED) $(ARGS)
@@ -49,6 +60,19 @@ mutants: $(DEV)  ## seed one bug after the other and show what catches it (ARGS=
 
 bench: $(DEV)  ## measure, beside a bare writer of the same rows in the same run
 	@$(BIN)/python -m tests.bench
+
+SOAK_MINUTES ?= 60
+soak: $(DEV)  ## talk to a gateway for an hour, with restarts, and see whether it grows (SOAK_MINUTES=60)
+	@$(BIN)/python -m tests.bench.soak --minutes $(SOAK_MINUTES) $(ARGS)
+
+size: $(DEV)  ## install what running takes into an empty folder, and say how big it is
+	@$(BIN)/python -m tests.deploy.size
+
+fresh: $(DEV)  ## time a clone and its first start, with empty caches, to the first answer
+	@$(BIN)/python -m tests.deploy.fresh $(ARGS)
+
+image-check: $(DEV)  ## do what deploy/Dockerfile says without an engine, start it as another uid, list what is in it
+	@$(BIN)/python -m tests.deploy.image $(ARGS)
 
 check: $(DEV)  ## lint, format, types, import contracts and house rules
 	@$(BIN)/ruff check .
@@ -72,7 +96,12 @@ compile = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 
 # A stamp stands for an installed lock; a second start finds it and does nothing else.
 $(DEV): requirements-dev.lock pyproject.toml | .venv/pyvenv.cfg
-	@$(call install,requirements-dev.lock)
+	@$(call install,requirements-dev.lock,--compile-bytecode)
+	@touch $@
+
+# Not compiled: that takes most of an install's time, and Python compiles what it comes across.
+$(RUN): requirements.lock pyproject.toml | .venv/pyvenv.cfg
+	@$(call install,requirements.lock)
 	@touch $@
 
 .venv/pyvenv.cfg:
@@ -84,13 +113,13 @@ $(DEV): requirements-dev.lock pyproject.toml | .venv/pyvenv.cfg
 	"$$python" -c 'import ensurepip, venv' 2>/dev/null || { echo "$$python has no venv or no pip: install them (Debian, Ubuntu: apt install python3-venv python3-pip)" >&2; exit 1; }; \
 	rm -rf .venv; "$$python" -m venv .venv >/dev/null 2>&1 || { rm -rf .venv; echo "$$python could not make .venv here: is the folder writable and the disk not full?" >&2; exit 1; }
 
-# Takes a lock file. uv from PATH, else uv from the lock (hashed like the rest), else plain pip: whatever works first.
+# Takes a lock file and options for uv. uv from PATH, else uv from the lock (hashed like the rest), else plain pip: whatever works first.
 define install
 echo "Installing $(1)"; : >$(LOG); \
 if uv --version >/dev/null 2>&1; then uv=uv; else uv=$(BIN)/uv; $(BIN)/uv --version >/dev/null 2>&1 || { \
 	awk '/^uv==/ { found = 1 } found { print } found && !/\\$$/ { exit }' requirements-dev.lock >.venv/uv.lock; \
 	$(BIN)/python -m pip install --quiet --require-hashes -r .venv/uv.lock >>$(LOG) 2>&1; }; fi; \
-{ "$$uv" pip install --python $(BIN)/python --require-hashes --compile-bytecode -r $(1) && \
+{ "$$uv" pip install --python $(BIN)/python --require-hashes $(2) -r $(1) && \
   "$$uv" pip install --python $(BIN)/python --no-deps --no-build-isolation --editable .; } >>$(LOG) 2>&1 || \
 { $(BIN)/python -m pip --version || $(BIN)/python -m ensurepip; \
   $(BIN)/python -m pip install --require-hashes -r $(1) && \

@@ -29,6 +29,8 @@ class Entry(NamedTuple):
     examine: str = ""
     # The name of its section where that is not the platform's own.
     section: str = ""
+    # It is on this machine: whoever starts again and again storms nobody there.
+    nearby: bool = False
 
     def load_settings(self) -> type[Section]:
         return cast(type[Section], _load(self.settings))
@@ -41,7 +43,9 @@ class Entry(NamedTuple):
 
 
 PLATFORMS: dict[str, Entry] = {
-    "console": Entry("adapters.console.settings:ConsoleSettings", "adapters.console.adapter:ConsoleAdapter"),
+    "console": Entry(
+        "adapters.console.settings:ConsoleSettings", "adapters.console.adapter:ConsoleAdapter", nearby=True
+    ),
     "telegram": Entry(
         "adapters.telegram.settings:TelegramSettings",
         "adapters.telegram.adapter:TelegramAdapter",
@@ -58,7 +62,7 @@ PLATFORMS: dict[str, Entry] = {
         "adapters.slack.examination:examine",
     ),
     # Its section is the listener's, on which other platforms have their routes, too.
-    "api": Entry("adapters.api.settings:HttpSettings", "adapters.api.adapter:ApiAdapter", section="http"),
+    "api": Entry("adapters.api.settings:HttpSettings", "adapters.api.adapter:ApiAdapter", section="http", nearby=True),
 }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Iterable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
@@ -22,6 +22,20 @@ AGENTS = {
     "echo": "bots.echo.agent:EchoAgent",
     ASSISTANT: "bots.assistant.agent:Assistant",
 }
+# What somebody's own module may raise as it is imported. A model library refuses a missing key with a RuntimeError.
+FAULTS = (
+    ImportError,
+    AttributeError,
+    SyntaxError,
+    TypeError,
+    RuntimeError,
+    ValueError,
+    LookupError,
+    NameError,
+    OSError,
+    ArithmeticError,
+    AssertionError,
+)
 
 
 class Staff(NamedTuple):
@@ -43,13 +57,16 @@ def build(bots: Mapping[str, Bot]) -> Staff:
     return Staff(agents, tuple(kinds.values()))
 
 
-@asynccontextmanager
-async def closing(agents: Iterable[Agent]) -> AsyncIterator[None]:
-    """What agents hold open is closed at the end, whatever becomes of the others."""
-    try:
-        yield
-    finally:
-        await _each(agents, "close", "could not be closed")
+async def close(agents: Iterable[Agent]) -> None:
+    """What agents hold open is closed, whatever becomes of the others."""
+    await _each(agents, "close", "could not be closed")
+
+
+def bring_in(bots: Mapping[str, Bot]) -> None:
+    """Imports what the agents need, in any thread; whatever is wrong with it, `build` says."""
+    for bot in bots.values():
+        with suppress(*FAULTS):
+            import_module(_place(bot)[0])
 
 
 async def prepare(agents: Iterable[Agent]) -> None:
@@ -74,7 +91,7 @@ async def _call(agent: Agent, verb: str) -> None:
 
 def _build_one(name: str, bot: Bot) -> tuple[Agent, tuple[TaskKind, ...]]:
     wanted = f'the bot {name}: agent = "{bot.chosen_agent}"'
-    module_name, _, object_name = AGENTS.get(bot.chosen_agent, bot.chosen_agent).partition(":")
+    module_name, object_name = _place(bot)
     if not module_name or not object_name:
         raise ConfigError(f'{wanted} is not an agent; write one of {", ".join(AGENTS)}, or "package.module:object"')
     try:
@@ -84,9 +101,10 @@ def _build_one(name: str, bot: Bot) -> tuple[Agent, tuple[TaskKind, ...]]:
         agent = found(*given) if isinstance(found, type) else found
     except ConfigError as error:
         raise ConfigError(f"the bot {name}: {error}") from error
-    # A model library refuses a missing key with a RuntimeError as soon as the module is imported.
-    except (ImportError, AttributeError, SyntaxError, TypeError, RuntimeError) as error:
-        raise ConfigError(f"{wanted} cannot be loaded: {error}") from error
+    except FAULTS as error:
+        # The words of these say nothing by themselves.
+        kind = f"{type(error).__name__}: " if isinstance(error, LookupError | AssertionError) else ""
+        raise ConfigError(f"{wanted} cannot be loaded: {kind}{error}") from error
     if _is_of_the_library(agent):
         from bots.hosted.agent import HostedAgent
 
@@ -96,6 +114,11 @@ def _build_one(name: str, bot: Bot) -> tuple[Agent, tuple[TaskKind, ...]]:
     if not callable(getattr(agent, "run", None)):
         raise ConfigError(f"{wanted} has no run(turn), so it is not an agent")
     return cast(Agent, agent), tuple(getattr(module, "KINDS", ()))
+
+
+def _place(bot: Bot) -> tuple[str, str]:
+    module, _, name = AGENTS.get(bot.chosen_agent, bot.chosen_agent).partition(":")
+    return module, name
 
 
 def _is_of_the_library(agent: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import Field, SecretStr
 
@@ -37,10 +37,11 @@ class Bot(Assistant):
 
 
 class Source(NamedTuple):
-    """Where settings were written: the file, and the environment over it."""
+    """Where settings were written: the file, the secrets beside it, and the environment over both."""
 
     file: Path
     environment: Mapping[str, str]
+    secret: Mapping[str, Any] = {}
 
     def place(self, *names: str | int) -> str:
         """How a complaint names one setting: by its variable where there is one, else by file, table and key."""
@@ -57,7 +58,22 @@ class Source(NamedTuple):
             else:
                 labels.append(str(each))
         *above, last = labels
-        return f"{self.file}: [{'.'.join(above)}] {last}" if above else f"{self.file}: [{last}]"
+        return f"{self._files(names)}: [{'.'.join(above)}] {last}" if above else f"{self._files(names)}: [{last}]"
+
+    def _files(self, names: tuple[str | int, ...]) -> str:
+        found: Any = self.secret
+        for name in names:
+            if not isinstance(found, Mapping) or name not in found:
+                return str(self.file)
+            found = found[name]
+        # Of a table, either file may hold the half that is wrong.
+        secrets = secrets_file(self.file)
+        return f"{self.file} or {secrets.name}" if isinstance(found, Mapping) else str(secrets)
+
+
+def secrets_file(file: Path) -> Path:
+    """Beside the settings, and only for their owner's eyes."""
+    return file.with_name("secrets.toml")
 
 
 def variable(*names: str | int) -> str:

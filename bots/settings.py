@@ -1,16 +1,18 @@
-"""Reads the settings: tidings.toml, then the environment over it; every complaint names its place."""
+"""Reads the settings: tidings.toml, secrets.toml over it, the environment over both; a complaint names its place."""
 
 from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
+import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError, create_model
 from pydantic_core import ErrorDetails
@@ -22,7 +24,7 @@ from pydantic_settings import (
 )
 
 from bots import roster
-from bots.roster import PREFIX, Bot, Source, variable
+from bots.roster import PREFIX, Bot, Source, secrets_file, variable
 from core.errors import ConfigError
 from core.settings import Core, Section
 
@@ -32,6 +34,13 @@ KEY_VARIABLE = re.compile(rf"(?!{PREFIX}).*_((API|INFERENCE|ACCESS)_KEY|TOKEN(_B
 # Read by others: the command line, the failpoints, and the children of a run.
 NOT_SETTINGS = re.compile(r"TIDINGS_(HOME|CONFIG|FAILPOINT.*|SESSION_.*)", re.IGNORECASE)
 SECRET = re.compile(r"(^|_)(tokens?|keys?|secrets?|password|passphrase|credentials?)$", re.IGNORECASE)
+
+
+class Texts(NamedTuple):
+    """What was written, before anybody has understood it; None for a file that is not there."""
+
+    tidings: str | None = None
+    secrets: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +54,9 @@ class Loaded:
     file: Path
     warnings: tuple[str, ...]
     secrets: tuple[str, ...] = field(repr=False)
+    texts: Texts = field(repr=False, default=Texts())
+    # What is wrong with the file, where the last good settings had to stand in for it.
+    broken: str = ""
 
     @property
     def bot(self) -> Bot:
@@ -53,11 +65,23 @@ class Loaded:
 
 
 def load(
-    sections: Mapping[str, type[Section]], home: Path, file: Path | None, environment: Mapping[str, str]
+    sections: Mapping[str, type[Section]],
+    home: Path,
+    file: Path | None,
+    environment: Mapping[str, str],
+    *,
+    texts: Texts | None = None,
+    beside: Mapping[str, Any] | None = None,
 ) -> Loaded:
-    """A file that was named must exist; the one in the home need not. Raises ConfigError, one line."""
-    source = Source(file or home / "tidings.toml", environment)
-    written = _read(source.file, must_exist=file is not None)
+    """A file that was named must exist; the one in the home need not. Raises ConfigError, one line.
+
+    `texts` stand in for what the files say; `beside` is tried out over them, and under the environment.
+    """
+    path = file or home / "tidings.toml"
+    texts = texts or read(path, must_exist=file is not None)
+    plain, secret = parse(path, texts.tidings), parse(secrets_file(path), texts.secrets)
+    source = Source(path, environment, secret)
+    written = merged(merged(plain, secret), beside or {})
     model = _model(sections, environment, written)
     try:
         settings = model(**written)
@@ -68,7 +92,11 @@ def load(
     bots = roster.assemble(one, several, source)
     core = Core(**{name: values[name] for name in Core.model_fields})
     _check_rules(core, bots, source)
-    unknown = (_unknown_in_file(model, written, source.file), _unknown_in_environment(model, environment))
+    unknown = (
+        _unknown_in_file(model, plain, path),
+        _unknown_in_file(model, secret, secrets_file(path)),
+        _unknown_in_environment(model, environment),
+    )
     secrets = [*_secrets(values), *_secrets(settings.model_extra or {}), *_secrets(bots)]
     # Whoever asks a model may be given its key by the environment alone.
     if any(bot.chosen_agent not in KEYLESS for bot in bots.values()):
@@ -80,6 +108,7 @@ def load(
         file=source.file,
         warnings=(*chain(*unknown), *roster.advise(one, several, source)),
         secrets=tuple(dict.fromkeys(filter(None, secrets))),
+        texts=texts,
     )
 
 
@@ -147,19 +176,43 @@ def _respell(values: dict[str, Any], written: Mapping[str, Any]) -> dict[str, An
     return respelt
 
 
-def _read(path: Path, *, must_exist: bool) -> dict[str, Any]:
+def read(path: Path, *, must_exist: bool) -> Texts:
+    """Raises ConfigError, also for secrets that others may read."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return Texts(_text(path, must_exist=must_exist), _text(secrets_file(path), closed=True))
+    except OSError as error:
+        raise ConfigError(f"{error.filename}: cannot be read: {error.strerror}") from error
+
+
+def _text(path: Path, *, must_exist: bool = False, closed: bool = False) -> str | None:
+    try:
+        with path.open("rb") as file:
+            if closed and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+                raise ConfigError(f"{path}: others may read these secrets; close it with: chmod 600 {path}")
+            return file.read().decode("utf-8")
     except (FileNotFoundError, NotADirectoryError):
         if not must_exist:
-            return {}
+            return None
         raise ConfigError(f"{path}: there is no such file") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})") from None
+
+
+def parse(path: Path, text: str | None) -> dict[str, Any]:
+    """Raises ConfigError, with the place where it stops being TOML."""
+    try:
+        return tomllib.loads(text or "")
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: is not valid TOML: {error}") from None
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Table by table; what is no table is replaced whole."""
+    result = dict(below)
+    for name, value in above.items():
+        under = result.get(name)
+        result[name] = merged(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+    return result
 
 
 def _complaint(error: ValidationError, source: Source) -> str:

@@ -84,7 +84,7 @@ class MenuItem(NamedTuple):
 
     name: str
     help: str
-    # Its answer is a run's, and takes as long.
+    # Its answer is a run's and takes as long, or is followed by one: it is for whoever reads there.
     runs: bool = False
 
 
@@ -107,6 +107,8 @@ class Platform(NamedTuple):
     name: str
     account: str
     build: Callable[[Host], Adapter]
+    # It is on this machine, so a start in haste storms nobody.
+    nearby: bool = False
 
 
 class Adapter(Protocol):

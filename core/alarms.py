@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from core.clock import Clock
 from core.desk import Alarm
@@ -14,13 +15,17 @@ log = logging.getLogger(__name__)
 class Alarms:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        # Whoever passes an alarm on, with where the trouble is.
+        self.listener: Callable[[Alarm, str], None] | None = None
         self._alarms: dict[str, Alarm] = {}
 
-    def sound(self, name: str, reason: str) -> None:
-        """`name` is one of a few words in the code, so the table stays small."""
+    def sound(self, name: str, reason: str, about: str = "") -> None:
+        """`name` is one of a few words in the code, so the table stays small; `about` is an adapter@account."""
         count = self._alarms[name].count + 1 if name in self._alarms else 1
         self._alarms[name] = Alarm(name, count, clean(reason), self._clock.wall())
         log.error("%s: %s", name, reason)
+        if self.listener:
+            self.listener(self._alarms[name], about)
 
     def all(self) -> tuple[Alarm, ...]:
         return tuple(self._alarms.values())

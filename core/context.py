@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from core.errors import NoSession, Unsupported
-from core.types import Capabilities, Conversation, Sender, Target, Value
+from core.types import Capabilities, Conversation, Errand, Sender, Target, Value
 
 
 class Session(Value, frozen=True, kw_only=True):
@@ -20,6 +20,8 @@ class Session(Value, frozen=True, kw_only=True):
     target: Target
     can: Capabilities
     workspace: Path
+    # Set where no person waits: nobody can be asked, and nothing can be promised.
+    errand: Errand | None = None
 
     def require(self, ability: str) -> None:
         """Refuses what the platform does not declare, before anybody relies on it."""

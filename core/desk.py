@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from core.cards import BoardDesk
+from core.duties import ProcessDesk, ScheduleDesk, TaskDesk
 from core.meters import Meters
-from core.types import Attachment, Body, Delivery, Entry, Inbound, Target
+from core.types import Attachment, Body, Delivery, Entry, File, Inbound, Target
 
 if TYPE_CHECKING:
     from core.agent import JournalEvent, Outcome
@@ -71,6 +73,9 @@ class PartHealth(msgspec.Struct, frozen=True):
     since: float
     restarts: int
     last_error: str
+    # By the wall clock; None for what has not happened, as far as anybody knows.
+    last_inbound: float | None = None
+    last_outbound: float | None = None
 
 
 class Alarm(msgspec.Struct, frozen=True):
@@ -82,6 +87,117 @@ class Alarm(msgspec.Struct, frozen=True):
     at: float
 
 
+class RunLine(msgspec.Struct, frozen=True):
+    """A run that goes on."""
+
+    id: str
+    conversation: str
+    accepted: float
+    attempt: int
+
+
+class LostLine(msgspec.Struct, frozen=True):
+    """A delivery that will not arrive, and why."""
+
+    id: str
+    target: str
+    reason: str
+    cause: str
+    at: float
+
+
+class Overview(msgspec.Struct, frozen=True):
+    """What the store tells of runs and queues; times are by the wall clock."""
+
+    queued: int
+    oldest_queued: float | None
+    deliveries: dict[str, int]
+    # By state.
+    oldest_owed: dict[str, float]
+    runs: tuple[RunLine, ...]
+    lost: tuple[LostLine, ...]
+    # How many people and groups were let in by command.
+    admitted: int = 0
+
+
+class Moments(msgspec.Struct, frozen=True):
+    """When an account was last heard of and last written to."""
+
+    heard: float | None = None
+    sent: float | None = None
+
+
+class Stranger(msgspec.Struct, frozen=True):
+    """Who has asked to be let in, as the access list would name them."""
+
+    id: str
+    name: str
+    at: float
+    # Where they can be told.
+    target: str
+
+
+class DeliveryLine(msgspec.Struct, frozen=True):
+    """One delivery of a list; `seq` is where the next page begins."""
+
+    seq: int
+    id: str
+    target: str
+    # waiting, held, doubtful or dead.
+    state: str
+    reason: str
+    cause: str
+    # How it begins.
+    title: str
+    # When it was given up, else when we began to owe it; by the wall clock.
+    at: float
+    attempts: int
+
+
+class Pruned(msgspec.Struct, frozen=True):
+    """How much went, or would go: rows, files and their bytes."""
+
+    runs: int = 0
+    events: int = 0
+    deliveries: int = 0
+    tasks: int = 0
+    history: int = 0
+    files: int = 0
+    bytes: int = 0
+    # What the store holds without using it; it is used again before the store grows.
+    spare_bytes: int = 0
+
+    def __add__(self, other: Pruned) -> Pruned:
+        return Pruned(*(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__))
+
+    def __bool__(self) -> bool:
+        return self != Pruned()
+
+
+class UpkeepDesk(Protocol):
+    """What an owner does with what is stored, while the gateway runs."""
+
+    async def snapshot(self) -> Path:
+        """A whole copy of the store in a file of its own, which whoever asked removes. Raises Conflict, Unstored."""
+        ...
+
+    async def prune(self, older_than: float | None, *, rehearsal: bool) -> Pruned:
+        """Removes what is over for longer than so many seconds, or than the settings say; or only counts it."""
+        ...
+
+    async def deliveries(self, *, waiting: bool, limit: int, before: int = 0) -> list[DeliveryLine]:
+        """Those in trouble, the newest first, and those that only wait if asked for."""
+        ...
+
+    async def retry(self, id: str) -> str:
+        """Tries a delivery again, and says how. Raises Unknown, or Conflict for one that has arrived."""
+        ...
+
+    async def drop(self, id: str) -> None:
+        """Gives a delivery up for good, and nobody is told any more. Raises Unknown, Conflict."""
+        ...
+
+
 class Health(msgspec.Struct, frozen=True):
     version: str
     store: str
@@ -90,6 +206,11 @@ class Health(msgspec.Struct, frozen=True):
     queued: int
     deliveries: dict[str, int]
     alarms: tuple[Alarm, ...]
+    # When the gateway started.
+    started: float = 0.0
+    overview: Overview | None = None
+    # The last few who spoke to us alone and are not admitted.
+    strangers: tuple[Stranger, ...] = ()
 
 
 class Desk(Protocol):
@@ -129,6 +250,10 @@ class Desk(Protocol):
         """
         ...
 
+    async def adopt(self, path: str) -> File:
+        """Keeps a copy of a file, so that it can be sent whatever becomes of it; raises Unknown for what is none."""
+        ...
+
     async def permitted(self, target: Target) -> bool:
         """May something be sent there that nobody there asked for? To known conversations and who is admitted."""
         ...
@@ -148,6 +273,10 @@ class Desk(Protocol):
 
     async def reachable(self, adapter: str, account: str) -> None:
         """The platform can be reached again: what waits for it is tried now."""
+        ...
+
+    def troubled(self, adapter: str, account: str, reason: str) -> None:
+        """The platform cannot be heard, and the adapter goes on trying: shown and told until it is `reachable`."""
         ...
 
     async def moved(self, adapter: str, account: str, chat: str, to: str) -> None:
@@ -174,6 +303,29 @@ class Desk(Protocol):
     async def recall(self, words: str, limit: int) -> list[Remembered]:
         """That person's notes, the newest first: those with any of the words, or all for no words."""
         ...
+
+    @property
+    def tasks(self) -> TaskDesk: ...
+
+    @property
+    def processes(self) -> ProcessDesk: ...
+
+    @property
+    def schedules(self) -> ScheduleDesk: ...
+
+    @property
+    def board(self) -> BoardDesk: ...
+
+    async def homes(self) -> dict[str, Target]:
+        """Where each platform's own news go, by `adapter@account`."""
+        ...
+
+    async def set_home(self, target: Target) -> None:
+        """Raises Unknown or Unsupported for a place that could not be told."""
+        ...
+
+    @property
+    def upkeep(self) -> UpkeepDesk: ...
 
     @property
     def meters(self) -> Meters: ...

@@ -11,6 +11,7 @@ TidingsError
 ├── Unknown              no such run, delivery, target or adapter
 ├── Conflict             this key was used for something else
 ├── Unkeepable           it cannot be kept as it is: word it anew
+├── Overdrawn            too much of it goes on already: wait, or end some of it
 ├── StandingBy           somebody else does this job now: look again soon
 ├── Lagged               you read too slowly: reconnect with the last number you saw
 ├── NotRunning           no gateway runs in this home: exit 69
@@ -71,6 +72,10 @@ class Conflict(TidingsError):
 
 
 class Unkeepable(TidingsError):
+    pass
+
+
+class Overdrawn(TidingsError):
     pass
 
 

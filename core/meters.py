@@ -20,6 +20,9 @@ class Meters:
         self.run_buckets = [0] * (len(BOUNDS) + 1)
         self.input_tokens = 0
         self.output_tokens = 0
+        # By adapter and account, when the last came in and when the last was taken by the platform.
+        self.heard_at: dict[str, float] = {}
+        self.sent_at: dict[str, float] = {}
 
     def ran(self, outcome: str, seconds: float, input_tokens: int, output_tokens: int) -> None:
         self.runs[outcome] += 1

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sqlite3
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from core.clock import SystemClock
-from core.gateway import DATABASE, admit
-from core.inbound import notebook
+from msgspec.structs import replace
+
+from core.clock import SystemClock, boot_id
+from core.desk import DeliveryLine, Overview, Pruned
+from core.errors import StoreRefused, TidingsError
+from core.frontdesk import admit
+from core.gateway import DATABASE
+from core.inbound import notebook, overview
+from core.outbound import redress
+from core.settings import Retention as Periods
+from core.store import backup, migrate, retention
 from core.store.inspection import inspect
 from core.store.lock import HomeLock
 from core.store.sqlite import SqliteTransaction, connect
@@ -44,6 +55,102 @@ def open_notebook(home: Path, adapter: str, account: str) -> Iterator[OfflineNot
 
 def check_store(home: Path) -> list[str]:
     return inspect(home / DATABASE)
+
+
+def look_over(home: Path) -> Overview | None:
+    """What runs and waits by the store alone, whoever uses it now; None for none. Raises StoreRefused."""
+    path = home / DATABASE
+    if not path.exists():
+        return None
+    try:
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
+        connection.row_factory = sqlite3.Row
+        try:
+            tx = SqliteTransaction(connection)
+            if connection.execute("PRAGMA user_version").fetchone()[0] < migrate.files()[-1][0]:
+                # The next start brings it up to this version; until then its tables are others.
+                return None
+            row = tx.one("SELECT boot, clock_offset FROM epoch")
+            clock = SystemClock(row["clock_offset"] if row and row["boot"] == boot_id() else None)
+            return overview.overview(tx, clock.wall() - clock.now())
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise StoreRefused(f"{path} cannot be read: {error}") from error
+
+
+@contextmanager
+def copied(home: Path) -> Iterator[Path]:
+    """A copy of the store; nobody starts there as long as it is needed. Raises HomeInUse."""
+    if not home.is_dir():
+        raise TidingsError(f"there is nothing to back up in {home}")
+    lock = HomeLock(home)
+    lock.take()
+    try:
+        with tempfile.TemporaryDirectory(prefix=".backup-", dir=home) as folder:
+            path = Path(folder, DATABASE)
+            backup.copy_at_rest(home / DATABASE, path)
+            yield path
+    finally:
+        lock.release()
+
+
+def prune(home: Path, periods: Periods, older_than: float | None, *, rehearsal: bool) -> Pruned:
+    """As a running gateway does it, and then gives the space back to the disk."""
+    _need_store(home)
+    with _opened(home) as tx:
+        terms = retention.terms(periods, _clock(tx), older_than=older_than, rehearsal=rehearsal)
+        pruned = Pruned()
+        place: retention.Place | None = retention.Place()
+        while place is not None:
+            tx.execute("BEGIN IMMEDIATE")
+            place, some = retention.step(tx, place, terms)
+            tx.execute("COMMIT")
+            pruned += some
+        pruned += retention.remove_files(home / "attachments", retention.files_owed(tx), terms)
+        if not rehearsal:
+            _give_back(tx, home)
+        return replace(pruned, spare_bytes=retention.spare_bytes(tx))
+
+
+def _give_back(tx: SqliteTransaction, home: Path) -> None:
+    """Writes the store anew without what it does not use, where there is room for two of it."""
+    if retention.spare_bytes(tx) and shutil.disk_usage(home).free > 2 * (home / DATABASE).stat().st_size:
+        tx.execute("VACUUM")
+        tx.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _clock(tx: SqliteTransaction) -> SystemClock:
+    """The time that the rows were written by, as a gateway that starts now would have it."""
+    row = tx.one("SELECT boot, clock_offset FROM epoch")
+    return SystemClock(row["clock_offset"] if row and row["boot"] and row["boot"] == boot_id() else None)
+
+
+def _need_store(home: Path) -> None:
+    """Whoever only looks shall not make one."""
+    if not (home / DATABASE).exists():
+        raise TidingsError(f"nothing is stored in {home} yet")
+
+
+def deliveries(home: Path, *, waiting: bool, limit: int) -> list[DeliveryLine]:
+    _need_store(home)
+    with _opened(home) as tx:
+        clock = _clock(tx)
+        states = redress.OPEN if waiting else redress.IN_TROUBLE
+        return redress.lines(tx, states, limit, 0, clock.wall() - clock.now())
+
+
+def retry(home: Path, id: str) -> str:
+    """The next start sends it."""
+    _need_store(home)
+    with _opened(home) as tx:
+        return redress.retry(tx, id, _clock(tx).now(), edits=False)
+
+
+def drop(home: Path, id: str) -> None:
+    _need_store(home)
+    with _opened(home) as tx:
+        redress.drop(tx, id, _clock(tx).now())
 
 
 @contextmanager

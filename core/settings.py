@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+# A platform may tell us the same thing again for so long.
+SHORTEST_RETENTION_DAYS = 3
 
 
 class Section(BaseModel):
@@ -32,6 +35,9 @@ class Limits(Section):
     )
     queued: int = Field(20_000, ge=1, description="Messages that may wait in all.")
     run_seconds: float = Field(600, gt=0, description="A run that takes longer is halted, and says so.")
+    errand_seconds: float = Field(
+        3600, gt=0, description="Work without a person, such as /bg or a schedule, that takes longer is halted."
+    )
     output_characters: int = Field(400_000, ge=1000, description="An answer that grows longer is halted, and says so.")
     message_characters: int = Field(
         200_000, ge=1000, description="A message that is longer is refused, and the sender is told."
@@ -40,6 +46,70 @@ class Limits(Section):
         10,
         ge=0,
         description="How long a stop waits for running answers; the rest is resumed at the next start.",
+    )
+
+
+class Work(Section):
+    """Work that ends later: how much of it may go on at once, and how much is said of it."""
+
+    delegates: int = Field(5, ge=0, description="Agents that may work in the background for one conversation at once.")
+    depth: int = Field(2, ge=0, description="How deep an agent may hand work to agents that hand work on.")
+    processes: int = Field(10, ge=0, description="Processes in the background of one conversation at once.")
+    process_seconds: float = Field(86_400, gt=0, description="A background process that runs longer is ended.")
+    process_output_bytes: int = Field(
+        50_000_000, ge=10_000, description="A background process that writes more is ended."
+    )
+    process_memory_bytes: int = Field(
+        0, ge=0, description="Memory that each process of a background command may take; 0 is no limit."
+    )
+    schedules: int = Field(50, ge=0, description="Schedules that one conversation may have.")
+    command_seconds: float = Field(600, gt=0, description="A scheduled command that runs longer is ended.")
+    notices: Literal["full", "short"] = Field(
+        "full", description="What is told of the end of a background process: its output too, or only how it ended."
+    )
+
+
+class Retention(Section):
+    """How long what is over is kept; never shorter than a platform may tell us the same thing again."""
+
+    journals_days: float = Field(
+        30, ge=0, description="Days for which each event of an ended run is kept; 0 is for ever, as with each of these."
+    )
+    runs_days: float = Field(
+        30, ge=0, description="Days for which an ended run is kept, but for the last ten of each conversation."
+    )
+    deliveries_days: float = Field(30, ge=0, description="Days for which it is kept what was sent, or was given up.")
+    attachments_days: float = Field(30, ge=0, description="Days for which files are kept that people have sent.")
+    history_days: float = Field(
+        0, ge=0, description="Days for which it is kept what was said, and what a bot remembers of it."
+    )
+
+    @field_validator("*")
+    @classmethod
+    def _is_long_enough(cls, days: float) -> float:
+        if 0 < days < SHORTEST_RETENTION_DAYS:
+            raise ValueError(
+                f"must be 0 or at least {SHORTEST_RETENTION_DAYS}: what comes again must be known for so long"
+            )
+        return days
+
+
+class Board(Section):
+    """Cards that agents work on: how many at once, and what becomes of a worker that is silent."""
+
+    parallel: int = Field(4, ge=1, description="Cards that are worked on at once.")
+    open_cards: int = Field(20_000, ge=1, description="Cards that may be open in all.")
+    lease_seconds: float = Field(
+        45, gt=0, description="A worker that is not heard of for so long has lost its card, and is ended."
+    )
+    heartbeat_seconds: float = Field(10, gt=0, description="How often the lease of a bot's run is renewed.")
+    attempts: int = Field(
+        2, ge=1, description="How often a card is tried whose worker ends without a verdict and had no effect."
+    )
+    retry_seconds: float = Field(5, ge=0, description="The pause before the second try; each later one doubles it.")
+    worker_seconds: float = Field(3600, gt=0, description="A worker that is a process and takes longer is ended.")
+    workers: dict[str, tuple[str, ...]] = Field(
+        {}, description='Assignees that are commands instead of bots, by name, such as ["python3", "worker.py"].'
     )
 
 
@@ -71,6 +141,9 @@ class Core(Section):
     access: Access = Access()
     limits: Limits = Limits()
     log: Log = Log()
+    retention: Retention = Retention()
+    work: Work = Work()
+    board: Board = Board()
     rules: tuple[Rule, ...] = Field(
         (), description="Which bot answers where; the first rule that matches wins, else the default bot answers."
     )

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context
 
 from core.alarms import Alarms
-from core.clock import Clock
+from core.clock import Clock, Timer
 from core.desk import PartHealth
-from core.errors import Misconfigured, StandingBy
+from core.errors import Misconfigured, StandingBy, Unreachable
 from core.redaction import clean
 
 log = logging.getLogger(__name__)
@@ -19,6 +19,8 @@ BACKOFF_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 # A part that lived so long was well; its next failure starts the back-off anew.
 WELL_SECONDS = 60.0
 STEADY_SECONDS = 10.0
+# Whoever could not be reached may hang for a while before that shows again; a part that says `mended` is believed.
+UNREACHED_SECONDS = 120.0
 # What the owner must mend is looked at now and then, in case they have.
 MISCONFIGURED_SECONDS = 300.0
 
@@ -29,6 +31,10 @@ class Supervisor:
         self._alarms = alarms
         self._health: dict[str, PartHealth] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        # Parts that have said themselves that they cannot do their work.
+        self._troubled: set[str] = set()
+        # When each part shows as well, if nothing comes between.
+        self._timers: dict[str, Timer] = {}
         self._stopping = False
 
     def keep(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
@@ -45,13 +51,35 @@ class Supervisor:
     def health(self) -> tuple[PartHealth, ...]:
         return tuple(self._health.values())
 
+    def is_down(self, name: str) -> bool:
+        """Also of a part that is no longer there."""
+        return name not in self._health or self._health[name].state in ("degraded", "misconfigured")
+
+    def troubled(self, name: str, reason: str) -> None:
+        """A part lives and cannot do its work: it shows as degraded until it says `mended`."""
+        if name not in self._health or name in self._troubled:
+            return
+        self._troubled.add(name)
+        # One that is well for a moment and then troubled again has been told of.
+        if self._health[name].state != "degraded":
+            self._set(name, "degraded", clean(reason))
+            self._alarms.sound("adapter", f"{name} is degraded: {reason}; it goes on trying", name)
+
+    def mended(self, name: str) -> None:
+        """A part does its work again; it shows as well when that has lasted for a while."""
+        self._troubled.discard(name)
+        # Between two lives a late word of the last one counts for nothing.
+        if name in self._timers and self._health[name].state == "degraded":
+            self._expect(name, STEADY_SECONDS)
+
     async def _keep(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
-        failures = 0
+        failures, steady = 0, STEADY_SECONDS
         while True:
             began = self._clock.now()
             # After a failure it shows as well again only when it has lived for a while.
             doubted = failures or self._health[name].state == "standing by"
-            timer = self._clock.call_later(STEADY_SECONDS if doubted else 0.0, lambda: self._recovered(name))
+            self._expect(name, steady if doubted else 0.0)
+            steady = STEADY_SECONDS
             try:
                 await part()
                 reason, state = "it ended by itself", "degraded"
@@ -63,28 +91,42 @@ class Supervisor:
                 await self._stand_by(name, error)
                 continue
             except Misconfigured as error:
+                self._troubled.discard(name)
                 reason, state = str(error), "misconfigured"
+            except Unreachable as error:
+                reason, state, steady = str(error), "degraded", UNREACHED_SECONDS
             except (Exception, SystemExit) as error:
                 reason, state = f"{error}" or type(error).__name__, "degraded"
                 log.debug("%s failed", name, exc_info=True)
             finally:
-                timer.cancel()
+                self._timers.pop(name).cancel()
             failures = 0 if self._clock.now() - began > WELL_SECONDS else failures
             pause = MISCONFIGURED_SECONDS if state == "misconfigured" else backoff(failures)
             failures += 1
             self._set(name, state, clean(reason), restarted=True)
-            self._alarms.sound("adapter", f"{name} is {state}: {reason}; next try in {pause:g} s")
+            self._alarms.sound("adapter", f"{name} is {state}: {reason}; next try in {pause:g} s", name)
             await self._clock.sleep(pause)
 
     async def _stand_by(self, name: str, error: StandingBy) -> None:
         """Nothing is wrong: somebody else does the work, and we are there when they are not."""
+        self._troubled.discard(name)
+        self._timers[name].cancel()
         if self._health[name].state != "standing by":
             log.warning("%s stands by: %s", name, error)
         self._set(name, "standing by", clean(str(error)))
         await self._clock.sleep(error.seconds)
 
+    def _expect(self, name: str, seconds: float) -> None:
+        if timer := self._timers.get(name):
+            timer.cancel()
+        self._timers[name] = self._clock.call_later(seconds, lambda: self._recovered(name))
+
     def _recovered(self, name: str) -> None:
+        if name in self._troubled:
+            return
         known = self._health[name]
+        if known.state == "degraded":
+            log.info("%s is well again", name)
         self._set(name, "up", "" if known.state == "standing by" else known.last_error)
 
     def _set(self, name: str, state: str, error: str, *, restarted: bool = False) -> None:

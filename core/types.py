@@ -74,6 +74,11 @@ class Target(Value, frozen=True, kw_only=True):
         """Deliveries with the same lane go out in order of creation."""
         return ":".join(_escape(part) for part in (self.adapter, self.account, self.chat, self.thread)).rstrip(":")
 
+    @property
+    def at(self) -> str:
+        """The account that it goes through."""
+        return f"{self.adapter}@{self.account}"
+
     def __str__(self) -> str:
         adapter = self.adapter if self.account == "main" else f"{self.adapter}@{self.account}"
         return ":".join(part for part in (adapter, _escape(self.chat), _escape(self.thread)) if part)
@@ -135,6 +140,21 @@ class Given(Value, frozen=True, kw_only=True):
     instructions: str = ""
 
 
+class Errand(Value, frozen=True, kw_only=True):
+    """What a run without a person works for; whoever sent it is told of its end, in place of a plain answer."""
+
+    # The task, the firing or the card.
+    id: str
+    # How many errands stand between it and a person.
+    depth: int = 1
+    # What it may use of the bot's tools; None is all of them.
+    tools: tuple[str, ...] | None = None
+    # Requests to a model that it may make; 0 leaves it to the bot's own limit.
+    requests: int = 0
+    # The folder it works in, by its name below the workspaces; empty is one of its own.
+    workspace: str = ""
+
+
 class Inbound(Value, frozen=True, kw_only=True):
     """One thing that came from a platform.
 
@@ -170,11 +190,12 @@ class Inbound(Value, frozen=True, kw_only=True):
     about: str = ""
     command: str = ""
     choice: str = ""
+    errand: Errand | None = None
 
     @property
     def argument(self) -> str:
-        """What stands behind the command's name."""
-        return self.text.partition(" ")[2].strip()
+        """What stands behind the command's name, on the same line or below it."""
+        return " ".join(self.text.split(maxsplit=1)[1:]).strip()
 
     @property
     def in_full(self) -> str:

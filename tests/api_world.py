@@ -122,6 +122,7 @@ class ApiWorld(World):
             self.kinds,
             self.commands,
             grouped=self._grouped,
+            owner=Target(adapter="console") if self._console else None,
         )
         await gateway.__aenter__()
         self._gateway = gateway

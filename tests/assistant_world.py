@@ -14,6 +14,10 @@ from __future__ import annotations
 
 from typing import Any
 
+# Not when the first message comes: on a busy machine they take longer to load than a test has patience.
+import pydantic_ai.models.anthropic
+import pydantic_ai.models.openai  # noqa: F401
+
 from bots.assistant.agent import Assistant
 from bots.assistant.settings import Assistant as Settings
 from tests.simulators.provider import MODEL, ProviderServer
@@ -30,8 +34,9 @@ def settings_for(provider: ProviderServer, api: Api = "chat", **more: Any) -> Se
         "base_url": address,
         "api_key": provider.key,
         "retry_seconds": 0.01,
-        "stall_seconds": 0.5,
-        "read_seconds": 2.0,
+        # A busy machine is no provider that has gone silent; where a test is about silence, it says how much.
+        "stall_seconds": 20.0,
+        "read_seconds": 20.0,
         "tools": ("time", "files", "notes"),
         **more,
     }

@@ -20,7 +20,6 @@ world.note(name)          a line of the adapter's notebook
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
@@ -36,7 +35,7 @@ from core.desk import PartHealth
 from core.gateway import Gateway
 from core.settings import Access, Core, Limits
 from core.types import Part, Receipt, Signal, Target, View
-from tests.fakes import FakeClock, FakeLocal, FakeServer
+from tests.fakes import FakeClock, FakeLocal, FakeServer, calm
 from tests.simulators.discord import DiscordServer
 from tests.simulators.discord_interactions import ANSWER_SECONDS
 from tests.simulators.paper import Kind
@@ -167,8 +166,7 @@ class DiscordWorld(World):
             for _ in range(STORE_ROUNDS):
                 if self._gateway is not None:
                     marks.append(await self._gateway._store.read(_count_changes))
-                for _ in range(LOOP_TURNS):
-                    await asyncio.sleep(0)
+                await calm(LOOP_TURNS)
             if marks == before and not self._moving():
                 return
             before = marks

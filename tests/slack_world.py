@@ -40,7 +40,7 @@ from core.desk import PartHealth
 from core.gateway import Gateway
 from core.settings import Access, Core, Limits
 from core.types import Part, Receipt, Signal, Target, View
-from tests.fakes import FakeClock, FakeLocal
+from tests.fakes import FakeClock, FakeLocal, calm
 from tests.simulators.paper import Kind
 from tests.simulators.slack import SlackServer, Workspace
 from tests.world import LOOP_TURNS, REST_SECONDS, STORE_ROUNDS, World, _count_changes
@@ -209,8 +209,7 @@ class SlackWorld(World):
             for _ in range(STORE_ROUNDS):
                 if self._gateway is not None:
                     marks.append(await self._gateway._store.read(_count_changes))
-                for _ in range(LOOP_TURNS):
-                    await asyncio.sleep(0)
+                await calm(LOOP_TURNS)
             if marks == before and not self._moving():
                 return
             before = marks

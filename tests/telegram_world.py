@@ -52,10 +52,10 @@ from core.store.database import Transaction
 from core.types import Part, Receipt, Signal, Target, View
 from core.work.tasks import TaskKind
 from tests.contract.test_telegram import free_port
-from tests.fakes import FakeClock, FakeLocal, FakeServer
+from tests.fakes import FakeClock, FakeLocal, FakeServer, calm
 from tests.scenario.test_process import gateway
 from tests.simulators.telegram import TelegramServer
-from tests.world import LOOP_TURNS, REST_SECONDS, SETTLE_SECONDS, STORE_ROUNDS, OwnedClock
+from tests.world import LOOP_TURNS, REST_SECONDS, SETTLE_SECONDS, STORE_ROUNDS, OwnedClock, opened, unsettled
 
 SECRET = "a-secret-of-thirty-two-characters"
 
@@ -232,7 +232,8 @@ class TelegramWorld:
         return next(part for part in parts if part.name == f"telegram@{account}")
 
     async def settled(self) -> None:
-        await self.eventually(lambda: not self._unsettled(), lambda: f"not settled: {self._unsettled()}")
+        with opened(self.home) as connection:
+            await self.eventually(lambda: not unsettled(connection), lambda: f"not settled: {unsettled(connection)}")
 
     async def eventually(self, holds: Callable[[], object], complaint: Callable[[], str] = lambda: "never") -> None:
         deadline = time.monotonic() + SETTLE_SECONDS
@@ -261,8 +262,7 @@ class TelegramWorld:
             for _ in range(STORE_ROUNDS):
                 if self._gateway is not None:
                     marks.append(await self._gateway._store.read(_count_changes))
-                for _ in range(LOOP_TURNS):
-                    await asyncio.sleep(0)
+                await calm(LOOP_TURNS)
             if marks == before and not self._moving():
                 return
             before = marks
@@ -276,8 +276,7 @@ class TelegramWorld:
         return bool(listens and self.telegram.unconfirmed)
 
     def rows(self, sql: str, *values: object) -> list[sqlite3.Row]:
-        with closing(sqlite3.connect(self.home / DATABASE)) as connection:
-            connection.row_factory = sqlite3.Row
+        with opened(self.home) as connection:
             return connection.execute(sql, values).fetchall()
 
     def runs(self) -> list[sqlite3.Row]:
@@ -287,11 +286,6 @@ class TelegramWorld:
         found = self.rows("SELECT * FROM inbox WHERE key = ?", name)
         assert len(found) == 1, f"{len(found)} rows for {name}"
         return found[0]
-
-    def _unsettled(self) -> list[str]:
-        runs = self.rows("SELECT run || ' ' || state FROM inbox WHERE state IN ('waiting', 'running')")
-        owed = self.rows("SELECT id || ' ' || state FROM deliveries WHERE state IN ('waiting', 'doubtful')")
-        return [row[0] for row in (*runs, *owed)]
 
     def _builder(self, name: str) -> Callable[[Host], Counted]:
         def build(host: Host) -> Counted:

@@ -5,10 +5,10 @@
         await world.paper.until(lambda paper: paper.posts == ["hello"])
 
 World(home, agent, ...)   agent is one Agent or {name: Agent}; sender "7" is allowed on every paper platform;
-                          limits={"runs": 1}, allow=[...], kind=Kind(...) for the one platform "paper" or
-                          platforms={"paper": Kind(...), "other": Kind(...)}, clock=FakeClock(), kinds=, commands=,
-                          rules=; settings={"call_seconds": 0.1} changes what the adapters are configured with,
-                          and adapter= their class, a subclass of Doorway
+                          limits={"runs": 1}, work={"depth": 1}, allow=[...], kind=Kind(...) for the one platform
+                          "paper" or platforms={"paper": Kind(...), "other": Kind(...)}, clock=FakeClock(), kinds=,
+                          commands=, rules=, owner=; settings={"call_seconds": 0.1} changes what the adapters are
+                          configured with, and adapter= their class, a subclass of Doorway
 world.paper, .papers[n]   the platforms, which outlive the gateway
 world.gateway             the running gateway, which is also the desk
 world.receive(handed(..)) hands something to the door directly, with fields that paper cannot express
@@ -52,7 +52,7 @@ from core.agent import Agent, Ended, Event, Finished, JournalEvent, Restarted, T
 from core.clock import Clock
 from core.gateway import DATABASE, Gateway
 from core.inbound.commands import Command
-from core.settings import Access, Core, Limits, Rule
+from core.settings import Access, Board, Core, Limits, Rule, Work
 from core.store.database import Transaction
 from core.types import (
     Absent,
@@ -68,7 +68,7 @@ from core.types import (
 )
 from core.work.tasks import TaskKind
 from tests import builders
-from tests.fakes import FakeClock, FakeLocal, FakeServer, settle
+from tests.fakes import FakeClock, FakeLocal, FakeServer, calm, settle
 from tests.simulators.paper import Kind, PaperServer
 from tests.simulators.paper_adapter import PaperAdapter, settings_for
 from tests.simulators.paper_wire import Ask
@@ -277,6 +277,9 @@ class World:
         clock: Clock | None = None,
         allow: Iterable[str] | None = None,
         limits: Mapping[str, float] | None = None,
+        work: Mapping[str, Any] | None = None,
+        board: Mapping[str, Any] | None = None,
+        owner: Target | None = None,
         kinds: Iterable[TaskKind] = (),
         commands: Iterable[Command] = (),
         rules: Iterable[Rule] = (),
@@ -294,6 +297,9 @@ class World:
         self.papers = {name: PaperServer(each, limit=limit, clock=clock) for name, each in names.items()}
         self.allow = [f"{name}:7" for name in self.papers] if allow is None else list(allow)
         self.limits: dict[str, Any] = {"drain_seconds": 0, **(limits or {})}
+        self.work: dict[str, Any] = dict(work or {})
+        self.board: dict[str, Any] = dict(board or {})
+        self.owner = owner
         self.kinds = tuple(kinds)
         self.commands = tuple(commands)
         self.rules = tuple(rules)
@@ -303,6 +309,7 @@ class World:
         self.settings: dict[str, Any] = dict(settings or {})
         self.adapters: dict[str, Doorway] = {}
         self._gateway: Gateway | None = None
+        self._reader: sqlite3.Connection | None = None
         self._grouped = grouped
         self._adapter = adapter
         self._servers = AsyncExitStack()
@@ -336,7 +343,13 @@ class World:
 
     async def start(self, *, attached: bool = True) -> None:
         """Returns when every platform is attached, unless the test says that none will be."""
-        settings = Core(access=Access(allow=tuple(self.allow)), limits=Limits(**self.limits), rules=self.rules)
+        settings = Core(
+            access=Access(allow=tuple(self.allow)),
+            limits=Limits(**self.limits),
+            work=Work(**self.work),
+            board=Board(**self.board),
+            rules=self.rules,
+        )
         present = [name for name in self.papers if name not in self.absent]
         platforms = [Platform(name, "main", self._builder(name)) for name in present]
         default = next(iter(self.agents))
@@ -352,6 +365,7 @@ class World:
             self.commands,
             clock=self.clock,
             grouped=self._grouped,
+            owner=self.owner,
         )
         await gateway.__aenter__()
         self._gateway = gateway
@@ -382,7 +396,8 @@ class World:
 
     async def settled(self) -> None:
         """Waits for the database to owe nothing, however the work is spread over threads and sockets."""
-        await self.eventually(lambda: not self._unsettled(), lambda: f"not settled: {self._unsettled()}")
+        with opened(self.home) as connection:
+            await self.eventually(lambda: not unsettled(connection), lambda: f"not settled: {unsettled(connection)}")
 
     async def eventually(self, holds: Callable[[], object], complaint: Callable[[], str] = lambda: "never") -> None:
         deadline = time.monotonic() + SETTLE_SECONDS
@@ -399,8 +414,7 @@ class World:
             for _ in range(STORE_ROUNDS):
                 if self._gateway is not None:
                     marks.append(await self._gateway._store.read(_count_changes))
-                for _ in range(LOOP_TURNS):
-                    await asyncio.sleep(0)
+                await calm(LOOP_TURNS)
             if marks == before and not self._moving():
                 return
             before = marks
@@ -433,9 +447,19 @@ class World:
         return await adapter.receive(inbound, note)
 
     def rows(self, sql: str, *values: object) -> list[sqlite3.Row]:
-        with closing(sqlite3.connect(self.home / DATABASE)) as connection:
-            connection.row_factory = sqlite3.Row
+        if self._reader is not None:
+            return self._reader.execute(sql, values).fetchall()
+        with opened(self.home) as connection:
             return connection.execute(sql, values).fetchall()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Whoever asks often and waits for nothing meanwhile shares one connection."""
+        with opened(self.home) as self._reader:
+            try:
+                yield
+            finally:
+                self._reader = None
 
     def runs(self) -> list[sqlite3.Row]:
         """The rows that are runs, oldest first."""
@@ -477,12 +501,28 @@ class World:
         return build
 
     def _unsettled(self) -> list[str]:
-        runs = self.rows("SELECT run || ' ' || state FROM inbox WHERE state IN ('waiting', 'running')")
-        owed = self.rows("SELECT id || ' ' || state FROM deliveries WHERE state IN ('waiting', 'doubtful')")
-        return [row[0] for row in (*runs, *owed)]
+        with opened(self.home) as connection:
+            return unsettled(connection)
 
     def journal(self, run: str) -> list[sqlite3.Row]:
         return self.rows("SELECT seq, kind, event FROM journal WHERE run = ? ORDER BY seq", run)
+
+
+@contextmanager
+def opened(home: Path) -> Iterator[sqlite3.Connection]:
+    """To open the database and to learn its tables takes longer than to ask it something."""
+    with closing(sqlite3.connect(home / DATABASE)) as connection:
+        connection.row_factory = sqlite3.Row
+        yield connection
+
+
+def unsettled(connection: sqlite3.Connection) -> list[str]:
+    """What runs, waits or is on its way."""
+    rows = connection.execute(
+        "SELECT run || ' ' || state FROM inbox WHERE state IN ('waiting', 'running')"
+        " UNION ALL SELECT id || ' ' || state FROM deliveries WHERE state IN ('waiting', 'doubtful')"
+    )
+    return [row[0] for row in rows.fetchall()]
 
 
 def _count_changes(tx: Transaction) -> int:
@@ -496,7 +536,9 @@ def _count_changes(tx: Transaction) -> int:
 
 
 def invariants(world: World) -> None:
-    broken = {name: found for name, check in CHECKS.items() if name not in world.skip and (found := [*check(world)])}
+    checks = {name: check for name, check in CHECKS.items() if name not in world.skip}
+    with world.reading():
+        broken = {name: found for name, check in checks.items() if (found := [*check(world)])}
     assert broken == {}, broken
 
 
@@ -522,12 +564,28 @@ def _one_outcome_each(world: World) -> Iterator[str]:
 def _one_final_per_done_run(world: World) -> Iterator[str]:
     for row in world.runs():
         finals = world.rows("SELECT 1 FROM deliveries WHERE run = ? AND kind = 'final'", row["run"])
-        # Only a run without a person may end in silence, and then nothing is owed.
-        silent = row["outcome"] == "completed" and json.loads(row["message"]).get("origin", "person") != "person"
-        spoken = row["state"] == "done" and _kind(world, row["adapter"]).async_delivery
-        expected = int(spoken and not (silent and not finals))
+        # Of an errand's end tells whoever sent it.
+        is_errand = json.loads(row["message"]).get("errand")
+        expected = 0 if is_errand else _finals_expected(world, row, bool(finals))
         if len(finals) != expected:
             yield f"{row['run']} is {row['state']} with {len(finals)} finals"
+
+
+def _finals_expected(world: World, row: sqlite3.Row, found: bool) -> int:
+    # Only a run without a person may end in silence, and then nothing is owed.
+    silent = row["outcome"] == "completed" and json.loads(row["message"]).get("origin", "person") != "person"
+    spoken = row["state"] == "done" and _kind(world, row["adapter"]).async_delivery
+    return int(spoken and not (silent and not found))
+
+
+def _promises_are_kept(world: World) -> Iterator[str]:
+    """Each task's end is told as it was promised: once."""
+    for row in world.rows("SELECT id, state, manner FROM tasks"):
+        key, ended = f"end/{row['id']}", row["state"] not in ("waiting", "running")
+        notices = len(world.rows("SELECT 1 FROM deliveries WHERE key = ?", key))
+        turns = len(world.rows("SELECT 1 FROM inbox WHERE key = ?", key))
+        if (notices, turns) != (int(ended and row["manner"] == "tell"), int(ended and row["manner"] == "wake")):
+            yield f"{row['id']} is {row['state']} with {notices} notices and {turns} turns"
 
 
 def _delivered_is_there(world: World) -> Iterator[str]:
@@ -632,5 +690,6 @@ CHECKS: dict[str, Callable[[World], Iterator[str]]] = {
     "I8": _in_order,
     "I10": _journals_are_whole,
     "I13": _no_push_where_none_is_declared,
+    "promises": _promises_are_kept,
     "I24": _one_body_per_key,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -18,6 +19,11 @@ RETENTION_SECONDS = 86_400
 async def health(api: ApiAdapter, call: Call) -> web.StreamResponse:
     """Open to everybody, so it says nothing but that somebody is there."""
     return answer({"status": "ok"})
+
+
+async def starting(request: web.BaseRequest, names: Mapping[str, str]) -> web.StreamResponse:
+    """As long as the store is being opened and looked over: alive, and not ready yet."""
+    return web.json_response({"status": "starting"}, status=503, headers={"Retry-After": "1"})
 
 
 async def health_in_detail(api: ApiAdapter, call: Call) -> web.StreamResponse:

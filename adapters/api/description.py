@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from adapters.api.endpoint import Endpoint
-from adapters.api.problem import ErrorBody
+from adapters.api.problem import ErrorBody, PlainErrorBody
 
 REFERENCE = "#/components/schemas/{model}"
 # Either is enough.
@@ -22,6 +22,7 @@ SECURITY = {
 def describe(endpoints: Iterable[Endpoint], version: str) -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     _add(ErrorBody, schemas)
+    _add(PlainErrorBody, schemas)
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, schemas)
@@ -52,7 +53,7 @@ def faults(endpoint: Endpoint) -> list[int]:
 
 def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     good = {"description": endpoint.about, "content": {media: _content(media) for media in endpoint.media}}
-    responses = {str(endpoint.status): good, **{str(status): _fault(status) for status in faults(endpoint)}}
+    responses = {str(endpoint.status): good, **{str(status): _fault(status, endpoint) for status in faults(endpoint)}}
     described: dict[str, Any] = {"summary": endpoint.about, "responses": responses}
     if endpoint.scope is not None:
         described["security"] = [{name: []} for name in SECURITY]
@@ -71,8 +72,9 @@ def _content(media: str) -> dict[str, Any]:
     return {"schema": {"type": "object"}} if media == "application/json" else {}
 
 
-def _fault(status: int) -> dict[str, Any]:
-    schema = {"$ref": REFERENCE.format(model=ErrorBody.__name__)}
+def _fault(status: int, endpoint: Endpoint) -> dict[str, Any]:
+    model = PlainErrorBody if endpoint.plain else ErrorBody
+    schema = {"$ref": REFERENCE.format(model=model.__name__)}
     return {"description": HTTPStatus(status).phrase, "content": {"application/json": {"schema": schema}}}
 
 

@@ -31,4 +31,6 @@ class Endpoint(NamedTuple):
     media: tuple[str, ...] = ("application/json",)
     # What may go wrong here besides what may go wrong with every request of this kind.
     faults: tuple[int, ...] = ()
+    # Its own refusals are a plain sentence; those of the gate are as everywhere.
+    plain: bool = False
     cancel_when_gone: bool = False

@@ -152,3 +152,106 @@ class RunRequest(Lenient):
 class NotifyRequest(Lenient):
     target: str = Field(min_length=1, max_length=512, examples=["console"])
     text: str = Field(min_length=1, max_length=TEXT)
+
+
+def _yes_or_no(value: Any) -> Any:
+    """As a word of the query."""
+    if isinstance(value, str):
+        if value.lower() not in ("true", "false", "1", "0", ""):
+            raise ValueError("must be true or false")
+        return value.lower() in ("true", "1")
+    return value
+
+
+class Listed(Lenient):
+    include_disabled: Annotated[bool, BeforeValidator(_yes_or_no)] = Field(
+        False, description="Those that are paused, too."
+    )
+
+
+class Runs(Lenient):
+    limit: Number = Field(PAGE, ge=1, le=LARGEST_PAGE, description="So many at most, the newest first.")
+
+
+JobName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+JobPrompt = Annotated[str, StringConstraints(max_length=5000)]
+JobTime = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+JobTarget = Annotated[str, StringConstraints(max_length=512)]
+Times = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
+
+
+class JobCommand(Lenient):
+    """What no request may bring along."""
+
+    command: Any = None
+
+
+class JobRequest(Lenient):
+    name: JobName = Field(examples=["the morning report"])
+    schedule: JobTime = Field(examples=["every day at 9:00"])
+    prompt: JobPrompt = Field(examples=["tell me the weather"])
+    deliver: JobTarget = "local"
+    deliver_failures: JobTarget = ""
+    timezone: str = Field("", max_length=64)
+    bot: str = Field("", max_length=256)
+    on_missed: Literal["run_once", "skip"] = "run_once"
+    repeat: Times | None = None
+    paused: bool = False
+    paused_reason: str = Field("", max_length=200)
+
+
+class JobChange(Lenient):
+    """What is left out stays as it is."""
+
+    name: JobName | None = None
+    schedule: JobTime | None = None
+    prompt: JobPrompt | None = None
+    deliver: JobTarget | None = None
+    timezone: str | None = Field(None, max_length=64)
+    repeat: Times | None = None
+    enabled: bool | None = None
+
+
+CardText = Annotated[str, StringConstraints(max_length=20_000)]
+CardName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+CardNumber = Annotated[str, StringConstraints(pattern=r"^#?[0-9]{1,18}$")]
+State = Literal["", "triage", "todo", "ready", "running", "blocked", "review", "done", "archived"]
+
+
+class Cards(Lenient):
+    state: State = Field("", description="Cards in this state; without it all but the archived.")
+    assignee: HeaderName = Field("", description="Cards of this bot or worker.")
+    limit: Number = Field(PAGE, ge=1, le=LARGEST_PAGE, description="So many at most.")
+
+
+class CardRequest(Lenient):
+    title: CardName = Field(examples=["Paint the fence"])
+    body: str = Field("", max_length=100_000)
+    assignee: str = Field("", max_length=256)
+    parents: list[CardNumber] = Field([], max_length=100)
+    priority: int = Field(0, ge=-1000, le=1000)
+    workspace: str = Field("", max_length=100, pattern=r"^[A-Za-z0-9_-]*$")
+    budget: int = Field(0, ge=0, le=100_000)
+    triage: bool = False
+
+
+class CardComment(Lenient):
+    text: Annotated[str, StringConstraints(min_length=1, max_length=20_000, pattern=r"\S")]
+
+
+class CardSummary(Lenient):
+    text: CardText = ""
+
+
+class CardBlock(Lenient):
+    kind: Literal["needs_input", "capability", "transient", "budget", "approval"] = "needs_input"
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=1000, pattern=r"\S")]
+
+
+class CardParent(Lenient):
+    parent: CardNumber
+
+
+class CardWatcher(Lenient):
+    target: str = Field(min_length=1, max_length=512, examples=["console"])
+    on: bool = True

@@ -21,6 +21,12 @@ class ErrorBody(BaseModel):
     error: Error
 
 
+class PlainErrorBody(BaseModel):
+    """As clients of jobs read it."""
+
+    error: Error | str
+
+
 class Problem(TidingsError):
     """Answered as this status; `code` is a word that a program may look at."""
 

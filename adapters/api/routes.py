@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from adapters.api import about, chat, conversations, notify, responses, runs
+from adapters.api import about, board, chat, conversations, jobs, notify, responses, runs
 from adapters.api.endpoint import Endpoint
 from adapters.api.keys import Scope
 from adapters.api.models import (
     After,
+    CardBlock,
+    CardComment,
+    CardParent,
+    CardRequest,
+    Cards,
+    CardSummary,
+    CardWatcher,
     ChatRequest,
+    JobChange,
+    JobRequest,
+    Listed,
     Named,
     NotifyRequest,
     Page,
     Repeatable,
     ResponseRequest,
     RunRequest,
+    Runs,
     Seen,
 )
 
@@ -96,4 +107,40 @@ ENDPOINTS = (
     Endpoint(
         "GET", "/v1/conversations/{id}/messages", CHAT, conversations.messages, "What was said in one.", query=Page
     ),
+    Endpoint("GET", "/api/jobs", ADMIN, jobs.list_all, "What is planned.", query=Listed, plain=True),
+    Endpoint("POST", "/api/jobs", ADMIN, jobs.create, "Plan a job.", body=JobRequest, plain=True),
+    Endpoint("GET", "/api/jobs/{id}", ADMIN, jobs.look, "A job.", faults=(400,), plain=True),
+    Endpoint("PATCH", "/api/jobs/{id}", ADMIN, jobs.change, "Change a job.", body=JobChange, plain=True),
+    Endpoint("DELETE", "/api/jobs/{id}", ADMIN, jobs.delete, "Remove a job.", faults=(400,), plain=True),
+    Endpoint("POST", "/api/jobs/{id}/pause", ADMIN, jobs.pause, "Let it rest.", faults=(400,), plain=True),
+    Endpoint("POST", "/api/jobs/{id}/resume", ADMIN, jobs.resume, "Go on with it.", faults=(400,), plain=True),
+    Endpoint("POST", "/api/jobs/{id}/run", ADMIN, jobs.run, "Run it now.", faults=(400, 409), plain=True),
+    Endpoint("GET", "/api/jobs/{id}/runs", ADMIN, jobs.runs, "How its runs went.", query=Runs, plain=True),
+    Endpoint("GET", "/api/board/cards", ADMIN, board.list_all, "What is on the board.", query=Cards),
+    Endpoint(
+        "POST",
+        "/api/board/cards",
+        ADMIN,
+        board.create,
+        "Put a card on the board.",
+        body=CardRequest,
+        headers=Repeatable,
+        status=201,
+    ),
+    Endpoint("GET", "/api/board/cards/{id}", ADMIN, board.look, "All of a card."),
+    Endpoint(
+        "POST",
+        "/api/board/cards/{id}/comments",
+        ADMIN,
+        board.comment,
+        "Write on a card.",
+        body=CardComment,
+        headers=Repeatable,
+    ),
+    Endpoint("POST", "/api/board/cards/{id}/unblock", ADMIN, board.unblock, "Let a card go on.", body=CardSummary),
+    Endpoint("POST", "/api/board/cards/{id}/complete", ADMIN, board.complete, "Say that it is done.", body=CardSummary),
+    Endpoint("POST", "/api/board/cards/{id}/block", ADMIN, board.block, "Set a card aside.", body=CardBlock),
+    Endpoint("POST", "/api/board/cards/{id}/parents", ADMIN, board.link, "Let it wait for another.", body=CardParent),
+    Endpoint("POST", "/api/board/cards/{id}/watchers", ADMIN, board.watch, "Who is told of it.", body=CardWatcher),
+    Endpoint("POST", "/api/board/cards/{id}/archive", ADMIN, board.archive, "End and archive it.", faults=(409,)),
 )

@@ -78,7 +78,7 @@ class DiscordAdapter:
         self._host = host
         self._token = settings.token.get_secret_value()
         redaction.remember(self._token)
-        self._client = Client(self._token, settings.api_url, account)
+        self._client = Client(self._token, settings.api_url, account, settings.proxy)
         self._readback = Readback(self._client)
         self._deferrals = Deferrals()
         self._posted: OrderedDict[str, str] = OrderedDict()

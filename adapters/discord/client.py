@@ -11,13 +11,13 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
 
 from adapters.discord.places import ADAPTER
 from adapters.shared import phases
+from adapters.shared.proxy import way
 from core.errors import Doubtful, Misconfigured, RateLimited, Rejected, SendError, Unfit, Unreachable
 
 log = logging.getLogger(__name__)
@@ -93,10 +93,11 @@ class Answer(NamedTuple):
 class Client:
     """One bot account. Answers are the server's own JSON."""
 
-    def __init__(self, token: str, api_url: str, account: str = "main") -> None:
+    def __init__(self, token: str, api_url: str, account: str = "main", proxy: str = "") -> None:
         self._token = token
         self._base = api_url.rstrip("/")
         self._account = f"{ADAPTER}/{account}"
+        self._proxy = proxy
         self._made: aiohttp.ClientSession | None = None
         self._is_closed = False
 
@@ -199,7 +200,7 @@ class Client:
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trace_configs=[phases.traced()],
-                proxy=None if proxy_bypass(server.hostname or "") else getproxies().get(server.scheme),
+                proxy=way(self._proxy, self._base).by,
             )
         return self._made
 

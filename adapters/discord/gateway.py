@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 import zlib
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import discord
@@ -21,6 +20,7 @@ from discord.gateway import DiscordWebSocket, ReconnectWebSocket
 from discord.http import Route
 
 from adapters.discord.settings import DiscordAccount
+from adapters.shared.proxy import way
 from core.adapter import Host
 from core.errors import Misconfigured, StandingBy, Unreachable
 
@@ -34,6 +34,8 @@ discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
 # A connection on which nothing was heard for so long is dead.
 HEARTBEAT_SECONDS = 60.0
 CONNECT_SECONDS = 30.0
+# When nobody has heard for so long, somebody should know.
+TROUBLED_SECONDS = 30.0
 # Whoever does not answer a goodbye for so long is not waited for.
 CLOSE_SECONDS = 2.0
 LIMITED_SECONDS = 30.0
@@ -43,10 +45,11 @@ PAUSES = (0.0, 0.5, 1.0, 2.0, 4.0)
 BRIEF_SECONDS = 5.0
 # Discord asks whose session has ended to wait so long, at random, before the next.
 INVALID_SECONDS = (1.0, 5.0)
-# Discord takes a bot's token away after 1,000 sessions in a day: together these stay below that.
-IDENTIFIES_BURST = 150
+# Discord takes a bot's token away after 1,000 sessions in a day: we never begin more than these, and whoever has used
+# up what may be begun at once begins the next in its time.
 IDENTIFIES_A_DAY = 800
-IDENTIFY_SECONDS = 24 * 3600.0 / IDENTIFIES_A_DAY
+IDENTIFIES_BURST = 100
+IDENTIFY_SECONDS = 24 * 3600.0 / (IDENTIFIES_A_DAY - IDENTIFIES_BURST)
 # So long we wait ourselves; beyond it the owner should see that we stand by.
 SHORT_SECONDS = 5.0
 
@@ -82,16 +85,25 @@ class Allowance(msgspec.Struct, frozen=True):
 class Gateway:
     """`hear` is given each event and must not fail; `room` returns when there is room for the next."""
 
-    def __init__(self, settings: DiscordAccount, host: Host, hear: Hear, room: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        settings: DiscordAccount,
+        host: Host,
+        hear: Hear,
+        room: Callable[[], Awaitable[None]],
+        troubled: Callable[[str], None],
+    ) -> None:
+        """`troubled` is told when nothing is heard for a while."""
         self._settings = settings
         self._host = host
         self._hear = hear
         self._room = room
+        self._troubled = troubled
 
     async def run(self) -> NoReturn:
         """One client's life. Raises Misconfigured, StandingBy when too many sessions were begun, or Unreachable."""
         with _pointed_at(self._settings.api_url, self._settings.gateway_url):
-            client = _Client(self._settings, self._host, self._hear, self._room)
+            client = _Client(self._settings, self._host, self._hear, self._room, self._troubled)
             try:
                 await client.start(self._settings.token.get_secret_value())
             except (StandingBy, Misconfigured, Unreachable):
@@ -127,7 +139,14 @@ class _Parsers(dict[str, Callable[[Any], None]]):
 
 
 class _Client(discord.Client):
-    def __init__(self, settings: DiscordAccount, host: Host, hear: Hear, room: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        settings: DiscordAccount,
+        host: Host,
+        hear: Hear,
+        room: Callable[[], Awaitable[None]],
+        troubled: Callable[[str], None],
+    ) -> None:
         super().__init__(
             intents=_intents(settings),
             max_messages=None,
@@ -135,11 +154,14 @@ class _Client(discord.Client):
             chunk_guilds_at_startup=False,
             heartbeat_timeout=HEARTBEAT_SECONDS,
             max_ratelimit_timeout=LIMITED_SECONDS,
-            proxy=_proxy(settings.api_url),
+            proxy=way(settings.proxy, settings.api_url).by,
         )
         self._host = host
         self._room = room
+        self._troubled = troubled
         self._failures = 0
+        # When the last connection that heard something was lost.
+        self._lost = 0.0
         self._hear = hear
         self._connection.parsers = _Parsers(self._note)
 
@@ -201,6 +223,10 @@ class _Client(discord.Client):
                 trouble, known = error, self._known()
             except (OSError, aiohttp.ClientError, TimeoutError) as error:
                 trouble, known = error, self._known()
+            now = self._host.clock.now()
+            self._lost = self._lost if self._failures else now
+            if now - self._lost >= TROUBLED_SECONDS:
+                self._troubled(f"nothing was heard of Discord for {now - self._lost:.0f} s ({_words(trouble)})")
             self._failures += 1
             if self._failures > len(PAUSES):
                 raise Unreachable(f"the gateway of Discord cannot be reached: {_words(trouble)}") from trouble
@@ -215,6 +241,15 @@ class _Client(discord.Client):
         while True:
             await self.ws.poll_event()
             await self._room()
+            await self._check_beat()
+
+    async def _check_beat(self) -> None:
+        """To the library any event is a sign of life; one who tells and no longer listens is half dead."""
+        beat = self.ws._keep_alive
+        if beat is None or time.perf_counter() - beat._last_ack <= (beat.interval or 0.0) + HEARTBEAT_SECONDS:
+            return
+        await self.ws.close(4000)
+        raise ReconnectWebSocket(None)
 
     def _known(self) -> dict[str, Any]:
         """What it takes to go on with the session; nothing before the first."""
@@ -266,11 +301,6 @@ def _intents(settings: DiscordAccount) -> discord.Intents:
     intents.guilds = intents.guild_messages = intents.dm_messages = True
     intents.message_content = settings.message_content
     return intents
-
-
-def _proxy(url: str) -> str | None:
-    server = urlsplit(url)
-    return None if proxy_bypass(server.hostname or "") else getproxies().get(server.scheme)
 
 
 def _words(error: Exception) -> str:

@@ -60,7 +60,7 @@ class Intake:
         self._host = host
         self._history = History(client, settings, host.clock)
         self._interactions = Interactions(client, host, deferrals or Deferrals())
-        self._gateway = Gateway(settings, host, self.hear, self._room)
+        self._gateway = Gateway(settings, host, self.hear, self._room, partial(host.desk.troubled, name, account))
         self._places = Kept(host)
         self._cursors = Cursors(host)
         self._atlas = Atlas()

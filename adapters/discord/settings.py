@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from adapters.shared import accounts
+from adapters.shared import accounts, proxy
 from core.settings import Section
 
 Rule = Literal["addressed", "all", "never"]
@@ -18,6 +18,7 @@ class DiscordAccount(Section):
     token: SecretStr = Field(SecretStr(""), description="The bot's token from the developer portal; empty is off.")
     api_url: str = Field("https://discord.com/api/v10", description="Discord's REST API, up to and including /api/v10.")
     gateway_url: str = Field("wss://gateway.discord.gg/", description="Discord's gateway.")
+    proxy: str = Field("", description=proxy.ABOUT)
     message_content: bool = Field(
         True,
         description="Whether it reads messages that do not mention it; the portal must allow the intent, too.",
@@ -40,6 +41,7 @@ class DiscordAccount(Section):
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
+        proxy.check(self.proxy)
         if re.search(r"[^!-~]", self.token.get_secret_value()):
             raise ValueError('token must be as the developer portal shows it, without spaces and without "Bot"')
         if not re.match(r"https?://[^/]", self.api_url):

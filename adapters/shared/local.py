@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from core.adapter import Line
+from core.cards import Hand, Order
 from core.desk import Desk
 from core.errors import Declined, NotRunning, TidingsError, Unrouted
 from core.types import Body, parse_target
@@ -32,6 +33,8 @@ LINE_BYTES = 1024 * 1024
 ADDRESS_BYTES = 107
 CLOSE_SECONDS = 1.0
 ACCEPT_TURNS = 5
+# So many deliveries are told of at once.
+LISTED = 200
 
 
 class SocketLine:
@@ -192,14 +195,75 @@ def routes_for(desk: Desk) -> dict[str, Handler]:
     async def notify(line: Line) -> None:
         message = await line.read() or {}
         target = parse_target(_text(message, "target"))
-        delivery = await desk.owe(target, Body(text=_text(message, "text")), cause="notify")
-        await line.write({"owed": delivery, "target": str(target)})
+        files = tuple([await desk.adopt(str(path)) for path in message.get("files") or ()])
+        text = str(message.get("text") or "") if files else _text(message, "text")
+        delivery = await desk.owe(target, Body(text=text, files=files), cause="notify")
+        await line.write({"owed": delivery, "target": str((await desk.delivery(delivery)).target)})
+
+    async def home(line: Line) -> None:
+        message = await line.read() or {}
+        if message.get("target"):
+            await desk.set_home(parse_target(_text(message, "target")))
+        homes = {name: str(target) for name, target in (await desk.homes()).items()}
+        await line.write({"homes": homes})
 
     async def allow(line: Line) -> None:
         message = await line.read() or {}
         await line.write({"allowed": await desk.allow(_text(message, "id"))})
 
-    return {"status": status, "notify": notify, "allow": allow}
+    async def snapshot(line: Line) -> None:
+        await line.read()
+        path = await desk.upkeep.snapshot()
+        try:
+            await line.write({"snapshot": str(path)})
+        except ConnectionError:
+            # Whoever would have removed it has gone.
+            path.unlink(missing_ok=True)
+            raise
+
+    async def prune(line: Line) -> None:
+        message = await line.read() or {}
+        older = message.get("older_than")
+        seconds = float(older) if isinstance(older, int | float) else None
+        pruned = await desk.upkeep.prune(seconds, rehearsal=message.get("dry_run") is True)
+        await line.write({"pruned": msgspec.to_builtins(pruned)})
+
+    async def deliveries(line: Line) -> None:
+        message = await line.read() or {}
+        match message.get("do"):
+            case "retry":
+                await line.write({"words": await desk.upkeep.retry(_text(message, "id"))})
+            case "drop":
+                await desk.upkeep.drop(_text(message, "id"))
+                await line.write({"words": "is dropped, and nobody is told of it any more"})
+            case _:
+                found = await desk.upkeep.deliveries(waiting=message.get("waiting") is True, limit=LISTED)
+                await line.write({"deliveries": msgspec.to_builtins(found)})
+
+    async def schedule(line: Line) -> None:
+        # Only a gateway needs it: whoever asks one need not load it.
+        from adapters.shared import planning
+
+        await line.write(await planning.answer(desk, await line.read() or {}))
+
+    async def board(line: Line) -> None:
+        message = await line.read() or {}
+        order = _order(message)
+        words = await desk.board.obey(order, Hand("the owner", parse_target(order.target) if order.target else None))
+        data = await desk.board.get(order.id) if order.verb == "show" else None
+        await line.write({"words": words, "card": msgspec.to_builtins(data)})
+
+    return {
+        "status": status,
+        "schedule": schedule,
+        "board": board,
+        "notify": notify,
+        "home": home,
+        "allow": allow,
+        "snapshot": snapshot,
+        "prune": prune,
+        "deliveries": deliveries,
+    }
 
 
 @contextlib.asynccontextmanager
@@ -237,6 +301,13 @@ def checked(answer: dict[str, Any]) -> dict[str, Any]:
     if "error" not in answer:
         return answer
     raise (Unrouted if answer.get("verdict") == "unrouted" else Declined)(str(answer["error"]))
+
+
+def _order(message: dict[str, Any]) -> Order:
+    try:
+        return msgspec.convert(message.get("order"), Order)
+    except msgspec.ValidationError as error:
+        raise Declined(f'"order" is none: {error}') from error
 
 
 def _text(message: dict[str, Any], name: str) -> str:

@@ -132,6 +132,8 @@ class HttpServer:
         self._answer_seconds = answer_seconds
         self._patience = patience
         self._routes = Routes()
+        # What answers where no route does yet.
+        self._meanwhile: dict[str, Route] = {}
         self._is_entered = False
         self._opening = asyncio.Lock()
         self._listener: Listener | None = None
@@ -177,6 +179,17 @@ class HttpServer:
         finally:
             self._routes.remove(method, route)
 
+    @contextlib.asynccontextmanager
+    async def meanwhile(self, path: str, handler: Handler) -> AsyncIterator[None]:
+        """Answers GET on this path as long as no route does. Where nobody can listen, a route will say so."""
+        self._meanwhile[path] = Route(path, (), handler, 0, cancel_when_gone=True)
+        try:
+            with contextlib.suppress(Misconfigured):
+                await self._open()
+            yield
+        finally:
+            del self._meanwhile[path]
+
     async def _open(self) -> None:
         from adapters.shared.connection import Limits, Listener
 
@@ -204,11 +217,19 @@ class HttpServer:
         try:
             if request.has_overlong_headers:
                 raise HttpError(431, "the headers are too long")
-            route, names = self._routes.find(request.method, request.rel_url.raw_path)
+            route, names = self._find(request.method, request.rel_url.raw_path)
             request.admit(route.path, route.body_bytes, cancel_when_gone=route.cancel_when_gone)
             return await route.handler(request, names)
         except HttpError as error:
             return request.refuse(error.status, str(error), error.kind, error.headers)
+
+    def _find(self, method: str, raw_path: str) -> tuple[Route, Mapping[str, str]]:
+        try:
+            return self._routes.find(method, raw_path)
+        except HttpError:
+            if method != "GET" or raw_path not in self._meanwhile:
+                raise
+            return self._meanwhile[raw_path], _NO_NAMES
 
 
 async def read_body(request: web.BaseRequest, limit: int | None = None) -> bytes:

@@ -57,7 +57,7 @@ class SlackAdapter:
         for secret in (settings.bot_token, settings.app_token, settings.signing_secret):
             if value := secret.get_secret_value():
                 redaction.remember(value)
-        self._client = Client(self._token, settings.api_url)
+        self._client = Client(self._token, settings.api_url, settings.proxy)
         self._seal = Seal(host.notebook)
         self._readback = Readback(self._client, host.clock, f"{self._key}/history")
         self._uploads = Uploads(self._client, host.notebook)

@@ -12,13 +12,13 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from adapters.shared.proxy import way
 from core.errors import Doubtful, Misconfigured, RateLimited, Rejected, SendError, Unfit, Unreachable
 
 # A slow server may still take the message, so whoever gives up must be in doubt.
@@ -117,9 +117,10 @@ class Answer(NamedTuple):
 class Client:
     """One bot in one workspace. Answers are Slack's own objects."""
 
-    def __init__(self, token: str, api_url: str) -> None:
+    def __init__(self, token: str, api_url: str, proxy: str = "") -> None:
         self._token = token
         self._base = api_url
+        self.proxy = proxy
         self._session: aiohttp.ClientSession | None = None
         self._sdk: AsyncWebClient | None = None
         self._is_closed = False
@@ -229,7 +230,13 @@ class Client:
             timeout = aiohttp.ClientTimeout(connect=CONNECT_SECONDS, sock_read=seconds)
             # The token must not follow to wherever somebody points.
             call = self._opened().request(
-                method, url, data=data, headers=headers, timeout=timeout, allow_redirects=False, proxy=self._proxy()
+                method,
+                url,
+                data=data,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
+                proxy=way(self.proxy, url).by,
             )
             async with call as response:
                 payload = await _read_within(response, most) if most else await response.read()
@@ -254,12 +261,8 @@ class Client:
                 ssl=_certificates() if self._base.startswith("https") else None,
             )
             # Left to itself it takes a proxy also for addresses that need none.
-            self._sdk.proxy = self._proxy()
+            self._sdk.proxy = way(self.proxy, self._base).by
         return self._sdk
-
-    def _proxy(self) -> str | None:
-        server = urlsplit(self._base)
-        return None if proxy_bypass(server.hostname or "") else getproxies().get(server.scheme)
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from adapters.shared.examination import Finding
+from adapters.shared.examination import Finding, Guide, Need, examine_clock, examine_way
 from adapters.slack.client import CONNECT, Client
 from adapters.slack.settings import SlackAccount
 from core import redaction
@@ -27,19 +27,32 @@ SCOPES = {
     "commands": "take /tidings",
 }
 
+GUIDE = Guide(
+    "Slack",
+    (
+        "At api.slack.com/apps press Create New App, From a manifest, and paste deploy/slack-manifest.yaml.",
+        "Under Basic Information, App-Level Tokens, make one with the scope connections:write: it begins with xapp-.",
+        "Under Install App, install it in your workspace; the Bot User OAuth Token there begins with xoxb-.",
+    ),
+    (Need("bot_token", "The bot token (xoxb-…)"), Need("app_token", "The app-level token (xapp-…)")),
+    "in Slack, open your app under Apps and send it any word",
+)
+
 
 async def examine(account: str, settings: SlackAccount) -> list[Finding]:
     for secret in (settings.bot_token, settings.app_token, settings.signing_secret):
         if value := secret.get_secret_value():
             redaction.remember(value)
-    client = Client(settings.bot_token.get_secret_value(), settings.api_url)
+    client = Client(settings.bot_token.get_secret_value(), settings.api_url, settings.proxy)
     try:
         me = await client.call("auth.test")
         findings = [Finding(f"the token is right: it is {me.get('user')}'s in {me.get('team')}")]
         findings += _scopes(client.scopes, settings)
         findings.append(await _way_in(client, settings))
+        findings += examine_way(settings.api_url, settings.proxy)
+        findings += await examine_clock(settings.api_url, settings.proxy)
     except SendError as error:
-        return [Finding(str(error), is_fault=True)]
+        return [*examine_way(settings.api_url, settings.proxy), Finding(str(error), is_fault=True)]
     finally:
         await client.close()
     return findings
@@ -54,6 +67,7 @@ def _scopes(given: tuple[str, ...] | None, settings: SlackAccount) -> Iterator[F
             f"the app lacks the scope {scope} and cannot {SCOPES[scope]}: add it under OAuth & Permissions, then"
             " install the app again",
             is_fault=scope == WRITE,
+            is_odd=True,
         )
     if not lacking:
         yield Finding("it has every scope that it needs")

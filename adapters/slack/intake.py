@@ -7,6 +7,7 @@ import heapq
 import logging
 from collections import OrderedDict
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
@@ -125,7 +126,8 @@ class Intake:
                     noting = self._begin(self._keep_noting())
                 self._begin(self._host.desk.reachable(self._name, self._account))
 
-            await Sockets(self._client, app_token, self._host.clock, self.pass_on).run(opened)
+            troubled = partial(self._host.desk.troubled, self._name, self._account)
+            await Sockets(self._client, app_token, self._host.clock, self.pass_on, troubled).run(opened)
         path = "/slack/events" if self._account == "main" else f"/slack/events/{self._account}"
         events = Events(self._settings.signing_secret.get_secret_value(), self._host.clock, self.pass_on)
         async with self._host.server.route("POST", path, events.handle, body_bytes=BODY_BYTES):

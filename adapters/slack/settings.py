@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from adapters.shared import accounts
+from adapters.shared import accounts, proxy
 from core.settings import Section
 
 Rule = Literal["addressed", "all", "never"]
@@ -23,6 +23,7 @@ class SlackAccount(Section):
         SecretStr(""), description="Instead of app_token: events come by HTTP to /slack/events, signed with this."
     )
     api_url: str = Field("https://slack.com/api/", description="Slack's Web API, with the slash at its end.")
+    proxy: str = Field("", description=proxy.ABOUT)
     channels: Rule = Field(
         "addressed",
         description='When to answer in channels: "addressed" (mentioned, or in a thread of its own), "all" or "never".',
@@ -38,6 +39,7 @@ class SlackAccount(Section):
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
+        proxy.check(self.proxy)
         if not re.match(r"https?://[^/].*/$", self.api_url):
             raise ValueError("api_url must begin with https:// or http:// and end with a slash")
         bot, app = self.bot_token.get_secret_value(), self.app_token.get_secret_value()

@@ -6,12 +6,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 
+from adapters.shared.proxy import way
 from adapters.slack.client import Client
 from core.clock import Clock
 from core.errors import Doubtful, Misconfigured, RateLimited, Unreachable
@@ -28,6 +27,8 @@ CLOSE_SECONDS = 0.5
 # A connection breaks now and then; only when it stays broken is that worth a word.
 PAUSES = (0.5, 1.0, 2.0, 4.0)
 LIMITED_SECONDS = 30.0
+# When nobody has heard for so long, somebody should know.
+TROUBLED_SECONDS = 30.0
 # The library says every message in full, and nothing besides that we do not say ourselves.
 _SILENT = logging.Logger("silent", logging.CRITICAL + 1)
 
@@ -38,11 +39,12 @@ Take = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
 class Link(SocketModeClient):
     """The library's client for one connection; it tells when that is over, and never opens another by itself."""
 
-    def __init__(self, app_token: str, take: Take) -> None:
+    def __init__(self, app_token: str, take: Take, proxy: str = "") -> None:
         super().__init__(app_token, logger=_SILENT, ping_interval=PING_SECONDS)
         self.greeted = asyncio.Event()
         self.over = asyncio.Event()
         self._take = take
+        self._way = proxy
         self._unanswered = 0
         self._answered = asyncio.Event()
         self.message_listeners.append(self._hear)
@@ -54,7 +56,7 @@ class Link(SocketModeClient):
         try:
             async with asyncio.timeout(OPEN_SECONDS):
                 self.current_session = await self.aiohttp_client_session.ws_connect(
-                    url, autoping=False, heartbeat=self.ping_interval, proxy=_proxy(url)
+                    url, autoping=False, heartbeat=self.ping_interval, proxy=way(self._way, url).by
                 )
                 self.current_session_monitor = asyncio.ensure_future(self.monitor_current_session())
                 self.message_receiver = asyncio.ensure_future(self.receive_messages())
@@ -68,6 +70,11 @@ class Link(SocketModeClient):
     async def connect_to_new_endpoint(self, force: bool = False) -> None:
         """The library calls this when Slack tells us to go, and when the connection is dead."""
         self.over.set()
+
+    @property
+    def hears(self) -> bool:
+        """Slack may have told it to go; until it has, it hears."""
+        return not self.stale and self.current_session is not None and not self.current_session.closed
 
     async def drained(self) -> None:
         """Returns when everything that came by it has been answered."""
@@ -123,38 +130,50 @@ class Link(SocketModeClient):
 
 
 class Sockets:
-    def __init__(self, client: Client, app_token: str, clock: Clock, take: Take) -> None:
+    def __init__(
+        self, client: Client, app_token: str, clock: Clock, take: Take, troubled: Callable[[str], None]
+    ) -> None:
+        """`troubled` is told when no socket hears for a while."""
         self._client = client
         self._app_token = app_token
         self._clock = clock
         self._take = take
+        self._troubled = troubled
         self._links: set[Link] = set()
         self._asides: set[asyncio.Task[None]] = set()
 
     async def run(self, opened: Callable[[], object]) -> NoReturn:
         """Calls `opened` with each new socket. Raises Unreachable or Misconfigured when there can be none."""
         try:
-            current = await self._open()
+            current = await self._open(None)
             while True:
                 opened()
                 await current.over.wait()
                 # The old one hears until the new one does.
-                old, current = current, await self._open()
+                old, current = current, await self._open(current)
                 self._begin(self._drain(old))
         finally:
             for task in self._asides:
                 task.cancel()
             await asyncio.gather(*self._asides, *(link.close() for link in self._links), return_exceptions=True)
 
-    async def _open(self) -> Link:
-        failures = 0
+    async def _open(self, old: Link | None) -> Link:
+        failures, began = 0, self._clock.now()
+
+        def note(error: Exception) -> None:
+            if self._clock.now() - began >= TROUBLED_SECONDS and (old is None or not old.hears):
+                self._troubled(f"no socket to Slack can be opened: {error}")
+
         while True:
             try:
                 return await self._open_once()
             except RateLimited as error:
                 log.info("Slack lets us open a socket only later: %s", error)
+                note(error)
                 await self._clock.sleep(error.retry_after or LIMITED_SECONDS)
+                note(error)
             except (Unreachable, Doubtful) as error:
+                note(error)
                 if failures == len(PAUSES):
                     raise Unreachable(str(error)) from error
                 log.debug("no socket yet: %s", error)
@@ -166,7 +185,7 @@ class Sockets:
             url = str((await self._client.call("apps.connections.open", token=self._app_token))["url"])
         except Misconfigured as error:
             raise Misconfigured(f"events cannot be heard with app_token: {error}") from error
-        link = Link(self._app_token, self._take)
+        link = Link(self._app_token, self._take, self._client.proxy)
         self._links.add(link)
         try:
             await link.open(url)
@@ -191,10 +210,3 @@ class Sockets:
         task = asyncio.create_task(aside)
         self._asides.add(task)
         task.add_done_callback(self._asides.discard)
-
-
-def _proxy(url: str) -> str | None:
-    """Left to itself the library takes a proxy also for addresses that need none."""
-    server = urlsplit(url)
-    scheme = "https" if server.scheme == "wss" else "http"
-    return None if proxy_bypass(server.hostname or "") else getproxies().get(scheme)

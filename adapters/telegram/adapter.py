@@ -32,7 +32,7 @@ from adapters.telegram.render import Rendered
 from adapters.telegram.settings import TelegramAccount
 from core import redaction
 from core.adapter import Host, Receive
-from core.errors import Unreachable, ViewLost
+from core.errors import Doubtful, Unreachable, ViewLost
 from core.types import (
     Absent,
     Attachment,
@@ -56,6 +56,8 @@ TEXT_UNITS = 4096
 RICH_UNITS = 32_000
 # A signal that comes late is worse than none.
 SIGNAL_SECONDS = 3.0
+# Whoever is not told who it is within this time listens to nobody.
+LOOK_SECONDS = 10.0
 # Among the few that Telegram lets a bot use everywhere.
 REACTIONS = {Signal.SEEN: "👀", Signal.DONE: "👍", Signal.FAILED: "💔"}
 SHORT_LABEL = 14
@@ -79,7 +81,7 @@ class TelegramAdapter:
         self._host = host
         self._token = settings.token.get_secret_value()
         redaction.remember(self._token)
-        self._client = Client(self._token, settings.api_url)
+        self._client = Client(self._token, settings.api_url, settings.proxy)
         # What a server or a chat has turned down once is not tried there again by this process.
         self._takes_rich = True
         self._takes_drafts = True
@@ -129,14 +131,16 @@ class TelegramAdapter:
     async def listen(self, receive: Receive) -> None:
         try:
             with claim(self.name, self._settings.api_url, self._token):
-                about = await self._client.call("getMe", {})
+                about = await self._client.call("getMe", {}, seconds=LOOK_SECONDS)
                 reader = Reader(self.account, Me(about["id"], about.get("username", "")), self._settings.rule)
                 await self._publish_menu()
                 log.info("%s@%s listens as @%s", self.name, self.account, about.get("username"))
                 intake = Intake(self.name, self.account, self._settings, self._client, self._host, reader)
                 await intake.run(receive)
         except TelegramError as error:
-            raise verdict(error) from error
+            told = verdict(error)
+            # Nothing was sent that could be in doubt.
+            raise (Unreachable(str(told)) if isinstance(told, Doubtful) else told) from error
 
     async def send(self, part: Part) -> Receipt:
         try:

@@ -6,35 +6,49 @@ from typing import Any
 
 from telegram.error import TelegramError
 
-from adapters.shared.examination import Finding
+from adapters.shared.examination import Finding, Guide, Need, examine_clock, examine_way
 from adapters.telegram.client import Client, verdict
 from adapters.telegram.settings import TelegramAccount
 from core import redaction
+
+GUIDE = Guide(
+    "Telegram",
+    (
+        "In Telegram, open a chat with @BotFather and send it /newbot (or /token for a bot that you have).",
+        "It asks for a name, and answers with a token such as 123456789:AAF…",
+    ),
+    (Need("token", "The token from BotFather"),),
+    "in Telegram, open your bot and press Start, or send it any word",
+)
 
 
 async def examine(account: str, settings: TelegramAccount) -> list[Finding]:
     token = settings.token.get_secret_value()
     redaction.remember(token)
-    client = Client(token, settings.api_url)
+    client = Client(token, settings.api_url, settings.proxy)
     try:
         me = await client.call("getMe", {})
         webhook = await client.call("getWebhookInfo", {})
     except TelegramError as error:
-        return [Finding(str(verdict(error)), is_fault=True)]
+        return [*examine_way(settings.api_url, settings.proxy), Finding(str(verdict(error)), is_fault=True)]
     finally:
         await client.close()
-    return [Finding(f"the token is right: it is @{me.get('username')}'s"), *_groups(me), *_webhook(settings, webhook)]
+    return [
+        *examine_way(settings.api_url, settings.proxy),
+        Finding(f"the token is right: it is @{me.get('username')}'s"),
+        *_groups(settings, me),
+        *_webhook(settings, webhook),
+        *await examine_clock(settings.api_url, settings.proxy),
+    ]
 
 
-def _groups(me: dict[str, Any]) -> list[Finding]:
+def _groups(settings: TelegramAccount, me: dict[str, Any]) -> list[Finding]:
+    privacy = "turn off /setprivacy at BotFather and add it to the group again"
     if me.get("can_read_all_group_messages"):
         return [Finding("it hears everything in its groups")]
-    return [
-        Finding(
-            "in groups it hears only what is addressed to it; for more, turn off /setprivacy at BotFather"
-            " and add it to the group again"
-        )
-    ]
+    if "all" in (settings.groups, *settings.chats.values()):
+        return [Finding(f'a group is set to "all", but Telegram hides what is not addressed to it: {privacy}', True)]
+    return [Finding(f"in groups it hears only what is addressed to it; for more, {privacy}")]
 
 
 def _webhook(settings: TelegramAccount, webhook: dict[str, Any]) -> list[Finding]:

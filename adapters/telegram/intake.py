@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from telegram.error import Conflict, InvalidToken, TelegramError
 
-from adapters.telegram.client import Client, Flooded, decode, verdict
+from adapters.telegram.client import Client, Flooded, Unanswered, decode, verdict
 from adapters.telegram.parse import WANTED, Reader, moved_to, place_of
 from adapters.telegram.settings import TelegramAccount
 from core.adapter import Host, Receive
@@ -21,6 +21,12 @@ from core.types import Admission, Duplicate, Kind, Refusal, Refused
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 30
+# A poll that is answered later than this is not answered: the connection is open and dead.
+LATE_SECONDS = 10
+# A server that sends bit by bit would never be late.
+WHOLE_SECONDS = 20
+# One dead connection is nothing; when nobody has heard anything for so long, somebody should know.
+TROUBLED_SECONDS = 60.0
 # A second look at what is still being stored: sooner, the server would show us one update at a time.
 LOOK_AGAIN_SECONDS = 0.7
 # A connection breaks now and then; only when it stays broken is that worth a word.
@@ -43,6 +49,9 @@ class Intake:
         self._host = host
         self._reader = reader
         self._noted = 0.0
+        # When the platform last answered a poll.
+        self._heard = host.clock.now()
+        self._is_heard = False
         self._asides: set[asyncio.Task[None]] = set()
 
     async def run(self, receive: Receive) -> NoReturn:
@@ -101,20 +110,38 @@ class Intake:
 
     async def _fetch(self, offset: int | None) -> list[dict[str, Any]]:
         """One long poll; a connection that stays broken ends the listening."""
-        parameters = {"offset": offset, "timeout": POLL_SECONDS, "allowed_updates": WANTED}
         for pause in PAUSES:
+            # The first look, and one after a lost poll, is short: whether we are heard should show at once.
+            patience = POLL_SECONDS if self._is_heard else 0
+            parameters = {"offset": offset, "timeout": patience, "allowed_updates": WANTED}
             try:
-                updates = await self._client.call("getUpdates", parameters, seconds=POLL_SECONDS + 10)
+                async with asyncio.timeout(patience + WHOLE_SECONDS):
+                    updates = await self._client.call("getUpdates", parameters, seconds=patience + LATE_SECONDS)
             except (InvalidToken, Conflict):
                 raise
-            except TelegramError as error:
-                log.debug("a poll was lost: %s", error)
-                seconds = error.seconds if isinstance(error, Flooded) and error.seconds else pause
+            except (TelegramError, TimeoutError) as error:
+                trouble = error if isinstance(error, TelegramError) else Unanswered("it never ended")
+                log.debug("a poll was lost: %s", trouble)
+                self._note_silence(trouble)
+                seconds = trouble.seconds if isinstance(trouble, Flooded) and trouble.seconds else pause
                 await self._host.clock.sleep(seconds)
-                trouble = error
                 continue
+            await self._note_answer()
             return [update for update in updates if isinstance(update, dict) and "update_id" in update]
         raise Unreachable(str(verdict(trouble)))
+
+    def _note_silence(self, trouble: TelegramError) -> None:
+        self._is_heard = False
+        silent = self._host.clock.now() - self._heard
+        if silent >= TROUBLED_SECONDS:
+            words = f"nothing was heard of Telegram for {silent:.0f} s ({verdict(trouble)})"
+            self._host.desk.troubled(self._name, self._account, words)
+
+    async def _note_answer(self) -> None:
+        self._heard = self._host.clock.now()
+        if not self._is_heard:
+            self._is_heard = True
+            await self._host.desk.reachable(self._name, self._account)
 
     async def _put_back(self, taking: dict[int, asyncio.Task[None]]) -> bool:
         """What could not be stored is not confirmed, so it comes again with the next poll."""

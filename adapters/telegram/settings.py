@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from adapters.shared import accounts
+from adapters.shared import accounts, proxy
 from core.settings import Section
 
 Rule = Literal["addressed", "all", "never"]
@@ -28,6 +28,7 @@ class TelegramAccount(Section):
     api_url: str = Field(
         "https://api.telegram.org", description="The Bot API server: the public one, or one of your own."
     )
+    proxy: str = Field("", description=proxy.ABOUT)
     groups: Rule = Field(
         "addressed",
         description='When to answer in groups: "addressed" (mentioned, replied to, commanded), "all" or "never".',
@@ -43,6 +44,7 @@ class TelegramAccount(Section):
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
+        proxy.check(self.proxy)
         if self.token.get_secret_value() and not re.fullmatch(r"\d+:[\w-]+", self.token.get_secret_value()):
             raise ValueError("token must look like 123456789:AAF…, as BotFather gave it")
         if not re.match(r"https?://[^/]", self.api_url):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from contextvars import Context
 from dataclasses import dataclass
@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 from bots.assistant import settings as sections
 from bots.assistant.budget import Budget
+from bots.assistant.tools import board
 from bots.assistant.tools.toolbox import Toolbox
 from core.agent import Event, Turn
+from core.types import Errand, Origin
 
 if TYPE_CHECKING:
     from bots.assistant.asking import Asking
@@ -62,9 +64,9 @@ class Assistant:
             self._settings,
             ready.models,
             ready.asking,
-            await self._toolbox(ready),
+            _for_card(await self._toolbox(ready, turn.message.errand), turn),
             turn,
-            Budget(self._settings.limits, self._now),
+            Budget(self._limits(turn.message.errand), self._now),
         )
         async with aclosing(work.events()) as events:
             async for event in events:
@@ -96,11 +98,32 @@ class Assistant:
             servers = McpServers(self._settings.mcp)
         return _Ready(work, built, asking.Asking(built, self._settings, self._sleep), servers)
 
-    async def _toolbox(self, ready: _Ready) -> Toolbox:
+    def _limits(self, errand: Errand | None) -> sections.BotLimits:
+        limits = self._settings.limits
+        if errand is None:
+            return limits
+        requests = min(errand.requests, limits.requests or errand.requests) if errand.requests else limits.requests
+        return limits.model_copy(update={"requests": requests, "seconds": limits.alone_seconds})
+
+    async def _toolbox(self, ready: _Ready, errand: Errand | None) -> Toolbox:
+        """Work that was handed on may use what it was given of them, by the names that the settings use."""
+        given = errand.tools if errand else None
         if ready.servers is None:
-            return self._own_tools
+            return self._own_tools if given is None else Toolbox(self._only(given))
         foreign = await ready.servers.tools()
-        return Toolbox(self._settings, foreign, ready.servers.allowed(), ready.servers.failures())
+        if given is not None:
+            foreign = {server: tools for server, tools in foreign.items() if server in given}
+        settings = self._settings if given is None else self._only(given)
+        return Toolbox(settings, foreign, ready.servers.allowed(), ready.servers.failures())
+
+    def _only(self, given: Sequence[str]) -> sections.Assistant:
+        kept = tuple(name for name in self._settings.tools if name in given)
+        return self._settings.model_copy(update={"tools": kept})
+
+
+def _for_card(toolbox: Toolbox, turn: Turn) -> Toolbox:
+    """Whoever works on a card can say how it ends, whatever the settings name."""
+    return toolbox.lend(board.tools(everything=False)) if turn.message.origin is Origin.CARD else toolbox
 
 
 def _import() -> tuple[ModuleType, ModuleType, ModuleType]:

@@ -61,6 +61,8 @@ class _Envelope(msgspec.Struct, frozen=True):
     files: tuple[File, ...]
     messages: msgspec.Raw
     spent: Spent = msgspec.field(default_factory=Spent)
+    # The newest that the run had been told when it began.
+    told: float = 0.0
 
 
 class Memory:
@@ -77,6 +79,7 @@ class Memory:
         files: Iterable[File] = (),
         ended: Finished | None = None,
         spent: Spent | None = None,
+        told: float = 0.0,
     ) -> None:
         self.run = run
         self.messages = messages
@@ -86,6 +89,7 @@ class Memory:
         # By this run alone, through all restarts.
         self.spent = spent or Spent()
         self._begin = begin
+        self._told = told
         self._said = [said]
 
     @property
@@ -152,7 +156,7 @@ class Memory:
     def store(self) -> bytes:
         raw = msgspec.Raw(ModelMessagesTypeAdapter.dump_json(self.messages))
         said, files = plain(self.said), tuple(self.files)
-        envelope = _Envelope(VERSION, self.run, self._begin, said, self.ended, files, raw, self.spent)
+        envelope = _Envelope(VERSION, self.run, self._begin, said, self.ended, files, raw, self.spent, self._told)
         return msgspec.json.encode(envelope)
 
     async def shown(self, *, images: bool) -> list[ModelMessage]:
@@ -170,9 +174,10 @@ class Memory:
 def of(turn: Turn) -> Memory:
     """This run's own checkpoint after a restart; else the last run's with what was said since; else the history."""
     stored = _decode(turn.checkpoint)
+    told = max((entry.at for entry in turn.history), default=0.0)
     if stored is None:
         messages = _told(turn.history)
-        return Memory(turn.run, messages, len(messages))
+        return Memory(turn.run, messages, len(messages), told=told)
     envelope, messages = stored
     if envelope.run == turn.run:
         return Memory(
@@ -184,9 +189,10 @@ def of(turn: Turn) -> Memory:
             files=envelope.files,
             ended=envelope.ended,
             spent=envelope.spent,
+            told=envelope.told,
         )
     messages += _since(envelope, turn.history)
-    return Memory(turn.run, messages, len(messages))
+    return Memory(turn.run, messages, len(messages), told=told)
 
 
 def _decode(checkpoint: bytes | None) -> tuple[_Envelope, list[ModelMessage]] | None:
@@ -211,7 +217,9 @@ def _since(envelope: _Envelope, history: Sequence[Entry]) -> list[ModelMessage]:
     own = [history[place] for place in places[1:]]
     known = one_line(envelope.ended.reason) if envelope.ended else ""
     ending = [entry for entry in own if entry.author is Author.NOTICE and entry.text != known]
-    return _told([*_unsaid(own, envelope.said), *ending, *history[places[-1] + 1 :]])
+    # News of other work that came while the run was still at it.
+    meanwhile = [entry for entry in history[: places[0]] if entry.author is Author.NOTICE and entry.at > envelope.told]
+    return _told([*_unsaid(own, envelope.said), *ending, *meanwhile, *history[places[-1] + 1 :]], envelope.run)
 
 
 def _unsaid(own: list[Entry], said: str) -> list[Entry]:
@@ -264,16 +272,23 @@ def _is_object(written: str) -> bool:
         return False
 
 
-def _told(entries: Iterable[Entry]) -> list[ModelMessage]:
+def _told(entries: Iterable[Entry], begun: str = "") -> list[ModelMessage]:
+    """`begun` is a run of which the first entry is known already."""
     messages: list[ModelMessage] = []
+    runs = {begun}
     for entry in entries:
+        is_first = entry.run not in runs
+        runs.add(entry.run)
         match entry.author:
             case Author.PERSON:
                 messages.append(ModelRequest(parts=[UserPromptPart(prompt.recalled(entry.text))]))
             case Author.BOT if entry.text.strip():
                 messages.append(ModelResponse(parts=[TextPart(entry.text)]))
             case Author.NOTICE:
-                messages.append(ModelRequest(parts=[UserPromptPart(prompt.note(entry.text))]))
+                # What became of a run is our own word; what began it, and any other, may hold an output or a report.
+                is_ours = not entry.run or (entry.run.startswith("run_") and not is_first)
+                words = prompt.note if is_ours else prompt.news
+                messages.append(ModelRequest(parts=[UserPromptPart(words(entry.text))]))
             case _:
                 continue
     return messages

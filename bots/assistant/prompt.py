@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from core.redaction import one_line
-from core.types import Audience, Inbound
+from core.types import Audience, Inbound, Origin
 
 NAME_CHARACTERS = 64
 LATER = "- You can promise something for later only by a tool that does it later."
 NOT_LATER = "- Here you cannot report back after this answer: never promise to do so."
+ALONE = (
+    "- Nobody reads along and nobody can answer you: do the whole of it now, ask nothing, promise nothing, "
+    "and let your last words be the report."
+)
 
 _TEMPLATE = files(__package__).joinpath("prompt.md").read_text(encoding="utf-8").strip()
 # Whatever is no letter may stand in between: what cannot be seen does not hide a mark from a model.
@@ -19,14 +23,26 @@ _BETWEEN = r"[^\w>]*"
 _FENCE = re.compile(rf"[<\ufe64\uff1c](?={_BETWEEN}{_BETWEEN.join('untrusted')})", re.IGNORECASE)
 # How the history labels others' words in a message.
 _OF_OTHERS = re.compile(r"\((In reply|Forwarded from)\b")
+NEWS = "(Note: work in the background has something to report.)"
+GO_ON = "(Note: tell the person in your own words what it means for them, and go on with what they wanted.)"
 WORDLESS = "(Note: this message has no words.)"
 
 
-def instructions(name: str, persona: str, given: str, *, missing: Sequence[str] = (), async_delivery: bool) -> str:
+def instructions(
+    name: str,
+    persona: str,
+    given: str,
+    *,
+    missing: Sequence[str] = (),
+    async_delivery: bool,
+    alone: bool = False,
+) -> str:
     """The same words in every turn of a conversation, so that a provider can keep them at hand."""
-    parts = [_TEMPLATE.format(name=name, later=LATER if async_delivery else NOT_LATER), persona.strip()]
+    later = ALONE if alone else LATER if async_delivery else NOT_LATER
+    parts = [_TEMPLATE.format(name=name, later=later), persona.strip()]
     if given.strip():
-        parts.append(f"Whoever called you by the API adds:\n{given.strip()}")
+        # Work without a person has its instructions from the gateway itself.
+        parts.append(given.strip() if alone else f"Whoever called you by the API adds:\n{given.strip()}")
     if missing:
         parts.append(
             f"(Note: these servers of tools cannot be reached now: {', '.join(missing)}. Say so if it matters.)"
@@ -51,6 +67,11 @@ def note(text: str) -> str:
     return f"(Note: {inside}.)"
 
 
+def news(text: str) -> str:
+    """What was told here beside the talk; it may hold anybody's words."""
+    return f"(Note: this was told here meanwhile.)\n{fence(text, 'a notice')}"
+
+
 def recalled(text: str) -> str:
     """An earlier message as the history has it; where it holds others' words, nobody can tell them apart any more."""
     if _OF_OTHERS.match(text):
@@ -60,6 +81,8 @@ def recalled(text: str) -> str:
 
 def heard(message: Inbound) -> str:
     """A person's words, with who said them in a group and what they answer."""
+    if message.origin is Origin.TASK and message.errand is None:
+        return f"{NEWS}\n{fence(message.text, 'a report')}\n{GO_ON}"
     lines = []
     if message.target.audience is not Audience.PRIVATE and message.sender.name:
         lines.append(f'(From "{label(message.sender.name)}")')

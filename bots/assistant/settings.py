@@ -15,6 +15,10 @@ class BotLimits(Section):
     requests: int = Field(40, ge=0, description="Requests to the model in one run.")
     tokens: int = Field(1_000_000, ge=0, description="Tokens in one run, in and out together.")
     money: float = Field(0.0, ge=0, description="US dollars in one run, by the list prices that are known.")
+    delegated: int = Field(20, ge=1, description="Requests to the model that work handed to another agent may make.")
+    alone_seconds: float = Field(
+        3000.0, ge=0, description="Seconds of work without a person; below [limits] errand_seconds."
+    )
     seconds: float = Field(540.0, ge=0, description="Seconds of one run; below [limits] run_seconds.")
 
 
@@ -96,7 +100,8 @@ class Assistant(ModelChoice):
     persona: str = Field("", description="Who the bot is: a text, or the path of a Markdown file (ends in .md).")
     tools: tuple[str, ...] = Field(
         ("time", "files", "fetch_url", "notes"),
-        description="What it may use: time, files, fetch_url, notes, and only if named: terminal, send_message.",
+        description="What it may use: time, files, fetch_url, notes, and if named:"
+        " terminal, send_message, schedules, delegate, board.",
     )
     send_to: tuple[str, ...] = Field(
         (), description="Targets of send_message, such as telegram:123; empty means everybody who is admitted."

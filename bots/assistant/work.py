@@ -76,6 +76,7 @@ class Work:
             given,
             missing=tuple(toolbox.missing),
             async_delivery=context.current().can.async_delivery,
+            alone=turn.message.errand is not None,
         )
         self._tools = [
             ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=dict(tool.schema))

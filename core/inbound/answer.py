@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from core.agent import Outcome, OutcomeKind
-from core.types import Body, Choice
+from core.types import Body, Choice, Inbound, Origin
 
 
-def body_of(run: str, outcome: Outcome) -> Body:
-    """Empty only for a run without a person, which may end in silence."""
-    text = "\n\n".join(filter(None, (outcome.text.strip(), _line(outcome))))
+def body_of(run: str, inbound: Inbound, outcome: Outcome) -> Body:
+    """Empty only for an errand, which may end in silence: whoever was woken by news has at least the news to tell."""
+    said = outcome.text.strip()
+    if not said and not outcome.files and inbound.origin is Origin.TASK and inbound.errand is None:
+        said = inbound.text
+    text = "\n\n".join(filter(None, (said, _line(outcome))))
     names = ", ".join(file.name for file in outcome.files)
     choices = tuple(Choice(id=f"{run}/{number}", label=words) for number, words in enumerate(outcome.choices))
     return Body(text=text or names, files=outcome.files, choices=choices)

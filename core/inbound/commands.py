@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from core.inbound import inbox, policy, recollection, usage
+from core.inbound.settlement import After
 from core.store.database import Transaction
 from core.types import Inbound
 
@@ -17,6 +18,9 @@ class Obeyed(NamedTuple):
     stopped: str = ""
     # A message that becomes a run in the same transaction.
     again: Inbound | None = None
+    # What it has brought about elsewhere, and what is to be done about it once that is stored.
+    after: After = After()
+    then: Callable[[], None] | None = None
 
 
 Handler = Callable[[Transaction, Inbound], Obeyed]
@@ -27,7 +31,7 @@ class Command(NamedTuple):
     help: str
     # Without one the bot obeys it, in a run like any other.
     handler: Handler | None
-    # What it brings about is a run.
+    # What it brings about is a run, now or later: its answer is for whoever reads that.
     runs: bool = False
 
 
@@ -35,9 +39,21 @@ class Commands:
     def __init__(self, commands: Iterable[Command], wall: Callable[[], float]) -> None:
         """`wall` tells what day it is."""
         self._wall = wall
+        # Those of parts that live only as long as the gateway runs.
+        self._of_parts: dict[str, Command] = {}
+        self.renew(commands)
+
+    def renew(self, commands: Iterable[Command]) -> None:
+        """Those that the bots bring along are others from now on."""
         own = Command("usage", "tokens and money of this conversation", self._usage)
-        self._commands = {command.name: command for command in (*BUILT_IN, own, *commands)}
+        theirs = (*commands, *self._of_parts.values())
+        self._commands = {command.name: command for command in (*BUILT_IN, own, *theirs)}
         self._commands["help"] = Command("help", "this list", self._help)
+
+    def add(self, commands: Iterable[Command]) -> None:
+        """Those of parts that live only as long as the gateway runs."""
+        self._of_parts |= {command.name: command for command in commands}
+        self._commands.update(self._of_parts)
 
     def get(self, name: str) -> Command | None:
         # What platforms send when a person opens a chat with a bot.

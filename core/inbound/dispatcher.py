@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import Context
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from core import context, ids
 from core.agent import Agent, Outcome, OutcomeKind, Turn, Usage
@@ -16,8 +19,9 @@ from core.clock import Clock, Timer
 from core.desk import Desk, Numbered
 from core.errors import Fenced
 from core.failpoints import fail_here
-from core.inbound import answer, inbox, recovery, settlement
+from core.inbound import answer, inbox, recovery
 from core.inbound.inbox import Claim
+from core.inbound.settlement import After, Settlement
 from core.meters import Meters
 from core.outbound.courier import Courier
 from core.outbound.draft import Drafts
@@ -28,7 +32,7 @@ from core.runs.journal import Journal
 from core.runs.runner import Interrupt
 from core.settings import Limits, Rule
 from core.store.database import Store, Transaction
-from core.types import Body, Capabilities, Inbound, SendProof, Signal, workspace_name
+from core.types import Audience, Body, Capabilities, Inbound, SendProof, Signal, workspace_name
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +50,7 @@ NOTHING = Capabilities(
     show_pace=(),
     signal_pace=(),
 )
+HEADLESS = replace(NOTHING, async_delivery=False)
 
 
 class Bots(NamedTuple):
@@ -81,6 +86,7 @@ class _Settled(NamedTuple):
     following: Claim | None
     # From when the conversation's next message may be claimed, if one waits.
     later: float | None
+    after: After
 
 
 class Dispatcher:
@@ -95,6 +101,7 @@ class Dispatcher:
         drafts: Drafts,
         workspaces: Path,
         meters: Meters,
+        settlement: Settlement,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -105,9 +112,13 @@ class Dispatcher:
         self._drafts = drafts
         self._workspaces = workspaces
         self._meters = meters
+        self._settlement = settlement
         self.desk: Desk
         self._free = limits.runs
         self._live: dict[str, Interrupt] = {}
+        # Who does each of them, and when one of them has ended.
+        self._at_work: dict[str, Agent] = {}
+        self._run_ended = asyncio.Event()
         self._orphans: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._settling: set[asyncio.Task[Claim | None]] = set()
@@ -115,7 +126,8 @@ class Dispatcher:
         self._waiting: OrderedDict[str, None] = OrderedDict()
         self._timers: dict[str, Timer] = {}
         self.queued = 0
-        self._stopped = False
+        # Until it is started nothing runs: what waits is found then.
+        self._stopped = True
 
     @property
     def running(self) -> int:
@@ -126,6 +138,7 @@ class Dispatcher:
         return bool(self._tasks)
 
     async def start(self) -> None:
+        self._stopped = False
         await self.sweep()
 
     async def sweep(self) -> None:
@@ -136,10 +149,11 @@ class Dispatcher:
         orphans = set(await self._store.insist(inbox.open_runs)) - self._live.keys()
         for run in orphans & self._orphans:
             log.error("nobody runs %s any more; it is recovered", run)
-            entries = await self._store.insist(
-                lambda tx, run=run: recovery.recover_run(tx, run, self._clock, self._courier.can)  # type: ignore[misc]
+            closed = await self._store.insist(
+                lambda tx, run=run: recovery.recover_run(tx, run, self._clock, self._settlement)  # type: ignore[misc]
             )
-            self._feed.publish(run, entries)
+            self._feed.publish(run, closed.entries)
+            self.hurry(closed.after)
         # Twice in a row, since a run may end while it is looked for.
         self._orphans = orphans
 
@@ -158,6 +172,20 @@ class Dispatcher:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+
+    def renew(self, bots: Bots, limits: Limits) -> None:
+        """For runs that begin from now on; the others end as they began."""
+        self._bots = bots
+        self._free += limits.runs - self._limits.runs
+        self._limits = limits
+        self._fill()
+
+    async def released(self, agents: Iterable[Agent]) -> None:
+        """Returns when no run of theirs goes on."""
+        theirs = {id(agent) for agent in agents}
+        while any(id(agent) in theirs for agent in self._at_work.values()):
+            self._run_ended.clear()
+            await self._run_ended.wait()
 
     def reserve(self) -> bool:
         """A slot for a run that the door may claim with the same commit that stores its message."""
@@ -185,6 +213,23 @@ class Dispatcher:
             self._timers[conversation] = self._clock.call_later(wait, lambda: self._due(conversation))
         else:
             self._due(conversation)
+
+    def hurry(self, after: After) -> None:
+        """What was written elsewhere is taken up at once, and not only when somebody looks for it."""
+        for lane in after.lanes:
+            self._courier.wake(lane)
+        self.queued += len(after.conversations)
+        for conversation in after.conversations:
+            self.expect(conversation, self._clock.now())
+
+    @contextmanager
+    def lending(self) -> Iterator[None]:
+        """A run that waits for another one gives it its slot."""
+        self.release()
+        try:
+            yield
+        finally:
+            self._free -= 1
 
     def interrupt(self, run: str, by: str) -> None:
         if run in self._live:
@@ -241,16 +286,19 @@ class Dispatcher:
 
     async def _run_one(self, claimed: Claim) -> Claim | None:
         run, inbound = claimed.run, claimed.inbound
-        can = self._courier.can(inbound.target) or NOTHING
+        can = self.abilities(inbound)
         bot = self._bots.find(inbound)
+        agent = self._at_work[run] = self._bots.agents[bot]
+        folder = inbound.errand.workspace if inbound.errand else ""
         session = context.Session(
             run=run,
             conversation=inbound.conversation,
             sender=inbound.sender,
             bot=bot,
             target=inbound.target,
-            can=can,
-            workspace=self._workspaces / workspace_name(inbound.conversation),
+            can=self.promisable(inbound),
+            workspace=self._workspaces / (folder or workspace_name(inbound.conversation)),
+            errand=inbound.errand,
         )
         turn = Turn(
             run=run,
@@ -268,7 +316,7 @@ class Dispatcher:
         try:
             with context.bind(session):
                 self._drafts.watch(run, inbound.target, can, claimed.view)
-                outcome = await runner.run(self._bots.agents[bot], turn, journal, interrupt, self._clock, self._limits)
+                outcome = await runner.run(agent, turn, journal, interrupt, self._clock, self._limits_of(inbound))
                 used = outcome.usage or Usage()
                 self._meters.ran(outcome.kind, self._clock.now() - began, used.input_tokens, used.output_tokens)
                 settling = asyncio.create_task(self._settle(claimed, journal, outcome, can))
@@ -278,6 +326,24 @@ class Dispatcher:
         finally:
             self._drafts.close(run)
             del self._live[run]
+            del self._at_work[run]
+            self._run_ended.set()
+
+    def _limits_of(self, inbound: Inbound) -> Limits:
+        if inbound.errand is None:
+            return self._limits
+        return self._limits.model_copy(update={"run_seconds": self._limits.errand_seconds})
+
+    def abilities(self, inbound: Inbound) -> Capabilities:
+        if inbound.errand is not None:
+            # Nobody reads along, and what it would promise nobody could be told: it does all of it now.
+            return HEADLESS
+        return self._courier.can(inbound.target) or NOTHING
+
+    def promisable(self, inbound: Inbound) -> Capabilities:
+        """What can be relied on beyond the answer: the way to one person inside a group ends soon after it."""
+        can = self.abilities(inbound)
+        return replace(can, async_delivery=False) if inbound.target.audience is Audience.ONE else can
 
     async def _settle(self, claimed: Claim, journal: Journal, outcome: Outcome, can: Capabilities) -> Claim | None:
         """One transaction: the run closed with its outcome, its terminal event, and what we owe for it."""
@@ -286,24 +352,29 @@ class Dispatcher:
         pending = await journal.close()
         fail_here("halt.pre_terminal" if outcome.kind is OutcomeKind.HALTED else "run.pre_terminal")
         target, conversation = claimed.inbound.target, claimed.inbound.conversation.id
-        owed = Owed(ids.new("dlv"), Class.FINAL, target, answer.body_of(claimed.run, outcome), claimed.run)
+        owed = Owed(
+            ids.new("dlv"), Class.FINAL, target, answer.body_of(claimed.run, claimed.inbound, outcome), claimed.run
+        )
         # An opened view is finished in place, in its lane; only a plain answer may go at once.
         plain = can.async_delivery and not seen and claimed.view is None and owed.body != Body()
         reserved = self._courier.reserve(owed) if plain else None
         # A conversation goes on at once only while nobody else waits for a slot.
         take_next = not self._waiting and not self._stopped
-        now, wall = self._clock.now(), self._clock.wall()
+        now = self._clock.now()
 
         def unit(tx: Transaction) -> _Settled:
-            settled = settlement.settle(tx, claimed, outcome, pending, journal.last, now, wall)
+            settled = self._settlement.settle(tx, claimed, outcome, pending, journal.last)
             first = None
             stopped = settled.outcome is not outcome
-            final = owed._replace(body=answer.body_of(claimed.run, settled.outcome)) if stopped else owed
-            if can.async_delivery and final.body != Body():
+            after = self._settlement.report(tx, claimed, settled.outcome)
+            final = owed
+            if stopped:
+                final = owed._replace(body=answer.body_of(claimed.run, claimed.inbound, settled.outcome))
+            if after is None and can.async_delivery and final.body != Body():
                 first = self._courier.put(tx, final, None if stopped else reserved)
             following = inbox.claim(tx, conversation, now) if take_next else None
             later = None if following else inbox.next_ready(tx, conversation)
-            return _Settled(settled.outcome, settled.entries, first, following, later)
+            return _Settled(settled.outcome, settled.entries, first, following, later, after or After())
 
         try:
             settled = await self._store.insist(unit)
@@ -319,6 +390,7 @@ class Dispatcher:
         if seen and can.reactions:
             failed = settled.outcome.kind is OutcomeKind.FAILED
             self._courier.views.signal(target, Signal.FAILED if failed else Signal.DONE)
+        self.hurry(settled.after)
         if settled.following:
             self.queued -= 1
         elif settled.later is not None:

@@ -13,13 +13,14 @@ from core import ids
 from core.adapter import Receive
 from core.agent import Outcome, OutcomeKind
 from core.clock import Clock
-from core.desk import Numbered
+from core.desk import Numbered, Stranger
 from core.failpoints import fail_here
-from core.inbound import answer, inbox, notebook, policy, settlement
-from core.inbound.commands import Commands, Handler
+from core.inbound import answer, inbox, notebook, policy
+from core.inbound.commands import Commands, Handler, Obeyed
 from core.inbound.dispatcher import Dispatcher
 from core.inbound.inbox import Claim
 from core.inbound.policy import Judgement
+from core.inbound.settlement import After, Closed, Settlement
 from core.meters import Meters
 from core.outbound import outbox
 from core.outbound.courier import Courier
@@ -47,10 +48,15 @@ log = logging.getLogger(__name__)
 
 BUSY = "I have too much waiting here already, so I did not take this message. Please send it again later."
 TOO_LONG = "This message is too long for me, so I did not take it."
+BROKEN = "⚠ /{name} went wrong here, and nothing of it was done. Whoever runs this gateway finds the reason in its log."
+# What wrong code raises, and a store that fails does not.
+FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 NOBODY_WAITS = "Nobody is waiting for this answer any more."
 MAY_BE_LOST = "An earlier answer of mine to this chat may not have arrived. Ask me again if you miss it."
 # A full queue is said at most once a minute.
 BUSY_SECONDS = 60.0
+# So many of those whom we do not know are kept in mind.
+STRANGERS = 8
 
 
 class _Taken(NamedTuple):
@@ -62,10 +68,12 @@ class _Taken(NamedTuple):
     queued: int = 0
     # From when the conversation's oldest message may be claimed, where nothing runs there.
     later: float | None = None
-    # Something was put into the outbox.
+    # Something was put into the outbox for whoever spoke.
     owes: bool = False
     # A run that ended here, with the entries that its readers have not seen.
     ended: tuple[str, list[Numbered]] = ("", [])
+    after: After = After()
+    then: Callable[[], None] | None = None
 
 
 class Door:
@@ -80,6 +88,7 @@ class Door:
         courier: Courier,
         publish: Publish,
         meters: Meters,
+        settlement: Settlement,
         *,
         tell_strangers: bool,
     ) -> None:
@@ -92,6 +101,13 @@ class Door:
         self._courier = courier
         self._publish = publish
         self._meters = meters
+        self._settlement = settlement
+        self._tell_strangers = tell_strangers
+        # The owner may know them, and need not ask them for their ids.
+        self.strangers: dict[str, Stranger] = {}
+
+    def renew(self, limits: Limits, *, tell_strangers: bool) -> None:
+        self._limits = limits
         self._tell_strangers = tell_strangers
 
     def receive_for(self, adapter: str, account: str) -> Receive:
@@ -107,10 +123,13 @@ class Door:
         """Nothing is awaited before the row is handed to the writer, so order is that of the calls."""
         fail_here("in.received")
         self._meters.inbound[inbound.target.adapter] += 1
+        self._meters.heard_at[f"{inbound.target.adapter}@{inbound.target.account}"] = self._clock.wall()
         inbound = self._courier.at_home(_storable(inbound))
         judgement = policy.judge(inbound, self._allowed)
         if judgement is Judgement.IGNORE and policy.may_join(inbound, self._allowed):
             judgement = Judgement.JOIN
+        if judgement is Judgement.TELL:
+            self._remember(inbound)
         if judgement is Judgement.IGNORE or (judgement is Judgement.TELL and not self._tell_strangers):
             if write_note:
                 await self._store.write(write_note)
@@ -152,6 +171,9 @@ class Door:
         self._publish(*taken.ended)
         if taken.owes:
             self._courier.wake(inbound.target.lane)
+        self._dispatcher.hurry(taken.after)
+        if taken.then:
+            taken.then()
 
     def _take(self, tx: Transaction, inbound: Inbound, reserved: bool) -> _Taken:
         known = inbox.find(tx, inbound)
@@ -214,7 +236,7 @@ class Door:
         """Stored with its reply in one transaction: obeyed at once, and once."""
         run, now = ids.new("run"), self._clock.now()
         tx.execute("SAVEPOINT obeying")
-        obeyed = handler(tx, inbound)
+        obeyed = _asked(tx, inbound, name, handler)
         if obeyed.again is not None and self._is_full(tx, obeyed.again):
             # Turned away as a whole, so that it can be asked for later.
             tx.execute("ROLLBACK TO obeying")
@@ -228,7 +250,7 @@ class Door:
         if obeyed.again is not None:
             taken = self._store_message(tx, obeyed.again, reserved)
             return taken._replace(stopped=obeyed.stopped, owes=taken.owes or owes)
-        return _Taken(Stored(run=run), stopped=obeyed.stopped, owes=owes)
+        return _Taken(Stored(run=run), stopped=obeyed.stopped, owes=owes, after=obeyed.after, then=obeyed.then)
 
     def _press(self, tx: Transaction, press: Inbound, reserved: bool) -> _Taken:
         """A button of an answer says its words, once; any other gets one notice."""
@@ -257,37 +279,41 @@ class Door:
         inbox.put_closed(tx, change, run, now, change.kind)
         short = msgspec.structs.replace(change, text=change.text[: self._limits.message_characters])
         deleted = inbox.amend(tx, short)
-        entries = self._cancel(tx, deleted["run"], "the message was deleted", remembered=False) if deleted else []
-        if not (deleted and entries):
+        closed = self._cancel(tx, deleted["run"], "the message was deleted", remembered=False) if deleted else None
+        if not (deleted and closed):
             return _Taken(Stored(run=run))
-        return _Taken(Stored(run=run), queued=-1, owes=True, ended=(deleted["run"], entries))
+        return _Taken(Stored(run=run), queued=-1, ended=(deleted["run"], closed.entries), after=closed.after)
 
-    def _cancel(self, tx: Transaction, run: str, reason: str, *, remembered: bool = True) -> list[Numbered]:
+    def _cancel(self, tx: Transaction, run: str, reason: str, *, remembered: bool = True) -> Closed | None:
         """Ends a run that still waits; nothing happens to any other."""
         claimed = inbox.waiting_claim(tx, run)
         if claimed is None:
-            return []
-        outcome = Outcome(OutcomeKind.CANCELLED, reason, "")
-        return settlement.close(tx, claimed, outcome, self._clock, self._courier.can, remembered=remembered)
+            return None
+        return self._settlement.close(tx, claimed, Outcome(OutcomeKind.CANCELLED, reason, ""), remembered=remembered)
 
     async def stop(self, run: str, by: str) -> bool:
         """Ends a run from outside the conversation: a live one is asked, a waiting one is cancelled."""
 
-        def unit(tx: Transaction) -> tuple[bool, list[Numbered], str]:
+        def unit(tx: Transaction) -> tuple[bool, Closed | None]:
             if inbox.ask_stop(tx, run, by):
-                return True, [], ""
-            claimed = inbox.waiting_claim(tx, run)
-            lane = claimed.inbound.target.lane if claimed else ""
-            return False, self._cancel(tx, run, f"stopped by {by}"), lane
+                return True, None
+            return False, self._cancel(tx, run, f"stopped by {by}")
 
-        live, entries, lane = await self._store.write(unit)
+        live, closed = await self._store.write(unit)
         if live:
             self._dispatcher.interrupt(run, by)
-        if entries:
+        if closed:
             self._dispatcher.queued -= 1
-            self._publish(run, entries)
-            self._courier.wake(lane)
-        return live or bool(entries)
+            self._publish(run, closed.entries)
+            self._dispatcher.hurry(closed.after)
+        return live or closed is not None
+
+    def _remember(self, inbound: Inbound) -> None:
+        name = policy.names(inbound)[0]
+        self.strangers.pop(name, None)
+        self.strangers[name] = Stranger(name, inbound.sender.name, self._clock.wall(), str(inbound.target))
+        if len(self.strangers) > STRANGERS:
+            del self.strangers[next(iter(self.strangers))]
 
     def _tell_stranger(self, tx: Transaction, inbound: Inbound) -> _Taken:
         """At most once an hour, so that nobody can make us shout."""
@@ -299,7 +325,17 @@ class Door:
         return _Taken(Refused(reason=Refusal.NOT_ADMITTED), owes=owes)
 
     def _may_push(self, target: Target) -> bool:
-        return settlement.may_push(self._courier.can, target)
+        return self._settlement.may_push(target)
+
+
+def _asked(tx: Transaction, inbound: Inbound, name: str, handler: Handler) -> Obeyed:
+    """A fault is told: else the same message would come again and again, and nobody's would be heard any more."""
+    try:
+        return handler(tx, inbound)
+    except FAULTS as error:
+        log.error("/%s went wrong: %r", name, error, exc_info=error)
+        tx.execute("ROLLBACK TO obeying")
+        return Obeyed(BROKEN.format(name=name))
 
 
 def _storable(inbound: Inbound) -> Inbound:

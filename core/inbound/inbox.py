@@ -123,6 +123,12 @@ def _insert(
         reason,
         inbound.said,
     )
+    if inbound.kind is Kind.MESSAGE:
+        tx.execute(
+            "INSERT INTO listing (conversation, newest) SELECT conversation, seq FROM inbox WHERE run = ?"
+            " ON CONFLICT (conversation) DO UPDATE SET newest = excluded.newest",
+            run,
+        )
 
 
 def waiting_in(tx: Transaction, conversation: str) -> int:

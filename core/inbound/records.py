@@ -10,6 +10,9 @@ from core.runs import journal
 from core.store.database import Row, Transaction
 from core.types import Author, Conversation, Entry, Inbound, Target
 
+# No message has such a number.
+NEVER = 2**62
+
 
 def run(tx: Transaction, id: str, ahead: float) -> Run:
     """`ahead` is what the wall clock shows more than steady time."""
@@ -43,9 +46,8 @@ def conversations(
 def _of_chat(tx: Transaction, adapter: str, chat: str, limit: int, before: int) -> list[Row]:
     first = Conversation(adapter=adapter, account="main", chat=chat).id
     return tx.all(
-        "SELECT conversation, max(seq) AS newest FROM inbox WHERE kind = 'message'"
-        " AND (conversation = ? OR (conversation > ? AND conversation < ?))"
-        " GROUP BY conversation HAVING (? = 0 OR max(seq) < ?) ORDER BY newest DESC LIMIT ?",
+        "SELECT conversation, newest FROM listing WHERE (conversation = ? OR (conversation > ? AND conversation < ?))"
+        " AND (? = 0 OR newest < ?) ORDER BY newest DESC LIMIT ?",
         first,
         f"{first}:",
         f"{first};",
@@ -57,22 +59,22 @@ def _of_chat(tx: Transaction, adapter: str, chat: str, limit: int, before: int) 
 
 def _of_all(tx: Transaction, adapter: str, limit: int, before: int) -> list[Row]:
     """Walks back from the newest message and stops after a page, however many conversations there are."""
+    first = f"{Conversation(adapter=adapter, account='', chat='').id}:" if adapter else ""
     return tx.all(
-        "SELECT conversation, seq AS newest FROM inbox i WHERE kind = 'message' AND (? = 0 OR seq < ?)"
-        " AND (? = '' OR adapter = ?) AND NOT EXISTS (SELECT 1 FROM inbox n WHERE n.kind = 'message'"
-        " AND n.conversation = i.conversation AND n.seq > i.seq) ORDER BY seq DESC LIMIT ?",
-        before,
-        before,
-        adapter,
-        adapter,
+        "SELECT conversation, newest FROM listing WHERE newest < ? AND substr(conversation, 1, ?) = ?"
+        " ORDER BY newest DESC LIMIT ?",
+        before or NEVER,
+        len(first),
+        first,
         limit,
     )
 
 
 def _conversation(tx: Transaction, row: Row, ahead: float) -> ConversationLine:
     found = tx.one(
-        "SELECT accepted, (SELECT count(*) FROM inbox WHERE kind = 'message' AND conversation = ?) AS messages"
-        " FROM inbox WHERE seq = ?",
+        "SELECT accepted, (SELECT count(*) FROM inbox WHERE kind = 'message' AND conversation = ?)"
+        " + (SELECT pruned FROM listing WHERE conversation = ?) AS messages FROM inbox WHERE seq = ?",
+        row["conversation"],
         row["conversation"],
         row["newest"],
     )
@@ -83,8 +85,7 @@ def _conversation(tx: Transaction, row: Row, ahead: float) -> ConversationLine:
 def memory(tx: Transaction, conversation: str, before: str, limit: int) -> tuple[Entry, ...]:
     rows = tx.all(
         "SELECT author, text, run, at FROM history WHERE conversation = ? AND undone = 0 AND seq <"
-        " (SELECT min(seq) FROM history WHERE conversation = ? AND run = ?) ORDER BY seq DESC LIMIT ?",
-        conversation,
+        " (SELECT min(seq) FROM history WHERE run = ?) ORDER BY seq DESC LIMIT ?",
         conversation,
         before,
         limit,

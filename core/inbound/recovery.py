@@ -15,11 +15,10 @@ from core.agent import (
     ToolStarted,
 )
 from core.clock import Clock
-from core.desk import Numbered
 from core.failpoints import fail_here
-from core.inbound import inbox, settlement
+from core.inbound import inbox
 from core.inbound.inbox import Claim
-from core.inbound.settlement import Can
+from core.inbound.settlement import After, Closed, Settlement
 from core.outbound import doubts
 from core.runs import journal
 from core.store.database import Row, Store, Transaction
@@ -31,44 +30,41 @@ ATTEMPTS = 3
 INTERRUPTED = "interrupted by a restart"
 
 
-async def recover(store: Store, clock: Clock, can: Can) -> None:
+async def recover(store: Store, clock: Clock, settlement: Settlement) -> None:
     fail_here("boot.pre_recover")
     doubtful = await store.insist(doubts.recover)
     open_runs = await store.insist(inbox.open_runs)
     for run in open_runs:
         fail_here("boot.mid_recover")
-        await store.insist(lambda tx, run=run: recover_run(tx, run, clock, can))  # type: ignore[misc]
+        await store.insist(lambda tx, run=run: recover_run(tx, run, clock, settlement))  # type: ignore[misc]
     for run in await store.insist(inbox.waiting_attended):
-        await store.insist(lambda tx, run=run: _abandon(tx, run, clock, can))  # type: ignore[misc]
+        await store.insist(lambda tx, run=run: _abandon(tx, run, settlement))  # type: ignore[misc]
     fail_here("boot.post_recover")
     if open_runs or doubtful:
         log.warning("after an unclean end: %d runs were open, %d sends in flight", len(open_runs), doubtful)
 
 
-def _abandon(tx: Transaction, run: str, clock: Clock, can: Can) -> None:
+def _abandon(tx: Transaction, run: str, settlement: Settlement) -> None:
     """Whoever waited for it went with the process; it would run for nobody."""
     claimed = inbox.waiting_claim(tx, run)
     if claimed is not None:
-        settlement.close(tx, claimed, Outcome(OutcomeKind.FAILED, INTERRUPTED, ""), clock, can)
+        settlement.close(tx, claimed, Outcome(OutcomeKind.FAILED, INTERRUPTED, ""))
 
 
-def recover_run(tx: Transaction, run: str, clock: Clock, can: Can) -> list[Numbered]:
-    """Runs again from its checkpoint when nothing would be done twice; else ends with a visible sentence.
-
-    Returns the journal's new entries, for whoever watches.
-    """
+def recover_run(tx: Transaction, run: str, clock: Clock, settlement: Settlement) -> Closed:
+    """Runs again from its checkpoint when nothing would be done twice; else ends with a visible sentence."""
     row = tx.one("SELECT * FROM inbox WHERE run = ? AND state = 'running'", run)
     if row is None:
-        return []
+        return Closed([], After())
     claimed = inbox.claim_of(row, journal.last(tx, run))
     events = [entry.event for entry in journal.read(tx, run, 0, claimed.journalled)]
     kind, reason = _verdict(row, claimed, events)
     if kind is not None:
-        return settlement.close(tx, claimed, Outcome(kind, reason, _text_of(events)), clock, can)
+        return settlement.close(tx, claimed, Outcome(kind, reason, _text_of(events)))
     restarted = journal.number(claimed.journalled, [Restarted(row["attempt"] + 1)], clock.wall())
     journal.write(tx, run, restarted)
     tx.execute("UPDATE inbox SET state = 'waiting', fence = fence + 1 WHERE run = ?", run)
-    return restarted
+    return Closed(restarted, After())
 
 
 def _verdict(row: Row, claimed: Claim, events: list[JournalEvent]) -> tuple[OutcomeKind | None, str]:

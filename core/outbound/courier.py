@@ -27,6 +27,7 @@ from core.failpoints import fail_here
 from core.meters import Meters
 from core.outbound import doubts, fitting, outbox, pace
 from core.outbound.aliases import Aliases
+from core.outbound.outages import Outages
 from core.outbound.outbox import Class, Head, Owed
 from core.outbound.pace import Budgets
 from core.outbound.settler import Settler, is_harmless
@@ -71,6 +72,7 @@ class Courier:
         self._alarms = alarms
         self._meters = meters
         self._budgets = Budgets(clock)
+        self._outages = Outages(clock, self.wake)
         self._lanes: dict[str, Lane] = {}
         self._aliases = Aliases()
         self.views = Views(store, clock, adapters, self._budgets, self.wake)
@@ -100,6 +102,7 @@ class Courier:
     async def stop(self, patience: float) -> None:
         """Lets what is on the wire end, so that a clean stop leaves no doubt behind."""
         self._stopped = True
+        self._outages.stop()
         carrying = [lane.task for lane in self._lanes.values() if lane.task and not lane.idle]
         if carrying and patience:
             await asyncio.wait(carrying, timeout=patience)
@@ -127,6 +130,13 @@ class Courier:
         await self._settler.start()
 
     async def reachable(self, adapter: str, account: str) -> None:
+        """Somebody has heard from there: all that waits may go."""
+        self._outages.reached((adapter, account))
+        await self.try_again(adapter, account)
+
+    async def try_again(self, adapter: str, account: str) -> None:
+        """It may be reachable: what is held or waits out a failure is due, and in an outage one goes ahead."""
+
         def unit(tx: Transaction) -> list[str]:
             place = Target(adapter=adapter, account=account).lane
             return [*outbox.release(tx, place), *outbox.hurry(tx, place)]
@@ -168,6 +178,8 @@ class Courier:
         """Grants a turn at once when nothing is before this delivery; else it waits in its lane like any other."""
         adapter = self._adapter(owed.target)
         if adapter is None or owed.target.lane in self._lanes or self._stopped:
+            return None
+        if self._outages.is_on(_account(owed)):
             return None
         can = adapter.can(self._aliases.where(owed.target))
         bodies = fitting.compose(adapter, owed.target, owed.body, can)
@@ -218,6 +230,7 @@ class Courier:
             return
         log.error("the lane %s was left by a fault: %r", lane, error, exc_info=error)
         del self._lanes[lane]
+        self._outages.left(lane)
 
     async def _work(self, name: str, first: Head | None) -> None:
         lane = self._lanes[name]
@@ -240,6 +253,7 @@ class Courier:
                 sending = await self._prepare(due, lane)
             elif not lane.poked.is_set():
                 del self._lanes[name]
+                self._outages.left(name)
                 return
 
     async def _prepare(self, due: Head, lane: Lane) -> Head | None:
@@ -248,11 +262,16 @@ class Courier:
         if adapter is None:
             reason = f"no adapter {due.owed.target.adapter}@{due.owed.target.account} is configured"
             await self._store.insist(lambda tx: outbox.hold(tx, due, reason))
-            self._alarms.sound("held", f"{due.owed.id}: {reason}")
+            self._alarms.sound("held", f"{due.owed.id}: {reason}", due.owed.target.at)
             return None
         if (wait := due.not_before - self._clock.now()) > 0:
             lane.idle = True
             await self._wait(lane, wait)
+            lane.idle = False
+            return None
+        if self._outages.holds(_account(due.owed), due.owed.target.lane):
+            lane.idle = True
+            await lane.poked.wait()
             lane.idle = False
             return None
         can = adapter.can(self._aliases.where(due.owed.target))
@@ -301,6 +320,7 @@ class Courier:
         owed = sending.owed
         adapter = self._adapters[owed.target.adapter, owed.target.account]
         part = sending.part(self._aliases.where(owed.target), sending.since)
+        answered = True
         try:
             receipt = await self._measured(adapter, part)
         except RateLimited as error:
@@ -310,10 +330,12 @@ class Courier:
             log.log(level, "%s waits, %s is unreachable: %s", owed.id, owed.target, error, extra=_about(owed))
             later = self._clock.now() + pace.backoff(sending.misses)
             await self._store.insist(lambda tx: outbox.not_sent(tx, sending, later, missed=True))
+            self._outages.missed(_account(owed), owed.target.lane)
+            answered = False
         except Misconfigured as error:
             reason = str(error)
             await self._store.insist(lambda tx: outbox.hold(tx, sending, reason))
-            self._alarms.sound("held", f"{owed.id} to {owed.target}: {error}")
+            self._alarms.sound("held", f"{owed.id} to {owed.target}: {error}", owed.target.at)
         except ViewLost as error:
             if sending.view is None:
                 await self._reject(sending, str(error))
@@ -330,8 +352,13 @@ class Courier:
             await self._reject(sending, str(error))
         except Exception as error:
             await self._doubt(sending, error)
+            self._outages.left(owed.target.lane)
+            answered = False
         else:
             await self._delivered(sending, receipt)
+        # Whatever was said, somebody was there: whoever waits out an outage need not wait any longer.
+        if answered and self._outages.reached(_account(owed)):
+            await self.try_again(*_account(owed))
 
     async def _measured(self, adapter: Adapter, part: Part) -> Receipt:
         verdict = "Doubtful"
@@ -343,6 +370,7 @@ class Courier:
             raise
         finally:
             self._meters.outbound[adapter.name, verdict.lower()] += 1
+        self._meters.sent_at[f"{adapter.name}@{adapter.account}"] = self._clock.wall()
         return receipt
 
     async def _send(self, adapter: Adapter, part: Part) -> Receipt:
@@ -430,7 +458,12 @@ class Courier:
         self.wake(settled.owed.target.lane)
 
     def _lost(self, dead: Head, reason: str) -> None:
-        self._alarms.sound("dead", f"{dead.owed.id} to {dead.owed.target} will not arrive: {reason}")
+        target = dead.owed.target
+        self._alarms.sound("dead", f"{dead.owed.id} to {target} will not arrive: {reason}", target.at)
+
+
+def _account(owed: Owed) -> tuple[str, str]:
+    return owed.target.adapter, owed.target.account
 
 
 def _about(owed: Owed) -> dict[str, str]:

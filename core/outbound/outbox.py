@@ -111,7 +111,7 @@ def put(tx: Transaction, owed: Owed, now: float) -> None:
 
 def put_once(tx: Transaction, owed: Owed, now: float) -> str:
     """The delivery that this key stands for; raises Conflict when it stands for something else."""
-    known = tx.one("SELECT id, digest FROM deliveries WHERE key = ?", owed.key) if owed.key else None
+    known = tx.one("SELECT id, digest FROM deliveries WHERE key = ? AND key <> ''", owed.key) if owed.key else None
     if known is None:
         put(tx, owed, now)
         return owed.id
@@ -424,7 +424,8 @@ def hurry(tx: Transaction, place: str) -> list[str]:
 def die(tx: Transaction, next_part: Head, reason: str, now: float, *, silent: bool = False) -> None:
     """The end of a delivery that did not arrive; unless it was only a view, the chat is told at the next contact."""
     tx.execute(
-        "UPDATE parts SET state = 'dead' WHERE delivery = ? AND state <> 'delivered'",
+        "UPDATE parts SET unsure = state = 'doubtful' OR (state = 'waiting' AND tried IS NOT NULL), state = 'dead'"
+        " WHERE delivery = ? AND state <> 'delivered'",
         next_part.owed.id,
     )
     tx.execute(
@@ -460,8 +461,10 @@ def expired(tx: Transaction, now: float) -> list[Head]:
 
 def counts(tx: Transaction) -> dict[str, int]:
     rows = tx.all(
-        "SELECT state, count(*) AS n FROM deliveries WHERE state <> 'delivered'"
-        " AND NOT (kind = 'opening' AND state = 'dead') GROUP BY state"
+        "SELECT state, sum(n) AS n FROM (SELECT state, count(*) AS n FROM deliveries WHERE state <> 'delivered'"
+        " AND kind <> 'opening' AND dismissed = 0 GROUP BY state UNION ALL SELECT state, count(*) FROM deliveries"
+        " WHERE kind = 'opening' AND state IN ('waiting', 'held', 'doubtful') GROUP BY state)"
+        " GROUP BY state"
     )
     return {row["state"]: row["n"] for row in rows}
 

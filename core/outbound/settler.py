@@ -149,7 +149,8 @@ class Settler:
         else:
             why = f"unconfirmed: {reason}"
             await self._close(doubtful, lambda tx: outbox.die(tx, doubtful, why, self._clock.now()), None)
-            self._alarms.sound("unconfirmed", f"{doubtful.owed.id} to {doubtful.owed.target}: {reason}")
+            target = doubtful.owed.target
+            self._alarms.sound("unconfirmed", f"{doubtful.owed.id} to {target}: {reason}", target.at)
 
     async def _close(self, doubtful: Head, decision: Decision, receipt: Receipt | None) -> None:
         fail_here("rec.pre_commit")

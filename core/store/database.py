@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -41,6 +42,10 @@ class Store(Protocol):
 
     async def insist(self, unit: Unit[T]) -> T:
         """Tries until it is stored: for what has happened already and must not be forgotten."""
+        ...
+
+    async def copy(self, to: Path) -> None:
+        """A whole copy in a file of its own, while others write. Raises Unstored when there can be none."""
         ...
 
     async def close(self) -> None: ...

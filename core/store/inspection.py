@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 from core.errors import StoreRefused
@@ -10,6 +12,8 @@ from core.store import migrate
 
 # Older versions can corrupt a WAL database when two connections write at once; we never do.
 WAL_BUG_FIXED = (3, 51, 3)
+# A larger store is looked over while the gateway works already: a start must not take as long as reading all of it.
+CHECKED_BYTES = 256 * 1024 * 1024
 
 
 def inspect(path: Path) -> list[str]:
@@ -34,6 +38,31 @@ def inspect(path: Path) -> list[str]:
         connection.close()
     size = path.stat().st_size / 1e6
     return [f"{path}: intact, schema {schema}, {mode}, {size:.1f} MB", _version_line()]
+
+
+async def damage(path: Path) -> str:
+    """What is wrong with a store that is in use, empty where nothing is; a cancel ends it at once."""
+    connection = _read_only(path)
+    try:
+        return await asyncio.to_thread(_look, connection)
+    except asyncio.CancelledError:
+        with suppress(sqlite3.ProgrammingError):
+            connection.interrupt()
+        raise
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0, check_same_thread=False)
+
+
+def _look(connection: sqlite3.Connection) -> str:
+    try:
+        verdict = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.Error as error:
+        verdict = str(error)
+    finally:
+        connection.close()
+    return "" if verdict == "ok" else " ".join(verdict.split())
 
 
 def _version_line() -> str:

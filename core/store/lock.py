@@ -1,43 +1,75 @@
-"""One process per home: a lock that the system releases however the holder dies."""
+"""One process per home, and one owner: a lock that the system releases however the holder dies."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import pwd
+import tempfile
 from pathlib import Path
 
 from core.errors import ConfigError, HomeInUse
+
+# The first file that is made in a home: whoever owns it owns what is kept there.
+LOCK = "lock"
 
 
 def unusable(home: Path, error: OSError) -> str:
     """One sentence for a home that nothing can be kept in."""
     if home.exists() and not home.is_dir():
         return f"the home {home} is a file, not a folder; choose another with --home or TIDINGS_HOME"
-    mend = "mend its permissions, or choose another with --home or TIDINGS_HOME"
-    return f"the home {home} cannot be written ({error.strerror}); {mend}"
+    mend = "or choose another with --home or TIDINGS_HOME"
+    return f"the home {home} cannot be written ({error.strerror}); mend its permissions{_whose(home)}, {mend}"
+
+
+def check_owner(home: Path) -> None:
+    """For whoever is about to write there. Raises ConfigError where the home is somebody else's.
+
+    What root writes into it, say from a shell in a container, its owner could never read again.
+    """
+    me = os.geteuid()
+    marked = next((path for path in (home / LOCK, home) if _owner(path) is not None), None)
+    if marked is None:
+        return
+    owner = _owner(marked)
+    if owner == me or owner is None or (marked == home and me != 0) or not _keeps_owners(home, me):
+        return
+    name = _login(owner) or f"'#{owner}'"
+    raise ConfigError(
+        f"the home {home} belongs to {_named(owner)}, and this is {_named(me)}: what it wrote, the owner could not"
+        f" read; run it as the owner (sudo -u {name} tidings …; in a container docker exec --user {owner} …)"
+        f" or hand the home over: chown -R {me} {home}"
+    )
 
 
 class HomeLock:
     def __init__(self, home: Path) -> None:
-        self._path = home / "lock"
+        self._path = home / LOCK
         self._descriptor = -1
 
     def take(self) -> None:
         """Makes the home where it is missing; only its owner may look inside."""
+        home = self._path.parent
+        check_owner(home)
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            home.mkdir(parents=True, exist_ok=True, mode=0o700)
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise ConfigError(unusable(self._path.parent, error)) from error
+            raise ConfigError(unusable(home, error)) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
             os.close(descriptor)
             raise HomeInUse(
-                f"the home {self._path.parent} is in use by process {holder}; "
+                f"the home {home} is in use by process {holder}; "
                 "stop that one, or choose another home with TIDINGS_HOME"
             ) from error
+        try:
+            _check_inside(home)
+        except ConfigError:
+            os.close(descriptor)
+            raise
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         self._descriptor = descriptor
@@ -46,3 +78,55 @@ class HomeLock:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _check_inside(home: Path) -> None:
+    """A file that somebody else left there would break us later, at the worst of times."""
+    me = os.geteuid()
+    for path in sorted(home.iterdir()):
+        owner = _owner(path)
+        # Settings need not be ours to be read.
+        needed = os.R_OK if path.suffix == ".toml" else os.R_OK | os.W_OK
+        if owner not in (None, me) and not os.access(path, needed, effective_ids=True):
+            raise ConfigError(
+                f"{path} belongs to {_named(owner)} and cannot be used by {_named(me)};"
+                f" give it back, as root: chown -R {me} {home}"
+            )
+
+
+def _keeps_owners(home: Path, me: int) -> bool:
+    """Some mounts say the same owner of every file, whoever makes it; there nothing can be told from owners."""
+    try:
+        with tempfile.TemporaryFile(dir=home) as probe:
+            return os.fstat(probe.fileno()).st_uid == me
+    except OSError:
+        return True
+
+
+def _whose(home: Path) -> str:
+    there = next((path for path in (home, *home.parents) if _owner(path) is not None), None)
+    owner = _owner(there) if there else None
+    me = os.geteuid()
+    if owner is None or owner == me:
+        return ""
+    return f" ({there} belongs to {_named(owner)}, and this is {_named(me)}: as root, chown -R {me} {there})"
+
+
+def _owner(path: Path) -> int | None:
+    """None where there is nothing, or nothing that we may see."""
+    try:
+        return path.stat().st_uid
+    except OSError:
+        return None
+
+
+def _named(uid: int | None) -> str:
+    login = _login(uid) if uid is not None else ""
+    return f"{login} (uid {uid})" if login else f"uid {uid}"
+
+
+def _login(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return ""

@@ -8,6 +8,7 @@ import queue
 import sqlite3
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from core.errors import StoreRefused, Unstored
 from core.failpoints import fail_here
 from core.store import migrate
 from core.store.database import Row, T, Unit
+from core.store.inspection import CHECKED_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +25,9 @@ GROUP_LIMIT = 64
 BUSY_SECONDS = 5.0
 RETRY_SECONDS = 0.25
 FAULT_LOG_SECONDS = 60.0
+
+# A copy is made in slices of so many pages of 4 KB, and between two of them whoever writes has a turn.
+COPIED_PAGES = 256
 
 # Primary result codes that say "not now" rather than "this statement is wrong".
 _TRANSIENT = {
@@ -40,6 +45,11 @@ _TRANSIENT = {
 
 class _Job(NamedTuple):
     unit: Unit[Any]
+    future: asyncio.Future[Any]
+
+
+class _Copying(NamedTuple):
+    to: Path
     future: asyncio.Future[Any]
 
 
@@ -73,12 +83,14 @@ class SqliteStore:
         self.fault = ""
         self._path = path
         self._group = GROUP_LIMIT if grouped else 1
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_Job | _Copying | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._thread = threading.Thread(target=self._own, name="store", daemon=True)
         self._fault_logged = 0.0
         self._closed = False
+        self._copying = False
+        self._ending = False
 
     def write(self, unit: Unit[T]) -> asyncio.Future[T]:
         future: asyncio.Future[T] = self._loop.create_future()
@@ -100,6 +112,18 @@ class SqliteStore:
                     raise
                 await asyncio.sleep(RETRY_SECONDS)
 
+    async def copy(self, to: Path) -> None:
+        """The store as it is when the copy ends, in a file of its own; writers wait for one slice at most."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        if self._closed or self._copying:
+            raise Unstored("the store is closed" if self._closed else "the store is being copied already")
+        self._copying = True
+        self._jobs.put(_Copying(to, future))
+        try:
+            await future
+        finally:
+            self._copying = False
+
     async def close(self) -> None:
         if self._closed:
             return
@@ -120,24 +144,54 @@ class SqliteStore:
             return
         self._loop.call_soon_threadsafe(self._opened.set_result, None)
         transaction = SqliteTransaction(connection)
-        while (job := self._jobs.get()) is not None:
-            batch = [job]
-            last = False
-            while len(batch) < self._group and not self._jobs.empty():
-                following = self._jobs.get()
-                if following is None:
-                    last = True
-                    break
-                batch.append(following)
-            done = self._commit(connection, transaction, batch)
-            try:
-                self._loop.call_soon_threadsafe(_resolve, done)
-            except RuntimeError:
-                # The loop has gone, and with it everybody who could have waited.
-                break
-            if last:
-                break
+        while not self._ending:
+            self._take_turn(connection, transaction)
         connection.close()
+
+    def _take_turn(self, connection: sqlite3.Connection, transaction: SqliteTransaction) -> None:
+        """Waits for something to do, and does all that can share its commit."""
+        job = self._jobs.get()
+        batch: list[_Job] = []
+        while isinstance(job, _Job):
+            batch.append(job)
+            if len(batch) == self._group or self._jobs.empty():
+                break
+            job = self._jobs.get()
+        if batch:
+            self._tell(self._commit(connection, transaction, batch))
+        if isinstance(job, _Copying):
+            self._tell([self._copy(connection, transaction, job)])
+        elif job is None:
+            self._ending = True
+
+    def _tell(self, done: list[_Done]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(_resolve, done)
+        except RuntimeError:
+            # The loop has gone, and with it everybody who could have waited.
+            self._ending = True
+
+    def _copy(self, connection: sqlite3.Connection, transaction: SqliteTransaction, job: _Copying) -> _Done:
+        """What is written meanwhile by this same connection goes into the copy, too."""
+
+        def between(status: int, remaining: int, total: int) -> None:
+            if status != sqlite3.SQLITE_DONE and not self._jobs.empty():
+                self._take_turn(connection, transaction)
+            if self._ending:
+                raise Unstored("the store is closed")
+
+        try:
+            with closing(sqlite3.connect(job.to)) as copy:
+                # Whoever asked makes it durable: nobody else shall wait for that.
+                copy.execute("PRAGMA journal_mode = OFF")
+                copy.execute("PRAGMA synchronous = OFF")
+                connection.backup(copy, pages=COPIED_PAGES, progress=between)
+        except (sqlite3.Error, OSError) as error:
+            return _Done(job.future, None, Unstored(f"the store cannot be copied: {error}"))
+        except Unstored as error:
+            return _Done(job.future, None, error)
+        fail_here("store.copied")
+        return _Done(job.future, None, None)
 
     def _commit(self, connection: sqlite3.Connection, transaction: SqliteTransaction, batch: list[_Job]) -> list[_Done]:
         before = connection.total_changes
@@ -199,15 +253,18 @@ def _resolve(done: list[_Done]) -> None:
             future.set_exception(error)
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """Opens, checks and migrates. Raises StoreRefused rather than run on what it cannot trust."""
+def connect(path: Path, *, checked_bytes: int = CHECKED_BYTES) -> sqlite3.Connection:
+    """Opens, checks and migrates. Raises StoreRefused rather than run on what it cannot trust.
+
+    Whether all of a larger store is intact, `inspection.damage` tells later.
+    """
     existed = path.exists() and path.stat().st_size > 0
     try:
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             connection.row_factory = sqlite3.Row
             if existed:
-                _check_intact(connection, path)
+                _check_intact(connection, path, checked_bytes)
             _make_durable(connection)
             migrate.upgrade(connection, path)
         except BaseException:
@@ -219,8 +276,10 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _check_intact(connection: sqlite3.Connection, path: Path) -> None:
+def _check_intact(connection: sqlite3.Connection, path: Path, checked_bytes: int) -> None:
     migrate.check_owner(connection, path)
+    if path.stat().st_size > checked_bytes:
+        return
     verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if verdict != "ok":
         verdict = " ".join(verdict.split())

@@ -1,30 +1,38 @@
-"""Background tasks: a row with its target, and when the work ends one transaction closes it and tells."""
+"""Work that ends later: kinds of work that agents register, and what one can ask of any task."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextvars import Context
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from core import context, ids
+from core import context
+from core.agent import Outcome
 from core.clock import Clock, Timer
+from core.duties import Delegated, Goal, Task, TaskState
 from core.errors import Unknown
 from core.failpoints import fail_here
-from core.inbound import inbox
-from core.inbound.dispatcher import NOTHING
-from core.outbound import outbox
+from core.inbound.dispatcher import NOTHING, Dispatcher
+from core.inbound.settlement import After
 from core.outbound.courier import Courier
-from core.outbound.outbox import Class, Owed
 from core.redaction import one_line, plain
 from core.store.database import Row, Store, Transaction
-from core.types import Author, Body, Conversation, Sender, Target, encode, workspace_name
+from core.types import Conversation, Sender, Target, workspace_name
+from core.work import ledger
+from core.work.delegation import Delegation
+from core.work.ledger import End, New
 
 log = logging.getLogger(__name__)
+
+# Of these others know how they fare; all else is a registered kind.
+ELSEWHERE = (ledger.DELEGATE, ledger.PROCESS)
+# Ends a task of one kind, by the words for who asked.
+Stop = Callable[[Row, str], Coroutine[Any, Any, None]]
 
 
 class TaskKind(NamedTuple):
@@ -38,14 +46,27 @@ class TaskKind(NamedTuple):
 
 class Tasks:
     def __init__(
-        self, store: Store, clock: Clock, courier: Courier, kinds: Iterable[TaskKind], workspaces: Path
+        self,
+        store: Store,
+        clock: Clock,
+        courier: Courier,
+        dispatcher: Dispatcher,
+        delegation: Delegation,
+        kinds: Iterable[TaskKind],
+        workspaces: Path,
+        stops: Mapping[str, Stop],
     ) -> None:
+        """`stops` says how tasks end that others run."""
         self._store = store
         self._clock = clock
         self._courier = courier
+        self._dispatcher = dispatcher
+        self._delegation = delegation
         self._kinds = {kind.name: kind for kind in kinds}
         self._workspaces = workspaces
+        self._stops = stops
         self._open: dict[str, Timer | asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
         self._stopping = False
 
     async def start(self) -> None:
@@ -55,33 +76,35 @@ class Tasks:
     async def sweep(self) -> None:
         """What nobody works on any more runs again, or is reported as lost; what waits gets its timer."""
 
-        def unit(tx: Transaction) -> tuple[list[Row], list[str]]:
-            left = [row for row in tx.all("SELECT * FROM tasks WHERE state = 'running'") if row["id"] not in self._open]
-            for row in left:
-                self._take_up(tx, row)
-            lanes = [msgspec.json.decode(row["target"], type=Target).lane for row in left]
-            return tx.all("SELECT id, due FROM tasks WHERE state = 'waiting'"), lanes
+        def unit(tx: Transaction) -> tuple[list[Row], list[Row], After]:
+            after = After()
+            for row in tx.all("SELECT * FROM tasks WHERE state = 'running'"):
+                if row["id"] not in self._open and row["kind"] not in ELSEWHERE:
+                    after += self._take_up(tx, row)
+            waiting = tx.all("SELECT id, due FROM tasks WHERE state = 'waiting'")
+            return waiting, tx.all(f"SELECT * FROM tasks WHERE stop_asked IS NOT NULL AND {ledger.OPEN}"), after
 
-        rows, lanes = await self._store.insist(unit)
-        for row in rows:
+        waiting, asked, after = await self._store.insist(unit)
+        for row in waiting:
             self._expect(row["id"], row["due"])
-        for lane in lanes:
-            self._courier.wake(lane)
+        for row in asked:
+            self._stop(row, row["stop_asked"])
+        self._dispatcher.hurry(after)
 
-    def _take_up(self, tx: Transaction, row: Row) -> None:
+    def _take_up(self, tx: Transaction, row: Row) -> After:
         kind = self._kinds.get(row["kind"])
         if kind and kind.resumable:
             tx.execute("UPDATE tasks SET state = 'waiting' WHERE id = ?", row["id"])
-        else:
-            words = f"The background task “{row['kind']}” was lost in a restart; it did not report an end."
-            self._close(tx, row, "lost", "the gateway restarted", words)
+            return After()
+        words = f"⚠ The background task {_name(row)} was lost in a restart; it did not report an end."
+        return ledger.end(tx, row, End(TaskState.LOST, "the gateway restarted", words), self._clock)
 
     async def stop(self) -> None:
         self._stopping = True
         for waiting in self._open.values():
             waiting.cancel()
         running = [task for task in self._open.values() if isinstance(task, asyncio.Task)]
-        await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.gather(*running, *self._ending, return_exceptions=True)
 
     async def begin(self, kind: str, argument: str, after: float) -> str:
         """Promise or refuse: accepted only where the current interface can be told later."""
@@ -89,29 +112,67 @@ class Tasks:
         session.require("async_delivery")
         if kind not in self._kinds:
             raise Unknown(f"there is no kind of background task named {kind!r}")
-        task, now = ids.new("task"), self._clock.now()
+        now = self._clock.now()
         due = now + max(after, 0.0)
-
-        def unit(tx: Transaction) -> None:
-            tx.execute(
-                "INSERT INTO tasks (id, kind, argument, state, run, bot, conversation, sender, target, due, created)"
-                " VALUES (?, ?, ?, 'waiting', ?, ?, ?, ?, ?, ?, ?)",
-                task,
-                kind,
-                argument,
-                session.run,
-                session.bot,
-                encode(session.conversation),
-                encode(session.sender),
-                encode(session.target),
-                due,
-                now,
-            )
-
-        await self._store.write(unit)
+        new = New(kind, argument, argument, due=due)
+        task = await self._store.write(lambda tx: ledger.begin(tx, session, new, now))
         fail_here("bg.promised")
         self._expect(task, due)
         return task
+
+    async def delegate(self, goal: Goal) -> Delegated:
+        return await self._delegation.begin(goal)
+
+    async def finish(self, begun: Delegated) -> Outcome:
+        return await self._delegation.finish(begun)
+
+    async def all(self, conversation: str, limit: int) -> list[Task]:
+        return await self._store.read(lambda tx: ledger.all_of(tx, conversation, limit, self._ahead))
+
+    async def get(self, id: str) -> Task:
+        return await self._store.read(lambda tx: ledger.task_of(ledger.find(tx, id), self._ahead))
+
+    async def cancel(self, id: str, by: str) -> bool:
+        row = await self._store.write(lambda tx: self.ask_stop(tx, id, by))
+        if row is not None:
+            self.stop_soon(row)
+        return row is not None
+
+    def ask_stop(self, tx: Transaction, id: str, by: str) -> Row | None:
+        """Stored first, so that it ends even if nobody is left to end it now; none for one that has ended."""
+        ledger.find(tx, id)
+        tx.execute(f"UPDATE tasks SET stop_asked = coalesce(stop_asked, ?) WHERE id = ? AND {ledger.OPEN}", by, id)
+        return tx.one(f"SELECT * FROM tasks WHERE id = ? AND stop_asked IS NOT NULL AND {ledger.OPEN}", id)
+
+    def stop_soon(self, row: Row) -> None:
+        self._stop(row, row["stop_asked"])
+
+    def _stop(self, row: Row, by: str) -> None:
+        stop: Stop = self._stops.get(row["kind"], self._end_own)
+        ending = asyncio.create_task(stop(row, by), context=Context())
+        self._ending.add(ending)
+        ending.add_done_callback(self._ended)
+
+    def _ended(self, ending: asyncio.Task[None]) -> None:
+        self._ending.discard(ending)
+        if not ending.cancelled() and (error := ending.exception()):
+            # It is still asked for, so the next sweep tries again.
+            log.error("a task could not be ended: %r", error, exc_info=error)
+
+    async def _end_own(self, row: Row, by: str) -> None:
+        working = self._open.get(row["id"])
+        if isinstance(working, asyncio.Task):
+            working.cancel()
+            return
+        if working is not None:
+            working.cancel()
+            self._open.pop(row["id"], None)
+        end = _cancelled(row, by)
+        self._dispatcher.hurry(await self._store.insist(lambda tx: ledger.end(tx, row, end, self._clock)))
+
+    @property
+    def _ahead(self) -> float:
+        return round(self._clock.wall() - self._clock.now(), 1)
 
     def _expect(self, task: str, due: float) -> None:
         if task not in self._open:
@@ -124,33 +185,39 @@ class Tasks:
 
     async def _run(self, task: str) -> None:
         try:
-            row = await self._store.insist(lambda tx: _claim(tx, task))
+            row = await self._store.insist(lambda tx: ledger.claim(tx, task, self._clock.now()))
             fail_here("bg.spawned")
             if row is not None:
-                state, reason, words = await self._work(row)
+                end = await self._work(row)
                 fail_here("bg.pre_notify")
-                await self._store.insist(lambda tx: self._close(tx, row, state, reason, words))
-                self._courier.wake(msgspec.json.decode(row["target"], type=Target).lane)
+                after = await self._store.insist(lambda tx: ledger.end(tx, row, end, self._clock))
+                self._dispatcher.hurry(after)
         finally:
             self._open.pop(task, None)
 
-    async def _work(self, row: Row) -> tuple[str, str, str]:
+    async def _work(self, row: Row) -> End:
         """The seam where a task's fault becomes a notice."""
         kind = self._kinds.get(row["kind"])
         if kind is None:
-            return "lost", "unknown kind", f"The background task “{row['kind']}” can no longer be run."
+            words = f"⚠ The background task {_name(row)} can no longer be run: nobody here knows how."
+            return End(TaskState.LOST, "unknown kind", words)
         try:
             with context.bind(self._session(row)):
                 words = plain(await kind.work(row["argument"])) or "(no text)"
         except asyncio.CancelledError:
             if self._stopping:
                 raise
-            return "failed", "it was cancelled", f"⚠ The background task “{row['kind']}” failed: it was cancelled."
+            asked = await self._store.read(lambda tx: ledger.find(tx, row["id"])["stop_asked"])
+            if asked:
+                return _cancelled(row, asked)
+            words = f"⚠ The background task {_name(row)} failed: it was cancelled."
+            return End(TaskState.FAILED, "it was cancelled", words)
         except (Exception, SystemExit) as error:
             log.warning("task %s failed: %s", row["id"], error, exc_info=True)
             reason = one_line(str(error) or type(error).__name__)
-            return "failed", reason, f"⚠ The background task “{row['kind']}” failed: {reason}."
-        return "succeeded", "", words
+            words = f"⚠ The background task {_name(row)} failed: {reason.rstrip('.')}."
+            return End(TaskState.FAILED, reason, words)
+        return End(TaskState.SUCCEEDED, "", words, words)
 
     def _session(self, row: Row) -> context.Session:
         target = msgspec.json.decode(row["target"], type=Target)
@@ -165,34 +232,10 @@ class Tasks:
             workspace=self._workspaces / workspace_name(conversation),
         )
 
-    def _close(self, tx: Transaction, row: Row, state: str, reason: str, words: str) -> None:
-        """The task's end, its notice and the conversation's memory of it are one transaction."""
-        now = self._clock.now()
-        closed = tx.execute(
-            "UPDATE tasks SET state = ?, reason = ?, ended = ? WHERE id = ? AND state IN ('waiting', 'running')",
-            state,
-            reason,
-            now,
-            row["id"],
-        )
-        if not closed:
-            return
-        target = msgspec.json.decode(row["target"], type=Target)
-        conversation = msgspec.json.decode(row["conversation"], type=Conversation)
-        outbox.put(tx, Owed(ids.new("dlv"), Class.REPLY, target, Body(text=words), None, row["id"]), now)
-        generation = tx.one("SELECT generation FROM conversations WHERE id = ?", conversation.id)
-        if generation:
-            inbox.remember(
-                tx,
-                conversation.id,
-                generation["generation"],
-                Author.NOTICE,
-                words,
-                row["run"],
-                self._clock.wall(),
-            )
+
+def _name(row: Row) -> str:
+    return f"“{row['title'] or row['kind']}”"
 
 
-def _claim(tx: Transaction, task: str) -> Row | None:
-    tx.execute("UPDATE tasks SET state = 'running' WHERE id = ? AND state = 'waiting'", task)
-    return tx.one("SELECT * FROM tasks WHERE id = ? AND state = 'running'", task)
+def _cancelled(row: Row, by: str) -> End:
+    return End(TaskState.CANCELLED, f"stopped by {by}", f"{_name(row)} was cancelled by {by}.")

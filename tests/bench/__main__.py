@@ -74,7 +74,7 @@ def bare_start() -> float:
 
 
 def lines() -> list[Line]:
-    return [*spine(), *telegram(), *discord(), *slack(), *api(), *assistant()]
+    return [*spine(), *telegram(), *discord(), *slack(), *api(), *assistant(), *board()]
 
 
 def spine() -> list[Line]:
@@ -179,6 +179,15 @@ def assistant() -> list[Line]:
         Line("  CPU of that, share of a core", streams["cpu_share"], bare_streams["cpu_share"], "", "%"),
         Line("  start to ready with a model, CPU", cpu, plain_cpu, "as without", "s"),
         Line("  start to ready with a model, wall clock", wall, plain_wall, "as without", "s"),
+    ]
+
+
+def board() -> list[Line]:
+    figures = _measure("board", "tests.bench.board")
+    return [
+        Line("Board: listing, 10,000 cards", figures["list"], None, "≤ 50", "ms"),
+        Line("  claiming four of them", figures["claim"], None, "≤ 50", "ms"),
+        Line("  completing one", figures["complete"], None, "≤ 50", "ms"),
     ]
 
 

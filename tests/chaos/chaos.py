@@ -55,6 +55,8 @@ OPEN = (
     " WHERE d.state NOT IN ('delivered', 'dead') GROUP BY d.seq UNION ALL"
     " SELECT 'task ' || id || ' is ' || state FROM tasks WHERE state IN ('waiting', 'running')"
 )
+# What is asked for above. A database is there before its tables are.
+TABLES = {"inbox", "deliveries", "parts", "tasks"}
 
 
 class Process:
@@ -247,6 +249,9 @@ class Chaos:
             return ["no database yet"]
         # A reader that cannot write disturbs nobody.
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+            known = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+            if not known >= TABLES:
+                return ["no tables yet"]
             stored = set(connection.execute("SELECT adapter, key FROM inbox"))
             waiting = [say for say in self._heard(stored) if (say.platform, say.key) not in stored]
             return [f"{say.key} is not stored" for say in waiting] + [row[0] for row in connection.execute(OPEN)]

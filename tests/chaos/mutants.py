@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from tests.chaos import mutation_api as api
 from tests.chaos import mutation_assistant as assistant
+from tests.chaos import mutation_board as board
 from tests.chaos import mutation_discord as discord
 from tests.chaos import mutation_inbound as inbound
 from tests.chaos import mutation_outbound as outbound
@@ -342,6 +343,26 @@ MUTANTS: dict[str, Mutant] = {
             "a guard rail halts in silence",
             assistant.halt_without_a_word,
             _test("assistant_limits", "the_same_call_is_warned_of_and_then_halted"),
+        ),
+        Mutant(
+            "I14: a zombie's verdict counts",
+            board.late_verdict_counts,
+            _test("board", "archiving_a_running_card_ends_its_worker_and_its_late_verdict_is_refused"),
+        ),
+        Mutant(
+            "A27: the second block is silent",
+            board.second_block_is_no_news,
+            _test("board", "a_dead_chat_delays_nobody_and_a_second_block_is_told_too"),
+        ),
+        Mutant(
+            "3.5: retried behind an effect",
+            board.effect_tried_again,
+            _test("board", "a_worker_that_is_a_process_always_ends_in_a_verdict[effect]"),
+        ),
+        Mutant(
+            "A26: the worker outlives its card",
+            board.worker_outlives_its_card,
+            _test("board", "archiving_ends_the_whole_process_group"),
         ),
     )
 }

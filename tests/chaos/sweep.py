@@ -154,10 +154,10 @@ class Sweep:
 
 
 def kills(commits: Sequence[Commit], touching: str) -> Iterator[Kill]:
-    """Before and after every commit; or only those that touch something."""
-    for hit, commit in enumerate(commits, start=1):
-        if touching in commit.touched:
-            yield from (Kill(point, hit) for point in driver.SHORT)
+    """Before and after every commit; or only those that touch something. Either half has a kill at each of them."""
+    pairs = (tuple(driver.SHORT), tuple(reversed(driver.SHORT)))
+    for number, (hit, _) in enumerate(each for each in enumerate(commits, start=1) if touching in each[1].touched):
+        yield from (Kill(point, hit) for point in pairs[number % 2])
 
 
 def part(asks: list[Ask], part: str) -> list[Ask]:

@@ -24,7 +24,10 @@ def _texts(node: ast.AST) -> Iterator[str]:
 
 
 def _labels(path: Path) -> Iterator[str]:
-    module = ast.parse(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    if "fail_here" not in text:
+        return
+    module = ast.parse(text)
     functions = {node.name: node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)}
     for node in ast.walk(module):
         match node:
@@ -38,7 +41,7 @@ def _labels(path: Path) -> Iterator[str]:
 def test_the_matrix_and_the_code_have_the_same_labels() -> None:
     places = [ROOT / name for name in FILES]
     paths = [path for place in places for path in (place.rglob("*.py") if place.is_dir() else [place])]
-    assert {label for path in paths for label in _labels(path)} == matrix.MATRIX.keys()
+    assert {label for path in paths for label in _labels(path)} == matrix.MATRIX.keys() | matrix.ELSEWHERE
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +62,8 @@ def told(results: list[Result]) -> list[str]:
 def test_every_label_is_passed_and_a_kill_there_loses_nothing(crew: Crew) -> None:
     clean = list(crew.play([Ask(at="", scenario=scenario, labels=True) for scenario in ("ten", "odd")]))
     counts = {result.scenario: result.labels for result in clean}
-    results = list(crew.play(list(matrix.kills(counts))))
+    # The first time that it is passed; `make sweep` also kills at later ones.
+    results = list(crew.play(list(matrix.kills(counts, hits=(1,)))))
     # A kill that never came is told too: nobody has passed its label.
     assert told([*clean, *results]) == []
     assert {label for label in matrix.MATRIX if not any(f"{label}:1" in result.at for result in results)} == set()

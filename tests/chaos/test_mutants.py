@@ -1,6 +1,7 @@
 """Each seeded bug still fits its seam and still has a test that knows it; some are caught here and now."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,9 +44,11 @@ def test_the_twelve_that_are_due_are_there() -> None:
 
 
 def test_every_mutant_still_fits_its_seam() -> None:
-    # Each in a process of its own, since there is no way back; all the forks share one start.
+    # Each in a process of its own, since there is no way back; all the forks share one start and what they break.
     script = (
         "import os, sys\n"
+        "import adapters.api.adapter, adapters.discord.adapter, adapters.slack.adapter, adapters.telegram.adapter\n"
+        "import bots.assistant.work, pydantic_ai.messages\n"
         "from tests.chaos.mutants import MUTANTS, become\n"
         "for name in MUTANTS:\n"
         "    if os.fork() == 0:\n"
@@ -58,9 +61,13 @@ def test_every_mutant_still_fits_its_seam() -> None:
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
-def test_every_test_that_catches_a_mutant_is_still_there() -> None:
+def test_every_test_that_catches_a_mutant_is_still_there(request: pytest.FixtureRequest) -> None:
     nodes = {mutant.caught_by[0] for mutant in MUTANTS.values() if not mutant.is_swept}
-    done = _python("-m", "pytest", "--collect-only", *sorted(nodes))
+    # Where the whole suite runs, they have been found already.
+    here = {name for item in request.session.items for name in (item.nodeid, re.split(r"[@\[]", item.nodeid)[0])}
+    if nodes <= here:
+        return
+    done = _python("-m", "pytest", "--collect-only", *sorted(nodes - here))
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -11,7 +11,8 @@ import pytest
 from tests.chaos.checkers import CHECKERS
 from tests.chaos.crew import Ask
 from tests.chaos.mutants import MUTANTS, VARIABLE
-from tests.chaos.sweep import part
+from tests.chaos.played import Commit
+from tests.chaos.sweep import kills, part
 from tests.chaos.tampering import TAMPERINGS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,14 +25,17 @@ class Report:
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
         self.status = done.returncode
         self.text = done.stdout + done.stderr
-        self.counts = {name: int(count) for name, count in re.findall(r"(\w+)=(\d+)\b", done.stdout.splitlines()[-1])}
+        # One that broke down has said nothing, and its text says why.
+        last = (done.stdout.splitlines() or [""])[-1]
+        self.counts = {name: int(count) for name, count in re.findall(r"(\w+)=(\d+)\b", last)}
 
 
 def test_nothing_is_lost_whichever_commit_a_kill_hits() -> None:
-    report = Report("--doubles", "8")
+    # A kill before or after each of them, in turns; `make sweep` has both at each.
+    report = Report("--part", "1/2", "--doubles", "4")
     assert report.status == 0, report.text
-    # One run that is counted, then each commit twice, then a second kill behind every eighth.
-    assert report.counts["cases"] == 2 * report.counts["commits"] + 1 + report.counts["double"]
+    # One run that is counted, then each commit, then a second kill behind every fourth.
+    assert report.counts["cases"] == report.counts["commits"] + 1 + report.counts["double"]
     assert report.counts["commits"] > 60
     assert report.counts["double"] > 20
     assert report.counts["recovery"] > 3
@@ -48,6 +52,16 @@ def test_the_parts_of_a_sweep_are_the_whole() -> None:
     kills = [Ask(at=str(number)) for number in range(11)]
     parts = [ask for number in range(1, 5) for ask in part(kills, f"{number}/4")]
     assert sorted(ask.at for ask in parts) == sorted(ask.at for ask in kills)
+
+
+def test_half_a_sweep_has_a_kill_at_every_commit() -> None:
+    touched = ["INSERT INTO inbox" if number % 3 else "DELETE FROM aliases" for number in range(20)]
+    commits = [Commit(at=0.0, touched=each, digest="") for each in touched]
+    for touching in ("", "INSERT"):
+        everywhere = [Ask(at=str(kill)) for kill in kills(commits, touching)]
+        halves = [[ask.at.split(":") for ask in part(everywhere, f"{number}/2")] for number in (1, 2)]
+        assert [hit for _, hit in halves[0]] == [hit for _, hit in halves[1]]
+        assert {point for point, _ in halves[0]} == {"pre", "post"}
 
 
 def test_a_kill_that_never_comes_is_no_success() -> None:

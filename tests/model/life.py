@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.errors import TidingsError, Unstored
-from core.gateway import DATABASE, Gateway
+from core.gateway import DATABASE, Gateway, _Phases
 from core.store.database import T, Transaction, Unit
 from core.store.sqlite import RETRY_SECONDS, SqliteStore, SqliteTransaction, _Done, _Job, _resolve, connect
 from tests.fakes import FakeClock
@@ -246,7 +246,7 @@ class MortalGateway(Gateway):
     async def __aenter__(self) -> Gateway:
         self._lock.take()
         self._store = self.open(self._home / DATABASE)
-        await self._start()
+        await self._start(_Phases())
         return self
 
     def open(self, path: Path) -> MortalStore:

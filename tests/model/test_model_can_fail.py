@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from core.adapter import Receive
 from core.errors import Doubtful
-from core.gateway import Gateway
+from core.gateway import Gateway, _Phases
 from core.outbound.outbox import MARK
 from core.store.database import Row, T, Transaction, Unit
 from core.types import Body, Inbound, Note, Part, Receipt
@@ -61,13 +61,13 @@ class Meddling(MortalGateway):
 
     statements: tuple[str, ...] = ()
 
-    async def _start(self) -> None:
+    async def _start(self, phases: _Phases) -> None:
         def unit(tx: Transaction) -> None:
             for statement in self.statements:
                 tx.execute(statement)
 
         await self._store.insist(unit)
-        await super()._start()
+        await super()._start(phases)
 
 
 class Blind(Meddling):

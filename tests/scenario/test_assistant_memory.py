@@ -24,7 +24,8 @@ from tests.simulators.provider_turns import Turn as Said
 from tests.world import Echo, Gate, Scripted, World, handed
 
 COMPACT = Command("compact", "sum up what was said so far", None)
-TURNS = 30
+# How many turns, and in what window. One dialect has the long talk; each is restarted, killed and summed up.
+TALKS: dict[Api, tuple[int, int]] = {"chat": (14, 2200), "responses": (14, 2200), "messages": (30, 3500)}
 # Nothing is shown before it is whole, which is quicker.
 PLAIN = Kind(keyed_for=3600.0, streaming="none")
 NAMED = re.compile(r"\b(call|toolu|msg|fc|rs|resp|chatcmpl)[-_]\d{6,}")
@@ -97,18 +98,19 @@ def mind(exchange: Exchange) -> Said:
 
 async def views(home: Path, api: Api, *, restarts: bool) -> dict[str, list[Any]]:
     """The requests of each turn, with the names that are random by nature replaced by their order."""
+    turns, window = TALKS[api]
     async with ProviderServer() as provider:
         provider.script(then=mind)
-        async with World(home, assistant(provider, api, window_tokens=3500), kind=PLAIN) as world:
-            for number in range(1, TURNS + 1):
+        async with World(home, assistant(provider, api, window_tokens=window), kind=PLAIN) as world:
+            for number in range(1, turns + 1):
                 await say(world, f"This is turn {number}, in which I say a little about this and that. " * 2)
                 if not restarts or number % 5 != 2:
                     continue
                 await (world.crash() if number % 2 else world.stop())
                 await world.agents["bot"].close()  # type: ignore[attr-defined]
-                world.agents["bot"] = assistant(provider, api, window_tokens=3500)
+                world.agents["bot"] = assistant(provider, api, window_tokens=window)
                 await world.start()
-            assert len(world.posts) == TURNS
+            assert len(world.posts) == turns
             assert all(row["outcome"] == "completed" for row in world.runs())
             assert sum(compaction.TOLD in post for post in world.posts) > 1
         seen: dict[str, list[Any]] = {}
@@ -130,7 +132,7 @@ async def test_the_model_sees_the_same_with_and_without_restarts(tmp_path: Path,
     """Some of them are clean, the others kills."""
     plain = await views(tmp_path / "plain", api, restarts=False)
     again = await views(tmp_path / "again", api, restarts=True)
-    assert len(plain) == TURNS
+    assert len(plain) == TALKS[api][0]
     for turn, requests in plain.items():
         assert again[turn] == requests, turn
 
@@ -140,7 +142,7 @@ async def test_the_model_sees_the_same_with_and_without_restarts(tmp_path: Path,
 
 @pytest.mark.parametrize("api", APIS)
 async def test_killed_in_the_middle_of_a_stream_the_answer_comes_whole_and_once(tmp_path: Path, api: Api) -> None:
-    async with ProviderServer() as provider, World(tmp_path, assistant(provider, api, stall_seconds=20)) as world:
+    async with ProviderServer() as provider, World(tmp_path, assistant(provider, api)) as world:
         await say(world, "one")
         provider.stall_next(after_chunks=2)
         provider.script(Say("a b c d e"), then=Say("a b c d e"))
@@ -191,7 +193,7 @@ async def test_killed_behind_a_tool_what_was_spent_before_still_counts(tmp_path:
             await gate.wait()
             return Say("too late")
 
-        bot = assistant(provider, limits={"requests": 3}, read_seconds=20)
+        bot = assistant(provider, limits={"requests": 3})
         async with World(tmp_path, bot, kind=PLAIN) as world:
             provider.script(Call("time"), Call("list_files"), think, Call("time"), then=Say("That is all."))
             key = world.paper.says("look")
@@ -210,7 +212,7 @@ async def test_killed_behind_a_tool_what_was_spent_before_still_counts(tmp_path:
 @pytest.mark.parametrize("api", APIS)
 async def test_killed_behind_a_tool_that_acted_it_goes_on_and_never_acts_again(tmp_path: Path, api: Api) -> None:
     async with ProviderServer() as provider:
-        bot = assistant(provider, api, tools=("files", "send_message"), stall_seconds=20)
+        bot = assistant(provider, api, tools=("files", "send_message"))
         async with World(tmp_path, bot, allow=["paper:7", "paper:2"]) as world:
             world.paper.open_chat("2")
 
@@ -315,7 +317,7 @@ async def test_killed_between_the_last_checkpoint_and_the_end_it_only_ends(tmp_p
 async def test_what_the_person_was_told_before_the_kill_is_told_again_and_once(tmp_path: Path) -> None:
     """Also sentences that are no model's: here, why a picture is not looked at."""
     async with ProviderServer() as provider:
-        bot = assistant(provider, images=False, stall_seconds=20)
+        bot = assistant(provider, images=False)
         async with World(tmp_path, bot, settings={"downloads": str(tmp_path)}) as world:
             provider.script(Call("list_files"), then=Say("a b c d"))
             provider.stall_next().set()
@@ -336,7 +338,7 @@ async def test_what_the_person_was_told_before_the_kill_is_told_again_and_once(t
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("tools", [False, True], ids=["at once", "behind a tool"])
 async def test_a_stopped_answer_is_in_the_next_view_once_with_the_stop(tmp_path: Path, api: Api, tools: bool) -> None:
-    async with ProviderServer() as provider, World(tmp_path, assistant(provider, api, stall_seconds=20)) as world:
+    async with ProviderServer() as provider, World(tmp_path, assistant(provider, api)) as world:
         await say(world, "one")
         if tools:
             provider.script([Say("Let me see. "), Call("list_files")])
@@ -361,7 +363,7 @@ async def test_a_stopped_answer_is_in_the_next_view_once_with_the_stop(tmp_path:
 
 
 async def test_the_name_of_whoever_stopped_it_cannot_speak_for_the_gateway(tmp_path: Path) -> None:
-    async with ProviderServer() as provider, World(tmp_path, assistant(provider, stall_seconds=20)) as world:
+    async with ProviderServer() as provider, World(tmp_path, assistant(provider)) as world:
         provider.stall_next(after_chunks=2)
         provider.script(Say("a b c d e"), then=Say("ok"))
         world.paper.says("two")
@@ -551,7 +553,7 @@ async def test_what_a_summary_takes_counts_against_the_budget(tmp_path: Path) ->
 async def test_a_stop_behind_a_summary_keeps_it_and_nobody_is_told_twice(tmp_path: Path) -> None:
     async with ProviderServer() as provider:
         provider.script(then=long_talk)
-        async with World(tmp_path, assistant(provider, window_tokens=4000, stall_seconds=20)) as world:
+        async with World(tmp_path, assistant(provider, window_tokens=4000)) as world:
             await chat(world, 1, 2, 3)
             provider.stall_next().set()
             provider.stall_next(after_chunks=2)
@@ -730,7 +732,7 @@ async def test_a_mere_sign_of_silence_is_no_answer_to_a_person(tmp_path: Path) -
 async def test_where_nobody_asked_a_sign_of_silence_is_silence(tmp_path: Path) -> None:
     async with ProviderServer() as provider, World(tmp_path, assistant(provider)) as world:
         provider.script(Say("[SILENT]"), then=Say("ok"))
-        await world.receive(handed("is anything due?", origin=Origin.TASK))
+        await world.receive(handed("is anything due?", origin=Origin.SCHEDULE))
         await world.settled()
         assert world.posts == []
         assert world.runs()[-1]["outcome"] == "completed"
@@ -748,7 +750,7 @@ async def test_where_nobody_asked_a_sign_of_silence_is_silence(tmp_path: Path) -
 
 @pytest.mark.parametrize("ended", ["answered", "stopped"])
 async def test_others_words_stay_fenced_in_every_later_view(tmp_path: Path, ended: str) -> None:
-    async with ProviderServer() as provider, World(tmp_path, assistant(provider, stall_seconds=20)) as world:
+    async with ProviderServer() as provider, World(tmp_path, assistant(provider)) as world:
         provider.script(then=Say("a b c d"))
         if ended == "stopped":
             provider.stall_next(after_chunks=2)

@@ -158,15 +158,16 @@ def test_the_doctor_says_of_each_bot_who_answers_and_with_what(tmp_path: Path) -
         agent = "echo"
     """)
     shown = tidings(tmp_path, "doctor", OPENAI_API_KEY="sk-one-secret", ANTHROPIC_API_KEY="sk-other-secret")
-    lines = [line for line in shown.stdout.splitlines() if " bot " in line]
+    lines = [line for line in shown.stdout.splitlines() if line.startswith("ok    bot ")]
     assert lines == [
         "ok    bot rosa: assistant with openai:gpt-5-mini, else anthropic:claude-sonnet-4-5; key found in the"
-        " environment; persona of 13 characters; tools time, terminal; acts without asking by terminal;"
+        " environment; persona of 13 characters; tools time, terminal;"
         " MCP servers wiki",
         "ok    bot nearby: assistant with llama3; no key for http://127.0.0.1:1/v1, which may need none;"
         " no persona; no tools",
         "ok    bot parrot: echo answers",
     ]
+    assert "[bots.rosa] tools: it acts without asking by " in shown.stdout
     assert shown.returncode == 0
     assert "secret" not in shown.stdout + shown.stderr
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.agent import Checkpoint, Event, Finished, OutcomeKind, TextDelta, Turn
+from core.inbound import inbox
 from core.inbound.commands import Command, Obeyed
 from core.store.database import Transaction
 from core.types import Author, Inbound, Kind
@@ -105,6 +106,21 @@ async def test_a_registered_command_is_obeyed_in_the_storing_transaction(tmp_pat
         world.paper.says("/help")
         await world.paper.until(lambda paper: len(paper.posts) >= 2)
         assert "/count – how many came" in world.posts[1]
+
+
+async def test_a_command_that_breaks_says_so_and_the_next_message_is_heard(tmp_path: Path) -> None:
+    def breaks(tx: Transaction, inbound: Inbound) -> Obeyed:
+        inbox.begin_generation(tx, inbound.conversation.id)
+        raise ValueError("a fault of ours")
+
+    async with World(tmp_path, Echo(), commands=[Command("boom", "breaks", breaks)]) as world:
+        world.paper.says("/boom")
+        world.paper.says("hello")
+        await world.paper.until(lambda paper: len(paper.posts) == 2)
+        assert world.posts[0].startswith("⚠ /boom went wrong here, and nothing of it was done.")
+        assert world.posts[1] == "you said: hello"
+        [row] = world.rows("SELECT generation FROM conversations")
+        assert row["generation"] == 1
 
 
 async def test_a_command_without_a_handler_is_listed_and_obeyed_by_the_bot_in_its_turn(tmp_path: Path) -> None:

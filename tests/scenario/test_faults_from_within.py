@@ -197,6 +197,8 @@ async def test_what_is_swept_every_few_seconds_never_reads_a_whole_table(tmp_pat
     doubts.open_doubts(tx)
     doubts.recover(tx)
     connection.close()
-    scans = [line for line in seen if line.startswith("SCAN") and "USING" not in line.split(" in: ")[0]]
+    # What a statement itself has gathered is no table.
+    tables = [line for line in seen if line.startswith("SCAN") and not line.startswith("SCAN (")]
+    scans = [line for line in tables if "USING" not in line.split(" in: ")[0]]
     assert seen
     assert scans == []

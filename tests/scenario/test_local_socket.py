@@ -15,7 +15,7 @@ from adapters.shared.local import LINE_BYTES, LocalServer
 from core.adapter import Line
 from core.desk import Alarm, Health, PartHealth
 from core.errors import Declined, NotRunning, TidingsError, Unknown, Unrouted
-from core.types import Body, Target
+from core.types import Body, Delivery, DeliveryState, File, Target
 
 
 class FakeDesk:
@@ -24,12 +24,26 @@ class FakeDesk:
     def __init__(self) -> None:
         self.owed: list[tuple[Target, str, str]] = []
         self.allowed: set[str] = set()
+        self.chosen: dict[str, Target] = {}
 
     async def owe(self, target: Target, body: Body, cause: str) -> str:
         if target.adapter != "console":
             raise Unknown(f"no platform {target.adapter} is configured")
         self.owed.append((target, body.text, cause))
         return "dlv_1"
+
+    async def adopt(self, path: str) -> File:
+        return File(path=f"kept/{path}", name=path)
+
+    async def delivery(self, id: str) -> Delivery:
+        target = self.owed[-1][0]
+        return Delivery(id=id, target=target, state=DeliveryState.WAITING, reason="", cause="notify", receipts=())
+
+    async def homes(self) -> dict[str, Target]:
+        return self.chosen
+
+    async def set_home(self, target: Target) -> None:
+        self.chosen[target.at] = target
 
     async def allow(self, id: str) -> bool:
         is_new = id not in self.allowed
@@ -193,6 +207,11 @@ async def test_the_words_of_the_command_line_reach_the_desk(tmp_path: Path) -> N
             answer = await local.call(tmp_path, {"verb": "notify", "target": "console", "text": "hi"})
             assert answer == {"owed": "dlv_1", "target": "console"}
             assert desk.owed == [(Target(adapter="console"), "hi", "notify")]
+            files = {"verb": "notify", "target": "console", "files": ["a.txt"]}
+            assert (await local.call(tmp_path, files))["owed"] == "dlv_1"
+            assert await local.call(tmp_path, {"verb": "home"}) == {"homes": {}}
+            chosen = await local.call(tmp_path, {"verb": "home", "target": "console:1"})
+            assert chosen == {"homes": {"console@main": "console:1"}}
             assert await local.call(tmp_path, {"verb": "allow", "id": "x:1"}) == {"allowed": True}
             assert await local.call(tmp_path, {"verb": "allow", "id": "x:1"}) == {"allowed": False}
             health = (await local.call(tmp_path, {"verb": "status"}))["health"]

@@ -269,7 +269,7 @@ async def test_nobody_is_called_whatever_is_said_and_by_whatever_way(tmp_path: P
         return lambda turn: words[start:end]
 
     ways: dict[str, tuple[Any, ...]] = {
-        "at once": (shouts,),
+        "straight away": (shouts,),
         "growing": (shouts, pause, " and ", pause, shouts),
         "in pieces": tuple(step for n in range(0, 60, 5) for step in (bit_by_bit(n, n + 5), pause)),
         "long": (lambda turn: f"{words}\n\n" * 60,),

@@ -18,7 +18,7 @@ def hook(event, arguments):
     if event == "socket.bind" and arguments[0].family != socket.AF_UNIX:
         bound.append(arguments[1][0])
         os.kill(os.getpid(), signal.SIGTERM)
-        raise PermissionError("caught")
+        raise PermissionError(1, "caught")
 sys.addaudithook(hook)
 from bots.main import main
 for arguments, environment in json.loads(sys.stdin.read()):

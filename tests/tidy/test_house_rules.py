@@ -4,9 +4,13 @@ import ast
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+# They share what was parsed, so one process runs them all.
+pytestmark = pytest.mark.xdist_group("house")
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("core", "adapters", "bots")
@@ -23,8 +27,14 @@ def modules(*folders: str) -> list[Path]:
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 
+@cache
 def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def mentioning(word: str) -> Iterator[Path]:
+    """Every module in which the word stands at all: to look for a name in the others takes seconds."""
+    yield from (path for path in modules(*PACKAGES, "tests") if word in path.read_text(encoding="utf-8"))
 
 
 def place(path: Path, node: ast.AST | None = None) -> str:
@@ -133,7 +143,7 @@ def test_threads_are_entered_with_the_session() -> None:
     """`run_in_executor` leaves the context behind; `asyncio.to_thread` takes it along."""
     found = [
         place(path, node)
-        for path in modules(*PACKAGES, "tests")
+        for path in mentioning("run_in_executor")
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Attribute) and node.attr == "run_in_executor"
     ]
@@ -143,7 +153,7 @@ def test_threads_are_entered_with_the_session() -> None:
 def test_nothing_is_mocked() -> None:
     found = [
         f"{place(path, node)} {name}"
-        for path in modules(*PACKAGES, "tests")
+        for path in mentioning("mock")
         for node, name in imports(tree(path))
         if name == "mock" or name.startswith(("mock.", "unittest.mock"))
     ]

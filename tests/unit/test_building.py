@@ -81,6 +81,7 @@ def test_work_of_one_name_from_two_modules_is_refused(own: Path) -> None:
         (Bot(agent="own_agents:nothing"), "has no run(turn), so it is not an agent"),
         (Bot(agent="own_broken:agent"), "cannot be loaded: Set the `X_API_KEY`"),
         (Bot(agent="own_scribble:agent"), "cannot be loaded: "),
+        (Bot(agent="own_keyless:agent"), "cannot be loaded: KeyError: 'MY_OWN_KEY'"),
         (Bot(agent="own_agents:Helper.run"), "cannot be loaded"),
         (Bot(model="openai:a", tools=("tiem",)), "the bot rosa: tools: there is no tool tiem, did you mean time?"),
     ],
@@ -88,6 +89,8 @@ def test_work_of_one_name_from_two_modules_is_refused(own: Path) -> None:
 def test_what_cannot_be_had_is_told_with_the_name_of_the_bot(own: Path, bot: Bot, words: str) -> None:
     (own / "own_broken.py").write_text("raise RuntimeError('Set the `X_API_KEY` environment variable')")
     (own / "own_scribble.py").write_text("def agent(:")
+    (own / "own_keyless.py").write_text("import os\nagent = os.environ['MY_OWN_KEY']")
+    building.bring_in({"rosa": bot})
     with pytest.raises(ConfigError) as caught:
         building.build({"rosa": bot})
     assert words in str(caught.value)
@@ -152,19 +155,11 @@ async def test_one_agent_that_fails_keeps_no_other_from_being_prepared_and_close
     caplog.set_level(logging.WARNING)
     first, second = Fickle(ValueError("no oven")), Fickle()
     agents: list[Agent] = [EchoAgent(), first, second]
-    async with building.closing(agents):
-        await building.prepare(agents)
-        assert first.said == second.said == ["prepared"]
+    await building.prepare(agents)
+    assert first.said == second.said == ["prepared"]
+    await building.close(agents)
     assert first.said == second.said == ["prepared", "closed"]
     assert [record.message for record in caplog.records] == [
         "Fickle is not ready yet: ValueError('no oven')",
         "Fickle could not be closed: ValueError('no oven')",
     ]
-
-
-async def test_agents_are_closed_also_when_the_gateway_has_failed() -> None:
-    agent = Fickle()
-    with pytest.raises(RuntimeError, match="the store is gone"):
-        async with building.closing([agent]):
-            raise RuntimeError("the store is gone")
-    assert agent.said == ["closed"]

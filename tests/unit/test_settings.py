@@ -338,3 +338,50 @@ def test_a_model_needs_its_provider(tmp_path: Path, toml: str, words: str) -> No
 def test_a_bare_name_will_do_for_a_server_with_an_address(tmp_path: Path) -> None:
     toml = "[bot]\nmodel = 'llama3'\nbase_url = 'http://127.0.0.1:1/v1'\nfallbacks = ['qwen3']"
     assert read(tmp_path, toml).bot.model == "llama3"
+
+
+def secret(tmp_path: Path, toml: str, mode: int = 0o600) -> None:
+    (tmp_path / "secrets.toml").write_text(toml)
+    (tmp_path / "secrets.toml").chmod(mode)
+
+
+def test_secrets_are_read_over_the_file_and_under_the_environment(tmp_path: Path) -> None:
+    secret(tmp_path, "[pigeon.accounts.a]\ntoken = 'from secrets'\n[pigeon.accounts.b]\ntoken = 'also'\n")
+    loaded = read(
+        tmp_path,
+        "[pigeon]\nname = 'tom'\n[pigeon.accounts.a]\ntoken = 'from the file'\nretries = 7",
+        TIDINGS_PIGEON__ACCOUNTS__B__TOKEN="from outside",
+    )
+    accounts = {"a": Account(token="from secrets", retries=7), "b": Account(token="from outside")}
+    assert loaded.platforms["pigeon"] == Pigeon(name="tom", accounts=accounts)
+    assert {"from secrets", "from outside"} <= set(loaded.secrets)
+    # What was written is kept, for the next start, and not shown.
+    assert "'also'" in str(loaded.texts.secrets)
+    assert "also" not in repr(loaded)
+
+
+def test_secrets_that_others_may_read_are_refused(tmp_path: Path) -> None:
+    secret(tmp_path, "[pigeon]\nname = 'x'", 0o640)
+    assert complaint(tmp_path).endswith(f"close it with: chmod 600 {tmp_path}/secrets.toml")
+
+
+@pytest.mark.parametrize(
+    ("toml", "secrets", "place"),
+    [
+        ("", "[pigeon.accounts.a]\nretries = -1", "secrets.toml: [pigeon.accounts.a] retries = -1"),
+        ("[pigeon.accounts.a]\nretries = -1", "[pigeon.accounts.a]\ntoken = 'x'", "tidings.toml: [pigeon.accounts.a]"),
+        ("", "pigeon = 1", "secrets.toml: [pigeon]"),
+        ("", "[pigeon", "secrets.toml: is not valid TOML"),
+    ],
+)
+def test_a_mistake_is_told_of_the_file_that_has_it(tmp_path: Path, toml: str, secrets: str, place: str) -> None:
+    secret(tmp_path, secrets)
+    assert place in complaint(tmp_path, toml)
+
+
+def test_a_misspelt_secret_is_told_with_the_nearest_name(tmp_path: Path) -> None:
+    secret(tmp_path, "[pigeon.accounts.a]\ntokn = 'x'")
+    (warning,) = read(tmp_path).warnings
+    assert warning == (
+        f"{tmp_path}/secrets.toml: [pigeon.accounts.a] has no key 'tokn', did you mean token?; it is ignored"
+    )

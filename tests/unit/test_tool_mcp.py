@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -30,7 +31,11 @@ from tests.fakes import FakeClock, FakeDesk
 
 ROOT = Path(__file__).resolve().parents[2]
 OCCASION = Occasion(FakeDesk(), "key")
+# It takes Python seconds to bring up a server of the library; where only the process matters, a plain one will do.
 COMMAND = (sys.executable, "-m", "tests.simulators.mcp_server")
+PLAIN = (sys.executable, "-m", "tests.simulators.mcp_plain")
+# They share one server, and nobody else needs the library's client, so one process runs them all.
+pytestmark = pytest.mark.xdist_group("mcp")
 
 
 @pytest.fixture
@@ -54,9 +59,9 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp, "PATIENCE_SECONDS", 20.0)
 
 
-def started(log: Path, *more: str, **settings: Any) -> McpServer:
+def started(log: Path, *more: str, by: tuple[str, ...] = PLAIN, **settings: Any) -> McpServer:
     env = {"PYTHONPATH": str(ROOT), **settings.pop("env", {})}
-    return McpServer(command=(*COMMAND, "--log", str(log), *more), env=env, **settings)
+    return McpServer(command=(*by, "--log", str(log), *more), env=env, **settings)
 
 
 def bad(log: Path, then: str) -> McpServer:
@@ -141,7 +146,7 @@ async def process_of(servers: McpServers) -> dict[str, int]:
 
 
 async def test_a_server_that_is_started_by_a_command_offers_its_tools(log: Path) -> None:
-    async with connected(sim=started(log)) as servers:
+    async with connected(sim=started(log, by=COMMAND)) as servers:
         tools = await tools_of(servers)
         add = tools["sim__add"]
         assert add.description == "Adds two numbers, and claims that it only looks."
@@ -267,7 +272,7 @@ async def test_a_server_dies_with_a_gateway_that_was_killed(log: Path) -> None:
         "    await asyncio.Event().wait()\n"
         "asyncio.run(main())\n"
     )
-    command = [*COMMAND, "--log", str(log), "--deaf"]
+    command = [*PLAIN, "--log", str(log), "--deaf"]
     gateway = await asyncio.create_subprocess_exec(
         sys.executable, "-c", script, str(ROOT), *command, cwd=ROOT, stdout=PIPE, stderr=DEVNULL
     )
@@ -335,8 +340,8 @@ async def test_a_server_that_is_not_there_is_told_of(there: McpServer) -> None:
 
 async def test_a_server_that_comes_up_later_is_found(log: Path) -> None:
     clock = FakeClock()
-    async with listening(log) as (port, process):
-        process.kill()
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
     async with connected(clock, sim=at(port)) as servers:
         assert (await servers.tools())["sim"] == ()
         async with listening(log, port):

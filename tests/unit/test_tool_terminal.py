@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from bots.assistant.tools import child, terminal
+from bots.assistant.tools import terminal
 from bots.assistant.tools.tool import ToolError
 from core.agent import Effect
+from core.work import child
 from tests.tool_bench import in_session, use
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -156,7 +157,8 @@ async def test_what_runs_in_the_background_ends_with_its_command(workspace: Path
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Only there orphans can be found.")
 async def test_even_a_daemon_in_a_session_of_its_own_is_found(workspace: Path) -> None:
-    told = output(await run("setsid sh -c '(trap \"\" TERM; echo $$; exec sleep 600) & echo $!' & wait; sleep 0.1"))
+    daemon = "setsid sh -c '(trap \"\" TERM; echo $$; touch here; exec sleep 600) & echo $!' & wait"
+    told = output(await run(f"{daemon}; until [ -e here ]; do sleep 0.01; done"))
     assert [is_alive(int(line)) for line in told.split("\n")] == [False, False]
 
 

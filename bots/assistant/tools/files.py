@@ -16,12 +16,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from bots.assistant.tools import child, search, workspace
+from bots.assistant.tools import search, workspace
 from bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define
 from core import context
 from core.agent import Effect
 from core.errors import Unsupported
 from core.types import File
+from core.work import child
 
 SHOWN_CHARACTERS = 30_000
 SHOWN_ENTRIES = 500

@@ -6,10 +6,11 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 from bots.assistant.settings import Assistant
-from bots.assistant.tools import clock, files, messages, notes, terminal, web
+from bots.assistant.tools import board, clock, delegation, files, messages, notes, processes, schedules, terminal, web
 from bots.assistant.tools.tool import Tool
 from core.agent import Effect
 from core.errors import ConfigError
@@ -59,6 +60,13 @@ class Toolbox:
             self._tools[name] = replace(tool, name=name)
             self._remedies[name] = f"allow of the server {server}, as {tool.called or tool.name}"
 
+    def lend(self, tools: Sequence[Tool]) -> Toolbox:
+        """For one run that needs them besides; what the settings name already stays as it is."""
+        lent = copy(self)
+        lent._tools = {**{tool.name: tool for tool in tools}, **self._tools}
+        lent._permitted = self._permitted | {tool.name for tool in tools}
+        return lent
+
     def offered(self) -> tuple[Tool, ...]:
         """What the model is told of."""
         return tuple(
@@ -87,8 +95,11 @@ def _groups(settings: Assistant) -> dict[str, Callable[[], tuple[Tool, ...]]]:
         "files": lambda: files.TOOLS,
         "fetch_url": lambda: web.tools(settings.fetch_hosts),
         "notes": lambda: notes.TOOLS,
-        "terminal": terminal.tools,
+        "terminal": lambda: (*terminal.tools(), *processes.TOOLS),
         "send_message": lambda: messages.tools(settings.send_to),
+        "schedules": lambda: schedules.TOOLS,
+        "board": lambda: board.tools(everything=True),
+        "delegate": lambda: delegation.tools((*settings.tools, *settings.mcp), settings.limits.delegated),
     }
 
 

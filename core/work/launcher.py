@@ -12,6 +12,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 from types import FrameType
 
 # Between asking everything to end and killing it.
@@ -29,9 +30,12 @@ ON_LINUX = sys.platform == "linux"
 class Family:
     """The command and all that came of it, however far it has gone: on Linux orphans become our own children."""
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], fit_out: Callable[[], None]) -> None:
+        """`fit_out` is called in the new process, before it becomes the command."""
         self.code: int | None = None
         self.is_gone = False
+        # The numbers of all signals so far.
+        self.heard: set[int] = set()
         self._woken, wake = os.pipe()
         os.set_blocking(self._woken, False)
         os.set_blocking(wake, False)
@@ -41,13 +45,13 @@ class Family:
             signal.signal(number, _wake_up)
         if ON_LINUX:
             _prctl(PR_SET_CHILD_SUBREAPER, 1)
-        self._first = _start(command)
+        self._first = _start(command, fit_out)
 
     def wait(self, seconds: float | None, *others: int) -> list[int]:
         """Until something has ended, or one of the others can be read."""
         ready, _, _ = select.select([self._woken, *others], [], [], seconds)
         if self._woken in ready:
-            os.read(self._woken, 4096)
+            self.heard.update(os.read(self._woken, 4096))
         self._reap()
         return ready
 
@@ -64,8 +68,8 @@ class Family:
                 code = os.waitstatus_to_exitcode(status)
                 self.code = code if code >= 0 else 128 - code
 
-    def end(self) -> None:
-        for number, seconds in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, KILLING_SECONDS)):
+    def end(self, grace: float = GRACE_SECONDS) -> None:
+        for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, KILLING_SECONDS)):
             deadline = time.monotonic() + seconds
             self._signal(number)
             while not self.is_gone and (left := deadline - time.monotonic()) > 0:
@@ -88,7 +92,7 @@ def _wake_up(number: int, frame: FrameType | None) -> None:
     """The wake-up descriptor has told it already."""
 
 
-def _start(command: list[str]) -> int:
+def _start(command: list[str], fit_out: Callable[[], None]) -> int:
     launcher = os.getpid()
     child = os.fork()
     if child:
@@ -102,7 +106,7 @@ def _start(command: list[str]) -> int:
         # Python ignores them for itself, and that would be inherited.
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        fit_out()
         os.execvp(command[0], command)
     except OSError as error:
         os.write(2, f"{command[0]} cannot be started: {error.strerror}\n".encode())
@@ -134,10 +138,14 @@ def _descendants() -> list[int]:
     return found
 
 
+def _without_input() -> None:
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+
+
 def main(command: list[str]) -> int:
     if not os.read(0, 1):
         return NOT_STARTED
-    family = Family(command)
+    family = Family(command, _without_input)
     while family.code is None:
         if 0 in family.wait(None, 0) and not os.read(0, 1):
             break

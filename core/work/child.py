@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from bots.assistant.tools import launcher
 from core import context
+from core.work import launcher
 
 # The launcher needs no longer to end everything; one that does is stuck.
 ENDING_SECONDS = launcher.GRACE_SECONDS + launcher.KILLING_SECONDS + 2.0

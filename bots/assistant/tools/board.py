@@ -1,0 +1,288 @@
+"""The board in a model's hands: a worker says how its card ends, and a bot whose settings name it runs all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+from msgspec import Meta
+
+from bots.assistant.tools import workspace
+from bots.assistant.tools.tool import A, Arguments, Occasion, Result, Tool, ToolError, define
+from core import context
+from core.agent import Effect
+from core.cards import BY_WORKER, Block, Board, Card, CardFile, CardState, Hand, NewCard
+from core.errors import Fenced, Overdrawn, Unkeepable, Unknown, Unstored, Unsupported
+from core.types import Origin
+
+KINDS = ", ".join(BY_WORKER)
+MOST_LISTED = 100
+SAID = "what was done, what came of it and where it is, for those who wait for it"
+CardId = Annotated[str, Meta(description="The number of a card; empty is the one that you work on.")]
+
+
+class Showing(Arguments, frozen=True):
+    card: CardId = ""
+
+
+class Listing(Arguments, frozen=True):
+    state: Annotated[str, Meta(description=f"One of {', '.join(CardState)}; empty is all but the archived.")] = ""
+    assignee: str = ""
+    limit: Annotated[int, Meta(ge=1, le=MOST_LISTED)] = 50
+
+
+class Creation(Arguments, frozen=True):
+    title: str
+    body: Annotated[str, Meta(description="All that whoever works on it must know: it sees nothing of this talk.")] = ""
+    assignee: Annotated[str, Meta(description="The bot that shall do it; empty is the default one.")] = ""
+    parents: Annotated[tuple[str, ...], Meta(description="Cards that must be done before.")] = ()
+    priority: Annotated[int, Meta(description="The higher, the sooner.")] = 0
+    budget: Annotated[int, Meta(description="Requests to the model in one attempt; 0 is the bot's own limit.")] = 0
+    workspace: Annotated[str, Meta(description="A folder that several cards share, by its name.")] = ""
+
+
+class Linking(Arguments, frozen=True):
+    parent: Annotated[str, Meta(description="The card that must be done first.")]
+    child: Annotated[str, Meta(description="The card that waits for it.")]
+
+
+class Commenting(Arguments, frozen=True):
+    text: str
+    card: CardId = ""
+
+
+class Attaching(Arguments, frozen=True):
+    place: Annotated[str, Meta(description="A file in the workspace, or an address that begins with https://.")]
+    card: CardId = ""
+
+
+class Beating(Arguments, frozen=True):
+    note: Annotated[str, Meta(description="What you are doing, in a few words.")] = ""
+
+
+class Completing(Arguments, frozen=True):
+    summary: Annotated[str, Meta(description=f"In full sentences: {SAID}.")]
+    artifacts: Annotated[tuple[str, ...], Meta(description="Files in the workspace that are the result.")] = ()
+    card: CardId = ""
+
+
+class Blocking(Arguments, frozen=True):
+    kind: Annotated[str, Meta(description=f"One of {KINDS}.")]
+    reason: Annotated[str, Meta(description="In a sentence: what is missing, and who has to do what about it.")]
+    notes: Annotated[str, Meta(description="What is done and what is open, for whoever goes on with it.")] = ""
+    card: CardId = ""
+
+
+class Reviewing(Arguments, frozen=True):
+    summary: Annotated[str, Meta(description=f"In full sentences: {SAID}, and what to look at.")]
+
+
+class Unblocking(Arguments, frozen=True):
+    card: str
+    comment: Annotated[str, Meta(description="What whoever works on it should know now.")] = ""
+
+
+def tools(*, everything: bool) -> tuple[Tool, ...]:
+    """Without everything, only what concerns the card that the run works on."""
+
+    async def show(asked: Showing, occasion: Occasion) -> Result:
+        card = await occasion.desk.board.get(_own_or(asked.card))
+        own = _own()
+        near = {line.id for line in (*card.parents, *card.children)}
+        if not everything and own not in (card.id, *near):
+            raise ToolError("You may look at your own card, and at those before and behind it.")
+        return Result(_told(card))
+
+    async def comment(asked: Commenting, occasion: Occasion) -> Result:
+        id = _allowed(asked.card, everything)
+        await occasion.desk.board.comment(id, asked.text, _hand(), occasion.key)
+        return Result(f"Written on #{id.lstrip('#')}.")
+
+    async def attach(asked: Attaching, occasion: Occasion) -> Result:
+        id = _allowed(asked.card, everything)
+        await occasion.desk.board.attach(id, await _file(asked.place, occasion))
+        return Result(f"Attached to #{id.lstrip('#')}.")
+
+    async def complete(asked: Completing, occasion: Occasion) -> Result:
+        id, board = _allowed(asked.card, everything), occasion.desk.board
+        files = tuple([await _file(place, occasion) for place in asked.artifacts])
+        if id == _own():
+            return _moved(await board.complete(asked.summary, files))
+        for file in files:
+            await board.attach(id, file)
+        return _moved(await board.finish(id, asked.summary, _hand()))
+
+    async def block(asked: Blocking, occasion: Occasion) -> Result:
+        id, board = _allowed(asked.card, everything), occasion.desk.board
+        if asked.kind not in BY_WORKER:
+            raise ToolError(f"{asked.kind!r} is no kind of block; there are: {KINDS}.")
+        kind = Block(asked.kind)
+        if id == _own():
+            return _moved(await board.block(kind, asked.reason, asked.notes))
+        return _moved(await board.set_aside(id, kind, asked.reason, _hand()))
+
+    def made(
+        name: str, words: str, arguments: type[A], effect: Effect, act: Act[A], *, untrusted: bool = False
+    ) -> Tool:
+        return define(name, words, arguments, effect, _speaking(act), untrusted=untrusted)
+
+    own = (
+        made(
+            "board_show", "Shows a card: text, comments, results, attempts.", Showing, Effect.PURE, show, untrusted=True
+        ),
+        made("board_comment", "Writes a comment on a card.", Commenting, Effect.IDEMPOTENT, comment),
+        made("board_attach", "Attaches a file or an address to a card.", Attaching, Effect.IDEMPOTENT, attach),
+        made(
+            "board_heartbeat", "Says that you still work on your card, and on what.", Beating, Effect.IDEMPOTENT, _beat
+        ),
+        made(
+            "board_complete",
+            "Says that a card is done; the last thing you do for it.",
+            Completing,
+            Effect.IDEMPOTENT,
+            complete,
+        ),
+        made("board_block", "Says that a card cannot go on, and why; then stop.", Blocking, Effect.IDEMPOTENT, block),
+        made(
+            "board_request_review",
+            "Has a person look at your work before it counts as done.",
+            Reviewing,
+            Effect.IDEMPOTENT,
+            _review,
+        ),
+    )
+    if not everything:
+        return own
+    return (
+        *own,
+        made("board_list", "Lists cards of the board.", Listing, Effect.PURE, _list, untrusted=True),
+        made(
+            "board_create",
+            "Puts a card on the board for a bot; this talk is told how it ends.",
+            Creation,
+            Effect.IDEMPOTENT,
+            _create,
+        ),
+        made("board_link", "Makes one card wait for another.", Linking, Effect.IDEMPOTENT, _link),
+        made("board_unblock", "Lets a blocked card go on.", Unblocking, Effect.IDEMPOTENT, _unblock),
+    )
+
+
+Act = Callable[[A, Occasion], Awaitable[Result]]
+
+
+def _speaking(act: Act[A]) -> Act[A]:
+    """What the board does not allow is told to the model in the board's own words."""
+
+    async def acting(asked: A, occasion: Occasion) -> Result:
+        try:
+            return await act(asked, occasion)
+        except (Fenced, Overdrawn, Unkeepable, Unknown, Unstored, Unsupported) as error:
+            raise ToolError(f"Nothing was changed: {error}.") from error
+
+    return acting
+
+
+async def _beat(asked: Beating, occasion: Occasion) -> Result:
+    await occasion.desk.board.heartbeat(asked.note)
+    return Result("Noted; go on.")
+
+
+async def _review(asked: Reviewing, occasion: Occasion) -> Result:
+    return _moved(await occasion.desk.board.request_review(asked.summary))
+
+
+async def _list(asked: Listing, occasion: Occasion) -> Result:
+    if asked.state and asked.state not in list(CardState):
+        raise ToolError(f"{asked.state!r} is no state; there are: {', '.join(CardState)}.")
+    states = (CardState(asked.state),) if asked.state else ()
+    return Result(_listed(await occasion.desk.board.all(states, asked.limit, assignee=asked.assignee)))
+
+
+async def _create(asked: Creation, occasion: Occasion) -> Result:
+    new = NewCard(
+        title=asked.title,
+        body=asked.body,
+        assignee=asked.assignee,
+        parents=asked.parents,
+        priority=asked.priority,
+        budget=asked.budget,
+        workspace=asked.workspace,
+        key=occasion.key,
+    )
+    card = await occasion.desk.board.add(new, _hand())
+    told = "" if card.watchers else " Nobody here can be told of its end later: look at it with board_show."
+    return Result(f"Card #{card.id} for {card.assignee} is {card.state}{_why(card)}.{told}")
+
+
+async def _link(asked: Linking, occasion: Occasion) -> Result:
+    return _moved(await occasion.desk.board.link(asked.parent, asked.child, _hand()))
+
+
+async def _unblock(asked: Unblocking, occasion: Occasion) -> Result:
+    return _moved(await occasion.desk.board.unblock(asked.card, asked.comment, _hand()))
+
+
+def _own() -> str:
+    """The card that this run works on; empty for a run that works on none."""
+    session = context.current()
+    return session.errand.id if session.errand and session.conversation.adapter == Origin.CARD else ""
+
+
+def _own_or(card: str) -> str:
+    id = card.strip().removeprefix("#") or _own()
+    if not id:
+        raise ToolError("Say which card, by its number.")
+    return id
+
+
+def _allowed(card: str, everything: bool) -> str:
+    id = _own_or(card)
+    if not everything and id != _own():
+        raise ToolError(f"You may write on your own card alone, and #{id} is another.")
+    return id
+
+
+def _hand() -> Hand:
+    """A bot's hand; whoever it works for hears of what it makes."""
+    session = context.current()
+    target = session.target if session.can.async_delivery else None
+    return Hand(session.bot, target, session.conversation, session.sender, is_person=False)
+
+
+async def _file(place: str, occasion: Occasion) -> CardFile:
+    by = context.current().bot
+    if place.startswith(("https://", "http://")):
+        return CardFile(place.rpartition("/")[2] or place, place, by)
+    file = await occasion.desk.adopt(str(workspace.locate(place)))
+    return CardFile(file.name, file.path, by)
+
+
+def _why(card: Card) -> str:
+    return f" ({card.block}: {card.reason})" if card.block else ""
+
+
+def _moved(card: Card) -> Result:
+    return Result(f"#{card.id} is {card.state} now{_why(card)}.")
+
+
+def _listed(board: Board) -> str:
+    lines = [
+        f"#{line.id} [{line.state}] {line.title} – {line.assignee}"
+        + (f" ({line.block}: {line.reason})" if line.block else "")
+        for line in board.cards
+    ]
+    counted = ", ".join(f"{count} {state}" for state, count in board.counts.items())
+    return "\n".join([f"On the board: {counted or 'nothing'}.", *lines])
+
+
+def _told(card: Card) -> str:
+    parts = [f"#{card.id} {card.title}\n{card.state}{_why(card)}; for {card.assignee}, by {card.by}", card.body]
+    if card.summary:
+        parts.append(f"Result: {card.summary}")
+    parts += [f"Before it: #{line.id} {line.title} ({line.state})" for line in card.parents]
+    parts += [f"Behind it: #{line.id} {line.title} ({line.state})" for line in card.children]
+    parts += [f"File: {file.name} at {file.place}" for file in card.files]
+    parts += [f"Attempt {each.number}: {each.ending or 'goes on'} {each.reason} {each.notes}" for each in card.attempts]
+    parts += [f"{remark.by}: {remark.text}" for remark in card.remarks]
+    return "\n\n".join(filter(None, parts))

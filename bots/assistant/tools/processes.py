@@ -1,0 +1,125 @@
+"""Looks after the commands that this conversation has in the background."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define
+from core import context
+from core.agent import Effect
+from core.duties import Task
+from core.errors import Overdrawn, Unknown
+from core.work import ledger
+from core.work.reports import duration
+
+MOST_LISTED = 20
+MOST_KNOWN = 200
+TAIL_BYTES = 2_000
+USUAL_BYTES = 8_000
+MOST_BYTES = 20_000
+MOST_WAIT_SECONDS = 300.0
+# A process that is killed has that long for its last words.
+KILLING_SECONDS = 10.0
+INPUT_CHARACTERS = 30_000
+
+DESCRIPTION = (
+    "Looks after the commands that terminal runs in the background of this conversation. list: all of them. "
+    "poll: how one fares, and the end of its output. log: its output from a byte on. wait: until it has ended, or "
+    "some seconds. send: a line for its standard input. kill: ends it with all that it has started. Whoever was "
+    "promised a notice of its end gets it all the same."
+)
+
+
+class Wish(Arguments, frozen=True):
+    action: Literal["list", "poll", "log", "wait", "send", "kill"]
+    id: Annotated[str, Meta(description="As terminal or list named it; not needed for list.")] = ""
+    start: Annotated[
+        int, Meta(description="For log: the byte to begin at; a negative one counts from the end.")
+    ] = -USUAL_BYTES
+    limit: Annotated[int, Meta(ge=1, le=MOST_BYTES, description="For log: how many bytes.")] = USUAL_BYTES
+    seconds: Annotated[float, Meta(ge=0, le=MOST_WAIT_SECONDS, description="For wait.")] = 60.0
+    text: Annotated[str, Meta(max_length=INPUT_CHARACTERS, description="For send.")] = ""
+    newline: Annotated[bool, Meta(description="For send: ends the text with a new line.")] = True
+    end: Annotated[bool, Meta(description="For send: closes the input after it.")] = False
+
+
+async def act(asked: Wish, occasion: Occasion) -> Result:
+    if asked.action == "list":
+        return await _list(occasion)
+    task = await _find(asked.id.strip(), occasion)
+    match asked.action:
+        case "poll":
+            return await _told(task, occasion)
+        case "log":
+            return await _log(task, asked, occasion)
+        case "wait":
+            return await _told(await occasion.desk.processes.wait(task.id, asked.seconds), occasion)
+        case "send":
+            return await _send(task, asked, occasion)
+        case "kill":
+            return await _kill(task, occasion)
+
+
+async def _own(occasion: Occasion) -> list[Task]:
+    """Those of other conversations do not exist here."""
+    tasks = await occasion.desk.tasks.all(context.current().conversation.id, MOST_KNOWN)
+    return [task for task in tasks if task.kind == ledger.PROCESS]
+
+
+async def _find(id: str, occasion: Occasion) -> Task:
+    if not id:
+        raise ToolError("Say which process, by its id; list names them.")
+    name = id.removeprefix("task_")
+    found = [task for task in await _own(occasion) if task.id.removeprefix("task_").startswith(name)]
+    if len(found) != 1:
+        raise ToolError(f"{'Several processes begin with' if found else 'There is no process'} {id} here.")
+    return found[0]
+
+
+async def _list(occasion: Occasion) -> Result:
+    own = await _own(occasion)
+    lines = [f"- {task.id}: {_how(task)}: {task.title}" for task in own[:MOST_LISTED]]
+    if len(own) > MOST_LISTED:
+        lines.append(f"- and {len(own) - MOST_LISTED} older ones")
+    return Result("\n".join(lines) or "No command has run in the background here.")
+
+
+def _how(task: Task) -> str:
+    if task.ended is None:
+        return task.state.value
+    return f"{task.state.value} after {duration(task.ended - task.created)} ({task.reason})"
+
+
+async def _told(task: Task, occasion: Occasion) -> Result:
+    log = await occasion.desk.processes.log(task.id, -TAIL_BYTES, TAIL_BYTES)
+    return Result(f"{task.id} is {_how(task)}.\n\n{_output(log.text)}\n\n(It has written {log.end:,} bytes.)")
+
+
+async def _log(task: Task, asked: Wish, occasion: Occasion) -> Result:
+    log = await occasion.desk.processes.log(task.id, asked.start, asked.limit)
+    return Result(f"Bytes {log.start} to {log.end}; go on with start={log.end}.\n\n{_output(log.text)}")
+
+
+def _output(text: str) -> str:
+    return text.rstrip("\n") or "(no output)"
+
+
+async def _send(task: Task, asked: Wish, occasion: Occasion) -> Result:
+    text = asked.text + "\n" if asked.newline and (asked.text or not asked.end) else asked.text
+    try:
+        await occasion.desk.processes.feed(task.id, text, end=asked.end)
+    except (Unknown, Overdrawn) as error:
+        raise ToolError(f"That was not sent: {error}.") from error
+    return Result("Sent, and its input is closed." if asked.end else "Sent.")
+
+
+async def _kill(task: Task, occasion: Occasion) -> Result:
+    if not await occasion.desk.tasks.cancel(task.id, context.current().bot):
+        return Result(f"It had ended already: {_how(task)}.")
+    task = await occasion.desk.processes.wait(task.id, KILLING_SECONDS)
+    return Result("It was asked to end and still runs; look again soon." if task.is_open else f"It is {_how(task)}.")
+
+
+TOOLS = (define("process", DESCRIPTION, Wish, Effect.EFFECT, act, untrusted=True),)

@@ -1,0 +1,109 @@
+"""Plans what the bot shall do later in this conversation; only for bots whose settings name it."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define
+from core import context
+from core.agent import Effect
+from core.duties import Plan, Schedule
+from core.errors import Overdrawn, Unkeepable, Unknown, Unstored, Unsupported
+
+NAME_CHARACTERS = 60
+HEADLESS = "This is itself scheduled or delegated work, which may plan nothing. Do what can be done now."
+NOBODY = "Nothing can be planned here: where this talk takes place, nobody can be told anything later. Say so."
+
+
+class Wish(Arguments, frozen=True):
+    action: Literal["add", "list", "pause", "resume", "remove"]
+    when: Annotated[
+        str,
+        Meta(
+            description="For add: every day at 9:00, every 30m, every monday at 8:30, 0 9 * * 1-5, 18:30,"
+            " tomorrow 9:00, in 20m or 2026-03-01 09:00."
+        ),
+    ] = ""
+    prompt: Annotated[
+        str,
+        Meta(description="For add: what you shall do then, understood without this talk; you will see nothing of it."),
+    ] = ""
+    name: Annotated[str, Meta(description="For add: a few words by which the person knows it.")] = ""
+    zone: Annotated[str, Meta(description="The person's time zone, such as Europe/Berlin; empty is the machine's.")] = (
+        ""
+    )
+    id: Annotated[str, Meta(description="For pause, resume and remove: which, as the list says.")] = ""
+
+
+async def act(asked: Wish, occasion: Occasion) -> Result:
+    if asked.action == "list":
+        found = await occasion.desk.schedules.all(context.current().conversation.id)
+        return Result("\n".join(map(_line, found)) if found else "Nothing is planned in this conversation.")
+    session = _checked()
+    try:
+        if asked.action == "add":
+            prompt = asked.prompt.strip()
+            if not prompt:
+                raise ToolError("Say in prompt what shall be done then.")
+            plan = Plan(
+                name=asked.name.strip() or prompt[:NAME_CHARACTERS],
+                when=asked.when,
+                target=session.target,
+                prompt=prompt,
+                bot=session.bot,
+                zone=asked.zone,
+                conversation=session.conversation.id,
+                sender=session.sender.id,
+            )
+            return Result(f"Planned: {_line(await occasion.desk.schedules.add(plan))}")
+        known = await _own(occasion, session, asked.id)
+        if asked.action == "remove":
+            await occasion.desk.schedules.remove(known.id)
+            return Result(f"{known.id} is removed.")
+        paused = asked.action == "pause"
+        changed = msgspec.structs.replace(known.plan, paused=paused, paused_reason="")
+        return Result(_line(await occasion.desk.schedules.change(known.id, changed)))
+    except (Unkeepable, Unknown, Unsupported, Overdrawn, Unstored) as error:
+        raise ToolError(f"Nothing was changed: {error}.") from error
+
+
+def _checked() -> context.Session:
+    """Promise or refuse, before anything is stored."""
+    session = context.current()
+    if session.errand is not None:
+        raise ToolError(HEADLESS)
+    try:
+        session.require("async_delivery")
+    except Unsupported as error:
+        raise ToolError(NOBODY) from error
+    return session
+
+
+async def _own(occasion: Occasion, session: context.Session, id: str) -> Schedule:
+    """Another conversation's is as unknown as one that never was."""
+    for known in await occasion.desk.schedules.all(session.conversation.id):
+        if id and known.id == id:
+            return known
+    raise Unknown(f"there is no schedule {id or 'without an id'} in this conversation")
+
+
+def _line(schedule: Schedule) -> str:
+    from core.work import bookings
+
+    return bookings.line(schedule, time.time())
+
+
+TOOLS = (
+    define(
+        "schedules",
+        "Plans something that you shall do later, once or again and again; lists and changes what was planned in this "
+        "conversation. What you answer then is sent here as a message of its own.",
+        Wish,
+        Effect.EFFECT,
+        act,
+    ),
+)

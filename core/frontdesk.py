@@ -1,0 +1,256 @@
+"""What one may ask of a running gateway: the desk, answered by the parts that the gateway has built."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from importlib.metadata import version
+from pathlib import Path
+
+from msgspec.json import decode
+from msgspec.structs import replace
+
+from core import context, ids
+from core.adapter import Adapter
+from core.alarms import Alarms
+from core.cards import BoardDesk
+from core.clock import Clock
+from core.desk import ConversationLine, Health, HistoryLine, Moments, Numbered, PartHealth, Remembered, Run
+from core.duties import ProcessDesk, ScheduleDesk, TaskDesk
+from core.errors import Unknown, Unsupported
+from core.inbound import notes, overview, policy, records
+from core.inbound.dispatcher import Bots, Dispatcher
+from core.inbound.door import Door
+from core.meters import Meters
+from core.outbound import outbox
+from core.outbound.courier import Courier
+from core.outbound.outbox import Class, Owed
+from core.runs.feed import Feed
+from core.store.database import Store, Transaction
+from core.supervisor import Supervisor
+from core.types import Attachment, Body, Delivery, Entry, File, Inbound, Target
+from core.upkeep import Upkeep
+from core.work import homes
+from core.work.office import Office
+
+# Who is told that something may have been missed: whoever spoke within a week, within reason.
+RECENT_SECONDS = 7 * 86_400.0
+RECENT_CONVERSATIONS = 100
+
+
+class FrontDesk:
+    """The gateway is one: it sets the parts before anybody can ask."""
+
+    upkeep: Upkeep
+    meters: Meters
+    _home: Path
+    _clock: Clock
+    _store: Store
+    _bots: Bots
+    _feed: Feed
+    _door: Door
+    _dispatcher: Dispatcher
+    _courier: Courier
+    _office: Office
+    _supervisor: Supervisor
+    _alarms: Alarms
+    _adapters: dict[tuple[str, str], Adapter]
+    # Who may speak, and those of them who were admitted by command and not by the settings.
+    _allowed: set[str]
+    _admitted: set[str]
+    _started: float
+    _moments: dict[str, Moments]
+
+    def follow(self, run: str, after: int = 0) -> AsyncIterator[Numbered]:
+        return self._feed.follow(run, after)
+
+    async def stop(self, run: str, by: str) -> bool:
+        return await self._door.stop(run, by)
+
+    def bots(self) -> tuple[str, ...]:
+        others = sorted(name for name in self._bots.agents if name != self._bots.default)
+        return (self._bots.default, *others)
+
+    async def run(self, id: str) -> Run:
+        run = await self._store.read(lambda tx: records.run(tx, id, self._ahead))
+        return replace(run, bot=self._bots.find(run.message))
+
+    async def conversations(self, adapter: str, chat: str, limit: int, before: int) -> list[ConversationLine]:
+        return await self._store.read(lambda tx: records.conversations(tx, adapter, chat, limit, before, self._ahead))
+
+    async def memory(self, conversation: str, before: str, limit: int) -> tuple[Entry, ...]:
+        return await self._store.read(lambda tx: records.memory(tx, conversation, before, limit))
+
+    async def history(self, conversation: str, limit: int, after: int) -> list[HistoryLine]:
+        return await self._store.read(lambda tx: records.history(tx, conversation, limit, after))
+
+    @property
+    def _ahead(self) -> float:
+        """What the wall clock shows more; to a tenth, so that one moment is told alike whenever one asks."""
+        return round(self._clock.wall() - self._clock.now(), 1)
+
+    async def permitted(self, target: Target) -> bool:
+        # Without a chat it is the platform's own place, such as the owner's console.
+        if not target.chat or not self._allowed.isdisjoint(policy.names_of(target)):
+            return True
+        return await self._store.read(lambda tx: records.is_known(tx, self._courier.origin(target)))
+
+    async def owe(self, target: Target, body: Body, cause: str, key: str = "", digest: str = "") -> str:
+        target = await self._store.read(lambda tx: homes.resolve(tx, target))
+        self._check(target, body)
+        owed = Owed(ids.new("dlv"), Class.REPLY, target, body, None, cause, key, digest)
+        delivery = await self._store.write(lambda tx: outbox.put_once(tx, owed, self._clock.now()))
+        self._courier.wake(target.lane)
+        return delivery
+
+    def _check(self, target: Target, body: Body) -> None:
+        """Refuses what could never arrive."""
+        can = self._courier.can(target)
+        if can is None:
+            known = ", ".join(sorted({name for name, _ in self._adapters})) or "none"
+            raise Unknown(f"no platform {target.at} is configured (there are: {known})")
+        somewhere = self._courier.can(replace(target, chat="somewhere"))
+        if not target.chat and not can.async_delivery and somewhere and somewhere.async_delivery:
+            how = f"write /sethome in a chat there, or name one: {target}:CHAT"
+            raise Unknown(f"{target} has no home yet; {how}")
+        wishes = {"async_delivery": True, "threads": target.thread, "files": body.files, "buttons": body.choices}
+        for ability, wanted in wishes.items():
+            if wanted and not getattr(can, ability):
+                raise Unsupported(ability, str(target))
+
+    async def adopt(self, path: str) -> File:
+        folder = self._home / "attachments" / "outgoing" / ids.new("file")
+        try:
+            await asyncio.to_thread(_copy, Path(path), folder)
+        except OSError as error:
+            raise Unknown(f"{path} cannot be read: {error.strerror}") from error
+        return File(path=str(folder / Path(path).name), name=Path(path).name)
+
+    async def homes(self) -> dict[str, Target]:
+        return await self._store.read(homes.all_of)
+
+    async def set_home(self, target: Target) -> None:
+        self._check(target, Body())
+        await self._store.write(lambda tx: homes.choose(tx, target))
+
+    async def delivery(self, id: str) -> Delivery:
+        return await self._store.read(lambda tx: outbox.lookup(tx, id))
+
+    @property
+    def board(self) -> BoardDesk:
+        return self._office.board
+
+    @property
+    def tasks(self) -> TaskDesk:
+        return self._office.tasks
+
+    @property
+    def processes(self) -> ProcessDesk:
+        return self._office.processes
+
+    @property
+    def schedules(self) -> ScheduleDesk:
+        return self._office.schedules
+
+    async def begin(self, kind: str, argument: str, after: float) -> str:
+        return await self._office.tasks.begin(kind, argument, after)
+
+    async def allow(self, id: str) -> bool:
+        added = await self._store.write(lambda tx: admit(tx, id, self._clock.now()))
+        self._admitted.add(id)
+        self._allowed.add(id)
+        return added
+
+    async def reachable(self, adapter: str, account: str) -> None:
+        self._supervisor.mended(f"{adapter}@{account}")
+        await self._courier.reachable(adapter, account)
+
+    def troubled(self, adapter: str, account: str, reason: str) -> None:
+        self._supervisor.troubled(f"{adapter}@{account}", reason)
+
+    async def moved(self, adapter: str, account: str, chat: str, to: str) -> None:
+        await self._courier.move(adapter, account, chat, to)
+
+    async def missed(self, adapter: str, account: str, words: str, *, tell: bool) -> None:
+        self._alarms.sound("gap", f"{adapter}@{account}: {words}", f"{adapter}@{account}")
+        if tell:
+            since = self._clock.now() - RECENT_SECONDS
+            lanes = await self._store.write(lambda tx: _tell_recent(tx, adapter, account, words, since, self._clock))
+            for lane in lanes:
+                self._courier.wake(lane)
+
+    async def fetch(self, attachment: Attachment) -> Path:
+        target = context.current().target
+        adapter = self._adapters.get((target.adapter, target.account))
+        if adapter is None:
+            raise Unknown(f"no platform {target.adapter}@{target.account} is configured")
+        return await adapter.fetch(attachment)
+
+    async def knows(self, conversation: str) -> bool:
+        return await self._store.read(lambda tx: records.knows(tx, conversation))
+
+    async def remember(self, text: str) -> bool:
+        person = policy.name_of(context.current().target, context.current().sender)
+        return await self._store.write(lambda tx: notes.keep(tx, person, text, self._clock.wall()))
+
+    async def recall(self, words: str, limit: int) -> list[Remembered]:
+        person = policy.name_of(context.current().target, context.current().sender)
+        return await self._store.read(lambda tx: notes.find(tx, person, words, limit))
+
+    async def health(self) -> Health:
+        glance = None if self._store.fault else await self._store.read(lambda tx: overview.overview(tx, self._ahead))
+        return Health(
+            version=version("tidings"),
+            store=self._store.fault or "ok",
+            parts=tuple(map(self._with_moments, self._supervisor.health())),
+            running=self._dispatcher.running,
+            queued=self._dispatcher.queued,
+            deliveries=glance.deliveries if glance else {},
+            alarms=self._alarms.all(),
+            started=self._started,
+            overview=glance,
+            strangers=tuple(each for each in self._door.strangers.values() if each.id not in self._allowed),
+        )
+
+    def _with_moments(self, part: PartHealth) -> PartHealth:
+        past = self._moments.get(part.name, Moments())
+        return replace(
+            part,
+            last_inbound=self.meters.heard_at.get(part.name, past.heard),
+            last_outbound=self.meters.sent_at.get(part.name, past.sent),
+        )
+
+
+def _copy(path: Path, folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True)
+    shutil.copyfile(path, folder / path.name)
+
+
+def _tell_recent(tx: Transaction, adapter: str, account: str, words: str, since: float, clock: Clock) -> list[str]:
+    """A notice for each conversation in which somebody spoke lately, the newest first."""
+    rows = tx.all(
+        "SELECT message FROM inbox WHERE seq IN (SELECT max(seq) FROM inbox"
+        " WHERE adapter = ? AND account = ? AND accepted > ? GROUP BY conversation) ORDER BY seq DESC LIMIT ?",
+        adapter,
+        account,
+        since,
+        RECENT_CONVERSATIONS,
+    )
+    lanes = []
+    for row in rows:
+        target = replace(decode(row["message"], type=Inbound).target, reply_to="", handle="")
+        notice = Owed(ids.new("dlv"), Class.NOTICE, target, Body(text=words), None, "gap")
+        if outbox.put_notice(tx, notice, clock.now()):
+            lanes.append(target.lane)
+    return lanes
+
+
+def admitted(tx: Transaction) -> set[str]:
+    return {row["id"] for row in tx.all("SELECT id FROM access")}
+
+
+def admit(tx: Transaction, id: str, now: float) -> bool:
+    if not policy.is_access_id(id):
+        raise Unknown(f"{id!r} is not an id; write platform:ID, for example the one the bot told you")
+    return bool(tx.execute("INSERT INTO access (id, at) VALUES (?, ?) ON CONFLICT (id) DO NOTHING", id, now))

@@ -1,0 +1,393 @@
+"""The board's law: every change of a card's state is one function of a transaction, and nothing else changes one.
+
+No card is ever stranded: what runs has a lease, each attempt ends in a verdict, and whoever watches is told. A worker
+writes only with the fence that it was given; one that lost its card to time or to a person is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from core.cards import Block, CardFile, CardState, Ending, Hand, NewCard
+from core.errors import Fenced, Overdrawn, Unkeepable
+from core.inbound.settlement import After
+from core.redaction import one_line, plain
+from core.store.database import Row, Transaction
+from core.types import File, encode
+from core.work import card_news, cardfile
+from core.work.cardfile import Moment
+
+TITLE_CHARACTERS = 200
+BODY_CHARACTERS = 100_000
+HIGHEST_PRIORITY = 1000
+# Nobody works on these, and nobody is in the way of a person's word.
+AT_REST = (CardState.TRIAGE, CardState.TODO, CardState.READY, CardState.BLOCKED, CardState.REVIEW)
+LINKABLE = (CardState.TRIAGE, CardState.TODO, CardState.READY, CardState.BLOCKED)
+# Blocked for the same reason again, although the words may differ.
+BY_KIND = (Block.PROTOCOL, Block.BUDGET, Block.PROVIDER, Block.INTERRUPTED, Block.HANG, Block.NOT_RUNNABLE)
+
+
+class Hold(NamedTuple):
+    """A worker's right to write on its card."""
+
+    card: int
+    attempt: int
+    fence: int
+
+
+class Added(NamedTuple):
+    card: Row
+    # It may be blocked from the start.
+    after: After
+
+
+class Claimed(NamedTuple):
+    hold: Hold
+    card: Row
+
+
+class Freed(NamedTuple):
+    """A card that was taken from its worker, which is to be ended."""
+
+    after: After
+    attempt: Row | None
+
+
+def add(tx: Transaction, new: NewCard, hand: Hand, roster: Collection[str], open_cards: int, at: Moment) -> Added:
+    """A card that nobody could ever work on is refused here; a cycle cannot come about, since its parents exist."""
+    if known := tx.one("SELECT * FROM cards WHERE key = ? AND key <> ''", new.key) if new.key else None:
+        return Added(known, After())
+    title = plain(" ".join(new.title.split()))
+    if not title:
+        raise Unkeepable("a card needs a title")
+    if len(title) > TITLE_CHARACTERS or len(new.body) > BODY_CHARACTERS:
+        raise Unkeepable(f"a title has {TITLE_CHARACTERS} characters at most, a body {BODY_CHARACTERS:,}")
+    if new.assignee not in roster:
+        raise Unkeepable(card_news.not_runnable(new.assignee, roster))
+    if abs(new.priority) > HIGHEST_PRIORITY or new.budget < 0:
+        raise Unkeepable(f"a priority is between -{HIGHEST_PRIORITY} and {HIGHEST_PRIORITY}, and no budget is negative")
+    if not _is_folder(new.workspace):
+        raise Unkeepable("a workspace is the name of one folder: letters, digits, - and _")
+    waiting = tx.one("SELECT count(*) AS n FROM cards WHERE state NOT IN ('done', 'archived')")
+    if waiting and waiting["n"] >= open_cards:
+        raise Overdrawn(f"the board has {open_cards:,} open cards already: end or archive some")
+    parents = [cardfile.find(tx, parent)["id"] for parent in new.parents]
+    tx.execute(
+        "INSERT INTO cards (title, body, assignee, priority, workspace, budget, state, made_by, sender, key, created,"
+        " changed) VALUES (?, ?, ?, ?, ?, ?, 'triage', ?, ?, ?, ?, ?)",
+        title,
+        plain(new.body).strip(),
+        new.assignee,
+        new.priority,
+        new.workspace,
+        new.budget,
+        one_line(hand.name),
+        encode(hand.sender) if hand.sender else None,
+        new.key,
+        at.now,
+        at.now,
+    )
+    made = tx.one("SELECT max(id) AS id FROM cards")
+    assert made is not None
+    card: int = made["id"]
+    for parent in dict.fromkeys(parents):
+        tx.execute("INSERT INTO card_links (parent, child) VALUES (?, ?)", parent, card)
+        cardfile.inherit(tx, parent, card)
+    if hand.target is not None:
+        cardfile.watch(tx, card, hand.target, hand.conversation)
+    cardfile.note(tx, card, "created", title, hand.name, at)
+    if new.triage:
+        tx.execute("UPDATE cards SET reason = 'nobody has let it go yet' WHERE id = ?", card)
+    after = After() if new.triage else _let_go(tx, card, at)
+    return Added(cardfile.find(tx, str(card)), after)
+
+
+def _is_folder(name: str) -> bool:
+    return len(name) <= 100 and name.isascii() and all(letter.isalnum() or letter in "-_" for letter in name)
+
+
+def link(tx: Transaction, parent: str, child: str, hand: Hand, at: Moment) -> After:
+    """From now on the child waits for the parent."""
+    before, behind = cardfile.find(tx, parent), cardfile.find(tx, child)
+    if behind["state"] not in LINKABLE:
+        raise Unkeepable(f"#{behind['id']} is {behind['state']}: it no longer waits for anything")
+    if tx.one("SELECT 1 FROM card_links WHERE parent = ? AND child = ?", before["id"], behind["id"]):
+        return After()
+    if _leads_to(tx, behind["id"], before["id"]):
+        raise Unkeepable(f"#{before['id']} waits for #{behind['id']} already: they would wait for each other")
+    tx.execute("INSERT INTO card_links (parent, child) VALUES (?, ?)", before["id"], behind["id"])
+    cardfile.inherit(tx, before["id"], behind["id"])
+    cardfile.note(tx, behind["id"], "linked", f"waits for #{before['id']}", hand.name, at)
+    if behind["state"] in (CardState.TODO, CardState.READY) or behind["block"] == Block.DEPENDENCY:
+        return _let_go(tx, behind["id"], at)
+    return After()
+
+
+def _leads_to(tx: Transaction, first: int, last: int) -> bool:
+    found = tx.one(
+        "WITH RECURSIVE behind (id) AS (SELECT ? UNION SELECT child FROM card_links JOIN behind ON parent = id)"
+        " SELECT 1 FROM behind WHERE id = ?",
+        first,
+        last,
+    )
+    return found is not None
+
+
+def claim(tx: Transaction, count: int, lease: float, at: Moment) -> list[Claimed]:
+    """The most urgent ready cards, each with a new fence, a lease and an attempt of its own."""
+    rows = tx.all(
+        "SELECT * FROM cards WHERE state = 'ready' AND due <= ? ORDER BY priority DESC, id LIMIT ?", at.now, count
+    )
+    return [_claim(tx, row, lease, at) for row in rows]
+
+
+def _claim(tx: Transaction, row: Row, lease: float, at: Moment) -> Claimed:
+    card, fence = row["id"], row["fence"] + 1
+    last = tx.one("SELECT coalesce(max(number), 0) AS last FROM card_attempts WHERE card = ?", card)
+    hold = Hold(card, (last["last"] if last else 0) + 1, fence)
+    tx.execute(
+        "UPDATE cards SET state = 'running', fence = ?, lease = ?, tries = tries + 1, changed = ? WHERE id = ?",
+        fence,
+        at.now + lease,
+        at.now,
+        card,
+    )
+    tx.execute(
+        "INSERT INTO card_attempts (card, number, fence, started) VALUES (?, ?, ?, ?)",
+        card,
+        hold.attempt,
+        fence,
+        at.now,
+    )
+    cardfile.note(tx, card, "claimed", f"attempt {hold.attempt}", row["assignee"], at)
+    return Claimed(hold, cardfile.find(tx, str(card)))
+
+
+def held(tx: Transaction, hold: Hold) -> Row:
+    """The card, if it is still this worker's."""
+    row = tx.one("SELECT * FROM cards WHERE id = ? AND fence = ? AND state = 'running'", hold.card, hold.fence)
+    if row is None:
+        raise Fenced(f"#{hold.card} is no longer yours: attempt {hold.attempt} was ended, so stop working on it")
+    return row
+
+
+def renew(tx: Transaction, hold: Hold, lease: float, at: Moment) -> None:
+    held(tx, hold)
+    tx.execute("UPDATE cards SET lease = ? WHERE id = ?", at.now + lease, hold.card)
+
+
+def complete(tx: Transaction, hold: Hold, summary: str, files: tuple[CardFile, ...], at: Moment) -> After:
+    row = held(tx, hold)
+    if not summary.strip():
+        raise Unkeepable("say in the summary what was done: those who wait for it read nothing else")
+    for file in files:
+        cardfile.attach(tx, hold.card, file)
+    _end(tx, hold, Ending.COMPLETE, "", "", summary, at)
+    return _finish(tx, row, summary, row["assignee"], at)
+
+
+def block(tx: Transaction, hold: Hold, kind: Block, reason: str, notes: str, at: Moment) -> After:
+    """The verdict of a worker, or of whoever supervises it."""
+    row, reason = held(tx, hold), cardfile.line(reason)
+    if not reason:
+        raise Unkeepable("say why it is blocked, so that somebody can do something about it")
+    _end(tx, hold, Ending.BLOCKED, kind, reason, notes, at)
+    return _block(tx, row, kind, reason, row["assignee"], at, notes)
+
+
+def review(tx: Transaction, hold: Hold, summary: str, at: Moment) -> After:
+    row = held(tx, hold)
+    if not summary.strip():
+        raise Unkeepable("say in the summary what is to be looked at")
+    _end(tx, hold, Ending.REVIEW, "", "", summary, at)
+    _move(tx, hold.card, CardState.REVIEW, "", "", at)
+    tx.execute("UPDATE cards SET summary = ? WHERE id = ?", cardfile.words(summary), hold.card)
+    event = cardfile.note(tx, hold.card, "review", summary, row["assignee"], at)
+    return cardfile.tell(tx, hold.card, event, card_news.review(row, summary), at)
+
+
+def put_back(tx: Transaction, hold: Hold, kind: Block, reason: str, notes: str, due: float, at: Moment) -> None:
+    """An attempt without a verdict that may be made again: nobody need be told yet."""
+    row = held(tx, hold)
+    _end(tx, hold, Ending.RETRY, kind, reason, notes, at)
+    _move(tx, hold.card, CardState.READY, "", "", at)
+    tx.execute("UPDATE cards SET due = ? WHERE id = ?", due, hold.card)
+    cardfile.note(tx, hold.card, "retried", f"{kind}: {reason}", row["assignee"], at)
+
+
+def unblock(tx: Transaction, id: str, comment: str, hand: Hand, at: Moment) -> After:
+    row = cardfile.find(tx, id)
+    if row["state"] not in (CardState.BLOCKED, CardState.TRIAGE, CardState.REVIEW):
+        raise Unkeepable(f"#{row['id']} is {row['state']}: there is nothing to unblock")
+    _check_gate(row, hand)
+    if row["block"] == Block.DEPENDENCY and not _gives_up_waiting(tx, row["id"], hand):
+        raise Unkeepable(f"#{row['id']} {row['reason']}: it goes on by itself when that is done")
+    if comment.strip():
+        cardfile.remark(tx, row["id"], hand.name, comment, at)
+    cardfile.note(tx, row["id"], "unblocked", comment, hand.name, at)
+    tx.execute("UPDATE cards SET tries = 0, due = ? WHERE id = ?", at.now, row["id"])
+    after = _let_go(tx, row["id"], at)
+    for child in cardfile.children(tx, row["id"]):
+        if child["block"] == Block.DEPENDENCY:
+            after += _let_go(tx, child["id"], at)
+    return after
+
+
+def _check_gate(row: Row, hand: Hand) -> None:
+    if row["state"] == CardState.TRIAGE and not hand.is_person:
+        raise Unkeepable(f"#{row['id']} waits for a person: {row['reason']}")
+
+
+def _gives_up_waiting(tx: Transaction, card: int, hand: Hand) -> bool:
+    """What was archived is never done: a person may decide that it need not be."""
+    waits = [parent for parent in cardfile.parents(tx, card) if parent["finished"] is None]
+    if not hand.is_person or any(parent["state"] != CardState.ARCHIVED for parent in waits):
+        return False
+    for parent in waits:
+        tx.execute("DELETE FROM card_links WHERE parent = ? AND child = ?", parent["id"], card)
+    return True
+
+
+def finish(tx: Transaction, id: str, summary: str, hand: Hand, at: Moment) -> After:
+    """Somebody else than its worker says that it is done."""
+    row = _at_rest(tx, id, hand)
+    return _finish(tx, row, summary.strip() or row["summary"] or f"{hand.name} says that it is done.", hand.name, at)
+
+
+def set_aside(tx: Transaction, id: str, kind: Block, reason: str, hand: Hand, at: Moment) -> After:
+    """Somebody else than its worker blocks it."""
+    row, reason = _at_rest(tx, id, hand), cardfile.line(reason)
+    if not reason:
+        raise Unkeepable("say why it is blocked, so that somebody can do something about it")
+    if row["state"] == CardState.BLOCKED:
+        raise Unkeepable(f"#{row['id']} is blocked already: {row['reason']}")
+    return _block(tx, row, kind, reason, hand.name, at, "")
+
+
+def _at_rest(tx: Transaction, id: str, hand: Hand) -> Row:
+    row = cardfile.find(tx, id)
+    _check_gate(row, hand)
+    if row["state"] == CardState.RUNNING:
+        raise Unkeepable(f"{row['assignee']} works on #{row['id']} right now: wait for it, or archive the card")
+    if row["state"] not in AT_REST:
+        raise Unkeepable(f"#{row['id']} is {row['state']} already")
+    return row
+
+
+def archive(tx: Transaction, id: str, hand: Hand, at: Moment) -> Freed:
+    """From any state; its worker may write nothing more, and is to be ended."""
+    row = cardfile.find(tx, id)
+    if row["state"] == CardState.ARCHIVED:
+        raise Unkeepable(f"#{row['id']} is archived already")
+    attempt = open_attempt(tx, row["id"])
+    if attempt:
+        hold = Hold(row["id"], attempt["number"], attempt["fence"])
+        _end(tx, hold, Ending.ARCHIVED, "", f"archived by {hand.name}", "", at)
+    _move(tx, row["id"], CardState.ARCHIVED, "", "", at)
+    cardfile.note(tx, row["id"], "archived", row["title"], hand.name, at)
+    after = After()
+    if row["finished"] is None:
+        # What was blocked with it no longer goes on by itself, so it is blocked anew.
+        for child in cardfile.children(tx, row["id"]):
+            if child["block"] == Block.DEPENDENCY:
+                _move(tx, child["id"], CardState.TODO, "", "", at)
+        after, _ = _hold_back(tx, row["id"], f"waits for #{row['id']}, which was archived", at, ())
+    return Freed(after, attempt)
+
+
+def open_attempt(tx: Transaction, card: int) -> Row | None:
+    return tx.one("SELECT * FROM card_attempts WHERE card = ? AND ended IS NULL", card)
+
+
+def _end(tx: Transaction, hold: Hold, ending: Ending, kind: str, reason: str, notes: str, at: Moment) -> None:
+    tx.execute(
+        "UPDATE card_attempts SET ended = ?, ending = ?, kind = ?, reason = ?, notes = ?"
+        " WHERE card = ? AND number = ? AND ended IS NULL",
+        at.now,
+        ending,
+        kind,
+        cardfile.line(reason),
+        cardfile.words(notes),
+        hold.card,
+        hold.attempt,
+    )
+
+
+def _move(tx: Transaction, card: int, state: CardState, block: str, reason: str, at: Moment) -> None:
+    """Whatever leaves the running ones leaves its lease and its fence behind."""
+    tx.execute(
+        "UPDATE cards SET state = ?, block = ?, reason = ?, lease = NULL, changed = ?,"
+        " fence = fence + (state = 'running') WHERE id = ?",
+        state,
+        block,
+        reason,
+        at.now,
+        card,
+    )
+
+
+def _finish(tx: Transaction, row: Row, summary: str, by: str, at: Moment) -> After:
+    card, said = row["id"], cardfile.words(summary)
+    tx.execute("UPDATE cards SET summary = ?, finished = ?, blocked_before = '' WHERE id = ?", said, at.now, card)
+    _move(tx, card, CardState.DONE, "", "", at)
+    event = cardfile.note(tx, card, "completed", said, by, at)
+    files = tx.all("SELECT * FROM card_files WHERE card = ? AND place LIKE '/%' ORDER BY place", card)
+    sent = tuple(File(path=file["place"], name=file["name"]) for file in files)
+    after = cardfile.tell(tx, card, event, card_news.done(row, said), at, sent)
+    for child in cardfile.children(tx, card):
+        if child["state"] == CardState.TODO or child["block"] == Block.DEPENDENCY:
+            after += _let_go(tx, child["id"], at)
+    return after
+
+
+def _let_go(tx: Transaction, card: int, at: Moment) -> After:
+    """Ready when everything before it is done; else it waits, and says so where that has come to a stop."""
+    waits = [parent for parent in cardfile.parents(tx, card) if parent["finished"] is None]
+    stuck = [parent for parent in waits if parent["state"] in card_news.HELD_UP]
+    row = cardfile.find(tx, str(card))
+    if not waits:
+        _move(tx, card, CardState.READY, "", "", at)
+        cardfile.note(tx, card, "promoted", "", "", at)
+        return After()
+    if not stuck and row["block"] != Block.DEPENDENCY:
+        _move(tx, card, CardState.TODO, "", "", at)
+        return After()
+    if row["block"] == Block.DEPENDENCY and row["state"] == CardState.BLOCKED:
+        # It was told when it came to a stop; what it waits for now may be another.
+        _move(tx, card, CardState.BLOCKED, Block.DEPENDENCY, card_news.waits_for((stuck or waits)[0]), at)
+        return After()
+    return _block(tx, row, Block.DEPENDENCY, card_news.waits_for((stuck or waits)[0]), "", at, "")
+
+
+def _block(tx: Transaction, row: Row, kind: Block, reason: str, by: str, at: Moment, notes: str) -> After:
+    """The same block again is no news that helps anybody: then a person is asked to look."""
+    card = row["id"]
+    mark = kind.value if kind in BY_KIND else f"{kind}: {reason}"
+    again = kind is not Block.DEPENDENCY and mark == row["blocked_before"]
+    _move(tx, card, CardState.TRIAGE if again else CardState.BLOCKED, kind, reason, at)
+    if kind is not Block.DEPENDENCY:
+        tx.execute("UPDATE cards SET blocked_before = ? WHERE id = ?", mark, card)
+    event = cardfile.note(tx, card, "asked a person" if again else "blocked", f"{kind}: {reason}", by, at)
+    stuck = "blocked" if not again else "waiting for a person"
+    places = cardfile.watchers(tx, card)
+    after, behind = _hold_back(tx, card, f"waits for #{card}, which is {stuck} ({kind})", at, places)
+    said = card_news.blocked(row, kind, reason, notes, behind, again=again)
+    return after + cardfile.tell(tx, card, event, said, at)
+
+
+def _hold_back(tx: Transaction, card: int, reason: str, at: Moment, told: Collection[str]) -> tuple[After, list[int]]:
+    """What waits for it is blocked too, however far behind; whoever hears of the cause needs no word on each."""
+    after, behind = After(), list[int]()
+    waiting = [(child, reason) for child in cardfile.children(tx, card)]
+    while waiting:
+        child, why = waiting.pop(0)
+        if child["state"] not in (CardState.TODO, CardState.READY) or child["id"] in behind:
+            continue
+        behind.append(child["id"])
+        _move(tx, child["id"], CardState.BLOCKED, Block.DEPENDENCY, why, at)
+        event = cardfile.note(tx, child["id"], "blocked", f"{Block.DEPENDENCY}: {why}", "", at)
+        after += cardfile.tell(tx, child["id"], event, card_news.held_back(child, why), at, told=told)
+        further = f"waits for #{child['id']}, which is blocked ({Block.DEPENDENCY})"
+        waiting += [(each, further) for each in cardfile.children(tx, child["id"])]
+    return after, behind

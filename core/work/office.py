@@ -1,0 +1,106 @@
+"""The parts of work that ends or starts later, built in order and kept together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from core.alarms import Alarms
+from core.clock import Clock
+from core.inbound.commands import Command
+from core.inbound.dispatcher import Bots, Dispatcher
+from core.inbound.door import Door
+from core.inbound.settlement import Settlement
+from core.outbound.courier import Courier
+from core.settings import Board, Work
+from core.store.database import Row, Store
+from core.types import Origin, Target
+from core.work import ledger
+from core.work.alerts import Alerts
+from core.work.bookings import Bookings
+from core.work.clerk import Clerk
+from core.work.delegation import Delegation, Follow
+from core.work.foreman import Foreman
+from core.work.jobs import Jobs
+from core.work.processes import Processes
+from core.work.requests import Requests
+from core.work.schedules import Schedules
+from core.work.tasks import TaskKind, Tasks
+
+
+class Office:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Work,
+        courier: Courier,
+        dispatcher: Dispatcher,
+        door: Door,
+        follow: Follow,
+        settlement: Settlement,
+        alarms: Alarms,
+        kinds: Iterable[TaskKind],
+        home: Path,
+        owner: Target | None,
+        is_down: Callable[[str], bool],
+        board: Board,
+        bots: Bots,
+    ) -> None:
+        """News of the gateway go to the owner's own place where no home was chosen."""
+        self._door = door
+        self._alerts = Alerts(store, clock, dispatcher, owner, is_down)
+        alarms.listener = self._alerts.sounded
+        workspaces = home / "workspaces"
+        self._delegation = Delegation(store, clock, settings, dispatcher, follow, door.stop)
+        settlement.report_to(Origin.TASK, self._delegation.ended)
+        self.processes = Processes(store, clock, settings, dispatcher, home)
+        stops = {ledger.DELEGATE: self._stop_run, ledger.PROCESS: self.processes.end}
+        self.tasks = Tasks(store, clock, courier, dispatcher, self._delegation, kinds, workspaces, stops)
+        jobs = Jobs(store, clock, settings, dispatcher, workspaces)
+        self.schedules = Schedules(store, clock, settings, courier, dispatcher, jobs, owner)
+        settlement.report_to(Origin.SCHEDULE, self.schedules.ended)
+        self._bookings = Bookings(clock, self.schedules)
+        self._requests = Requests(clock, self.tasks, self._delegation, dispatcher.promisable)
+        self._foreman = Foreman(store, clock, board, dispatcher, door, bots.agents, home)
+        settlement.report_to(Origin.CARD, self._foreman.ended)
+        self.board = Clerk(store, board, dispatcher, courier.can, self._foreman, bots.default)
+
+    def renew(self, bots: Bots) -> None:
+        self._foreman.renew(bots.agents)
+        self.board.renew(bots.default)
+
+    def commands(self) -> tuple[Command, ...]:
+        return (*self._requests.commands(), *self._bookings.commands(), *self.board.commands())
+
+    async def start(self) -> None:
+        """After recovery and before anything is sent."""
+        await self.processes.start()
+        await self.tasks.start()
+        await self.schedules.start()
+        await self._foreman.start()
+
+    async def sweep(self) -> None:
+        await self.processes.sweep()
+        await self.tasks.sweep()
+        await self.schedules.sweep()
+        await self._foreman.sweep()
+
+    @property
+    def busy(self) -> bool:
+        """Something goes on that would be cut off, and can be waited for."""
+        return self.schedules.busy
+
+    async def pause(self) -> None:
+        """Nothing new begins by itself."""
+        await self.schedules.pause()
+
+    async def stop(self) -> None:
+        await self._alerts.stop()
+        await self._foreman.stop()
+        await self.schedules.stop()
+        await self.tasks.stop()
+        await self.processes.stop()
+
+    async def _stop_run(self, row: Row, by: str) -> None:
+        await self._door.stop(row["work"], by)

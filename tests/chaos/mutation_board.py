@@ -1,0 +1,69 @@
+"""Seeded bugs in the board: a worker that lost its card is believed, news are swallowed, and effects are repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from core.inbound.settlement import After
+from core.store.database import Row, Transaction
+from core.types import File
+from core.work import board, cardfile
+from core.work.board import Hold
+from core.work.cardfile import Moment
+from core.work.foreman import Foreman
+from core.work.verdicts import Verdict
+from tests.chaos.mutation_seams import swap
+
+
+def late_verdict_counts() -> None:
+    """Whoever once held a card may write on it for ever."""
+
+    def held(tx: Transaction, hold: Hold) -> Row:
+        row = tx.one("SELECT * FROM cards WHERE id = ?", hold.card)
+        assert row is not None
+        return row
+
+    swap(board, "held", held)
+
+
+def second_block_is_no_news() -> None:
+    """The key of a notice names the card and not what happened to it."""
+    real = cardfile.tell
+
+    def tell(
+        tx: Transaction,
+        card: int,
+        event: int,
+        text: str,
+        at: Moment,
+        files: Iterable[File] = (),
+        *,
+        told: Iterable[str] = (),
+    ) -> After:
+        return real(tx, card, 0, text, at, files, told=told)
+
+    swap(cardfile, "tell", tell)
+
+
+def effect_tried_again() -> None:
+    """A worker that ends without a verdict gets a second try, whatever it has done in the first."""
+    real = Foreman._conclude
+
+    def conclude(
+        self: Foreman, tx: Transaction, attempt: Row, verdict: Verdict, notes: str, at: Moment, *, effect: bool = False
+    ) -> After:
+        tx.execute("UPDATE card_attempts SET effect = 0 WHERE card = ? AND ended IS NULL", attempt["card"])
+        harmless = board.open_attempt(tx, attempt["card"])
+        assert harmless is not None
+        return real(self, tx, harmless, verdict, notes, at)
+
+    swap(Foreman, "_conclude", conclude)
+
+
+def worker_outlives_its_card() -> None:
+    """A card is archived, and nobody tells whoever works on it."""
+
+    async def end(self: Foreman, attempt: Row, by: str) -> None:
+        return
+
+    swap(Foreman, "end", end)

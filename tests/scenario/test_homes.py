@@ -1,0 +1,106 @@
+"""Homes: where news of the gateway go, and that they go elsewhere than where the trouble is."""
+
+from pathlib import Path
+
+import pytest
+
+from core.errors import Unknown, Unsupported
+from core.types import Body, Target
+from tests.fakes import FakeClock
+from tests.simulators.paper import Kind
+from tests.world import KEYED, Echo, World
+
+BOTH = {"paper": KEYED, "other": KEYED}
+
+
+async def test_a_chat_becomes_home_by_command_and_stays_it(tmp_path: Path) -> None:
+    async with World(tmp_path, Echo()) as world:
+        world.paper.commands("sethome", thread="news")
+        await world.paper.until(lambda paper: len(paper.posts) == 1)
+        await world.restart()
+        await world.gateway.owe(Target(adapter="paper"), Body(text="tidings"), cause="test")
+        await world.paper.until(lambda paper: paper.posts_in("1", "news")[1:] == ["tidings"])
+
+
+async def test_a_platform_without_a_home_says_how_to_get_one(tmp_path: Path) -> None:
+    async with World(tmp_path, Echo()) as world:
+        with pytest.raises(Unknown, match="paper has no home yet; write /sethome"):
+            await world.gateway.owe(Target(adapter="paper"), Body(text="tidings"), cause="test")
+
+
+async def test_nothing_becomes_home_that_could_not_be_told(tmp_path: Path) -> None:
+    async with World(tmp_path, Echo(), kind=Kind(async_delivery=False)) as world:
+        with pytest.raises(Unsupported):
+            await world.gateway.set_home(Target(adapter="paper", chat="1"))
+        with pytest.raises(Unknown):
+            await world.gateway.set_home(Target(adapter="nowhere", chat="1"))
+
+
+async def test_a_message_that_dies_is_told_at_another_platforms_home_once_an_hour(tmp_path: Path) -> None:
+    async with World(tmp_path, Echo(), platforms=BOTH) as world:
+        other = world.papers["other"]
+        other.open_chat("9")
+        await world.gateway.set_home(Target(adapter="paper", chat="1"))
+        await world.gateway.set_home(Target(adapter="other", chat="9"))
+        world.paper.block("1")
+        for _ in range(2):
+            await world.gateway.owe(Target(adapter="paper", chat="1"), Body(text="tidings"), cause="test")
+        await world.eventually(lambda: len(world.rows("SELECT 1 FROM deliveries WHERE state = 'dead'")) == 2)
+        await other.until(lambda paper: len(paper.posts) == 1)
+        await world.settled()
+        [alert] = other.posts_in("9")
+        assert alert.startswith("⚠ paper@main did not take a message: ")
+        assert "the bot was blocked" in alert
+
+
+async def test_an_alert_goes_to_a_home_that_is_well(tmp_path: Path) -> None:
+    async with World(tmp_path, Echo(), platforms={**BOTH, "third": KEYED}) as world:
+        third = world.papers["third"]
+        for name, chat in (("other", "9"), ("third", "8")):
+            world.papers[name].open_chat(chat)
+            await world.gateway.set_home(Target(adapter=name, chat=chat))
+        world.gateway.troubled("other", "main", "no network")
+        world.paper.block("1")
+        await world.gateway.owe(Target(adapter="paper", chat="1"), Body(text="tidings"), cause="test")
+        await third.until(lambda paper: len(paper.posts) == 1)
+
+
+async def test_an_alert_does_not_wait_for_a_platform_that_is_gone(tmp_path: Path) -> None:
+    async with World(tmp_path, Echo(), platforms={**BOTH, "third": KEYED}) as world:
+        for name in ("other", "third"):
+            await world.gateway.set_home(Target(adapter=name, chat="9"))
+        world.absent.add("other")
+        await world.restart()
+        world.papers["third"].open_chat("9")
+        world.paper.block("1")
+        await world.gateway.owe(Target(adapter="paper", chat="1"), Body(text="tidings"), cause="test")
+        await world.papers["third"].until(lambda paper: len(paper.posts) == 1)
+
+
+async def test_without_a_home_the_owner_is_told(tmp_path: Path) -> None:
+    async with World(tmp_path, Echo(), platforms=BOTH, owner=Target(adapter="other", chat="9")) as world:
+        other = world.papers["other"]
+        other.open_chat("9")
+        world.paper.block("1")
+        await world.gateway.owe(Target(adapter="paper", chat="1"), Body(text="tidings"), cause="test")
+        await other.until(lambda paper: len(paper.posts) == 1)
+
+
+async def test_a_platform_that_stays_away_is_told_and_one_that_blinks_is_not(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with World(tmp_path, Echo(), platforms=BOTH, clock=clock) as world:
+        other = world.papers["other"]
+        other.open_chat("9")
+        await world.gateway.set_home(Target(adapter="other", chat="9"))
+        world.paper.cut()
+        while not (await world.gateway.health()).alarms:
+            await clock.advance(0)
+        await clock.advance(2)
+        await world.paper.until(lambda paper: paper.attached())
+        await clock.advance(100)
+        assert other.posts == []
+        await world.paper.outage(True)
+        for _ in range(30):
+            await clock.advance(5)
+        await other.until(lambda paper: len(paper.posts) == 1)
+        assert other.posts[0].startswith("⚠ paper@main does not work: ")
