@@ -9,7 +9,7 @@ import yaml
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from bots.main import app
+from bots.cli import app
 from tests.deploy import dockerfile
 from tests.deploy.size import BUILDS, figures
 
