@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -44,6 +45,7 @@ def backup(
     place: Place = context.obj
     settings = place.config or place.home / archive.SETTINGS
     version = _version()
+    named, warnings = _named_by(settings)
     with _copied(place) as (snapshot, running), _opened(file, force=force) as stream:
         made = time.time()
         packed = archive.pack(
@@ -55,7 +57,10 @@ def backup(
             made=made,
             running=running,
             essential=essential,
+            named=named,
         )
+    for warning in warnings:
+        _tell(f"warning: {warning}")
     for line in packed.skipped[:NAMED]:
         _tell(f"left out {line}")
     if len(packed.skipped) > NAMED:
@@ -87,7 +92,7 @@ def restore(
 def prune(
     context: typer.Context,
     older_than: str = typer.Option(
-        "", metavar="30d", help="Take this age for all but the history, instead of the settings; at least 72h."
+        "", metavar="30d", help="Take this age for all but history and cards, instead of the settings; at least 72h."
     ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Only say what would go."),
 ) -> None:
@@ -191,6 +196,31 @@ def _told(home: Path, restored: Restored) -> Iterator[str]:
     if manifest.running and (restored.runs or restored.owed):
         yield "if the old gateway went on after the backup, it may have answered these already"
     yield "look it over with: tidings doctor; then start it with: tidings run"
+
+
+def _named_by(file: Path) -> tuple[list[str], list[str]]:
+    """Personas and keys in files of their own, as paths below the settings; and what to say of all others."""
+    from bots import roster, settings
+    from core.errors import ConfigError
+    from core.store import backup as archive
+
+    folder, named, warnings = file.absolute().parent, [], []
+    try:
+        texts = settings.read(file, must_exist=False)
+        plain, secret = settings.parse(file, texts.tidings), settings.parse(file, texts.secrets)
+    except ConfigError as error:
+        # A backup of a home that cannot start may be the one that is needed most.
+        return [], [f"what the settings name was not looked for: {error}"]
+    for written in dict.fromkeys(roster.files_named(settings.merged(plain, secret))):
+        path = Path(os.path.normpath(folder / os.path.expanduser(written)))
+        name = os.path.relpath(path, folder)
+        if not archive.may_lie_below(name):
+            warnings.append(f"{path} is not in it, and the settings name it: copy it yourself, to the same place")
+            continue
+        named.append(name)
+        if path != Path(os.path.normpath(folder / written)) or Path(written).is_absolute():
+            warnings.append(f"the settings name {path} by its whole path: restored elsewhere, let them name {name}")
+    return named, warnings
 
 
 def _version() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -66,6 +67,17 @@ def comment(
 ) -> None:
     """Write on a card."""
     _do(context, "comment", id=card, text=text)
+
+
+@app.command("attach")
+def attach(
+    context: typer.Context,
+    card: str = CARD,
+    what: str = typer.Argument(metavar="FILE", help="A file, of which a copy is kept, or a link (https://…)."),
+) -> None:
+    """Attach a file or a link to a card, for whoever works on it."""
+    is_link = what.startswith(("https://", "http://"))
+    _do(context, "attach", id=card, text=what if is_link else str(Path(what).expanduser().absolute()))
 
 
 @app.command("unblock")

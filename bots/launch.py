@@ -16,6 +16,8 @@ from bots.place import Guide, Place
 from core.errors import Declined, NotRunning, TidingsError, Unrouted
 
 LOG = "tidings.log"
+# To this size it grows, and then by what one life of a gateway writes.
+LOG_BYTES = 20_000_000
 START_SECONDS = 60.0
 # A platform that has not said anything by then may still come; one looks at `tidings status`.
 CONNECT_SECONDS = 20.0
@@ -39,8 +41,8 @@ def look(place: Place) -> dict[str, Any] | None:
 
 def start(place: Place) -> int:
     """The process that serves now, away from this terminal. Raises TidingsError with its last words."""
-    log = place.home / LOG
     place.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log = fresh_log(place.home)
     config = ["--config", str(place.config)] if place.config else []
     command = [sys.executable, "-m", "bots.main", "--home", str(place.home), *config, "run", "--no-chat"]
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -57,6 +59,22 @@ def start(place: Place) -> int:
         if process.poll() is not None:
             raise TidingsError(f"the gateway did not start: {_last_words(log, began)}")
     raise TidingsError(f"the gateway has not answered for {START_SECONDS:g} s; look into {log}")
+
+
+def fresh_log(home: Path) -> Path:
+    """Where a gateway that starts now writes; what has grown large is kept beside it, once. Raises HomeInUse."""
+    from core.store.lock import HomeLock
+
+    log = home / LOG
+    if log.exists() and log.stat().st_size > LOG_BYTES:
+        # One that runs already would write on into the old file, where nobody looks.
+        lock = HomeLock(home)
+        lock.take()
+        try:
+            log.replace(home / f"{LOG}.1")
+        finally:
+            lock.release()
+    return log
 
 
 def stop(place: Place) -> int:

@@ -62,7 +62,7 @@ def place(home: Path, config: Path | None) -> Place:
 
 def _begin(place: Place, *, chats: bool) -> None:
     from adapters import catalog
-    from bots import fallback
+    from bots import fallback, launch
     from bots.precautions import remarks
     from core import logs
     from core.store.lock import check_owner, unusable
@@ -76,7 +76,7 @@ def _begin(place: Place, *, chats: bool) -> None:
         # Everything made from here on is the owner's alone.
         os.umask(0o077)
         # In a terminal the log would run over the prompt.
-        stream = open(place.home / "tidings.log", "a", encoding="utf-8") if chats else sys.stderr  # noqa: SIM115
+        stream = open(launch.fresh_log(place.home), "a", encoding="utf-8") if chats else sys.stderr  # noqa: SIM115
         logs.configure(loaded.core.log.level, loaded.core.log.format, stream)
     except OSError as error:
         raise ConfigError(unusable(place.home, error)) from error
@@ -142,9 +142,9 @@ def _name_the_proxies(loaded: Loaded) -> None:
     from core import redaction
 
     ways = {
-        f"{name}@{account}": proxy.usable(proxy.way(section.proxy, section.api_url))
+        f"{name}@{account}": way
         for name, account, section in catalog.configured(loaded.platforms)
-        if hasattr(section, "proxy") and hasattr(section, "api_url")
+        if (way := proxy.way_of(section)) is not None
     }
     asked = [bot for bot in loaded.bots.values() if bot.chosen_agent == "assistant"]
     ways |= {f"{bot.called}'s model": proxy.way("", bot.base_url or "https://models.invalid") for bot in asked}
@@ -287,6 +287,7 @@ def _gateway(
     home: Path, loaded: Loaded, http: HttpSettings, staff: Staff, server: LocalServer, listener: HttpServer
 ) -> Gateway:
     from adapters import catalog
+    from adapters.shared import proxy
     from bots import fallback
     from core.adapter import Platform
     from core.gateway import Gateway
@@ -300,7 +301,9 @@ def _gateway(
         if name == "api":
             section = http
         entry = catalog.PLATFORMS[name]
-        platforms.append(Platform(name, account, partial(entry.load_adapter(), account, section), entry.nearby))
+        build = partial(entry.load_adapter(), account, section)
+        why = proxy.trouble(proxy.way_of(section))
+        platforms.append(Platform(name, account, proxy.stranded(build, why) if why else build, entry.nearby))
     default, obeyed = loaded.bot.called, _commands(loaded, staff)
     notices = tuple(filter(None, [fallback.warning(loaded)]))
     at_hand = any(platform.name == "console" for platform in platforms)

@@ -92,11 +92,10 @@ class Reloading:
         while True:
             await asked.wait()
             asked.clear()
-            try:
-                await self.reload(gateway)
-            except ConfigError:
-                # It has been said.
-                continue
+            # Whatever goes wrong with one of them, the next is heard; what is wrong with the settings has been said.
+            [ended] = await asyncio.gather(self.reload(gateway), return_exceptions=True)
+            if isinstance(ended, BaseException) and not isinstance(ended, ConfigError):
+                log.error("the settings could not be taken over: %r", ended, exc_info=ended)
 
     async def answer(self, line: Line, gateway: Gateway) -> None:
         await line.read()

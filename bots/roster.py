@@ -147,12 +147,31 @@ def _with_key(choice: C, place: str, source: Source) -> C:
 
 def _persona(written: str, place: str, folder: Path) -> str:
     written = written.strip()
-    if not written.endswith(".md") or "\n" in written:
+    if not _is_path(written):
         return written
     text = _read(written, folder, place).strip()
     if not text:
         raise ConfigError(f"{place} names the file {written}, which is empty; write into it who the bot is")
     return text
+
+
+def _is_path(persona: str) -> bool:
+    return persona.endswith(".md") and "\n" not in persona
+
+
+def files_named(written: Mapping[str, Any]) -> Iterator[str]:
+    """The files of personas and keys without which a start with these settings would be refused."""
+    several = written.get("bots")
+    for bot in (written.get("bot"), *(several.values() if isinstance(several, dict) else ())):
+        if not isinstance(bot, dict):
+            continue
+        if _is_path(persona := str(bot.get("persona", "")).strip()):
+            yield persona
+        fallbacks = bot.get("fallbacks")
+        for choice in (bot, *(fallbacks if isinstance(fallbacks, list) else ())):
+            key = str(choice.get("api_key", "")) if isinstance(choice, dict) else ""
+            if key.strip().startswith("file:"):
+                yield key.strip().removeprefix("file:")
 
 
 def _read(name: str, folder: Path, place: str) -> str:

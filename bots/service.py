@@ -92,7 +92,8 @@ def remove(
     if written != str(site.unit):
         _refuse_changed(site, written, force)
         _keep(site.file)
-    _control(site, ["disable", "--now", NAME])
+    again = f"and once more: tidings service remove{' --system' if system else ''}; until then the unit stays"
+    _control(site, ["disable", "--now", NAME], again=again)
     try:
         site.file.unlink()
     except OSError as error:
@@ -234,10 +235,10 @@ def _make_room(place: Place, site: Site) -> None:
     typer.echo(f"process {number} has ended, which ran here until now; what it has not finished goes on")
 
 
-def _control(site: Site, *orders: list[str], at_last: Callable[[], None] | None = None) -> bool:
+def _control(site: Site, *orders: list[str], at_last: Callable[[], None] | None = None, again: str = "") -> bool:
     """Where systemctl is missing or refuses, says what is left to do, in its own words.
 
-    `at_last` comes before the last of them.
+    `at_last` comes before the last of them; `again` is what to say after them where it refuses.
     """
     if shutil.which("systemctl") is None:
         typer.echo("systemctl is not here, so nothing was told to systemd; where it is, say:")
@@ -253,6 +254,8 @@ def _control(site: Site, *orders: list[str], at_last: Callable[[], None] | None 
             typer.echo(f"{site.words(*order)} did not work: {reason}; mend that, then say:")
             for left in orders[number:]:
                 typer.echo(f"  {site.words(*left)}")
+            if again:
+                typer.echo(again)
             raise typer.Exit(1)
     return True
 

@@ -42,6 +42,26 @@ class Block(StrEnum):
     # The only one that ends by itself: when its parents are done.
     DEPENDENCY = "dependency"
 
+    @property
+    def phrase(self) -> str:
+        """As people read it."""
+        return _PHRASES[self]
+
+
+_PHRASES = {
+    Block.NEEDS_INPUT: "needs an answer",
+    Block.CAPABILITY: "lacks a tool or a right",
+    Block.TRANSIENT: "a passing trouble",
+    Block.BUDGET: "its budget is used up",
+    Block.APPROVAL: "needs an approval",
+    Block.PROTOCOL: "no verdict",
+    Block.PROVIDER: "the bot or its model failed",
+    Block.INTERRUPTED: "was interrupted",
+    Block.HANG: "was silent for too long",
+    Block.STOPPED: "was stopped",
+    Block.NOT_RUNNABLE: "nobody can work on it",
+    Block.DEPENDENCY: "waits for another card",
+}
 
 # What a worker may say of itself.
 BY_WORKER = (Block.NEEDS_INPUT, Block.CAPABILITY, Block.TRANSIENT, Block.BUDGET, Block.APPROVAL)
@@ -172,6 +192,13 @@ class Hand(msgspec.Struct, frozen=True):
     sender: Sender | None = None
     # Only a person lets a card go on that a person was asked to look at.
     is_person: bool = True
+    # Whoever asks reads the answer where they would be told of it: once is enough.
+    is_answered: bool = False
+
+    @property
+    def is_owner(self) -> bool:
+        """At the command line, with an admin's key, or where the platform itself has proved it."""
+        return self.conversation is None or (self.sender is not None and self.sender.trusted)
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -185,6 +212,8 @@ class Order(msgspec.Struct, frozen=True):
     new: NewCard | None = None
     # Where a watcher is told; empty is here.
     target: str = ""
+    # A file that was taken over already.
+    file: CardFile | None = None
 
 
 class BoardDesk(Protocol):
@@ -202,7 +231,7 @@ class BoardDesk(Protocol):
 
     async def comment(self, id: str, text: str, hand: Hand, key: str = "") -> None: ...
 
-    async def attach(self, id: str, file: CardFile) -> None: ...
+    async def attach(self, id: str, file: CardFile, hand: Hand) -> None: ...
 
     async def unblock(self, id: str, comment: str, hand: Hand) -> Card: ...
 

@@ -162,6 +162,7 @@ class Pruned(msgspec.Struct, frozen=True):
     deliveries: int = 0
     tasks: int = 0
     history: int = 0
+    cards: int = 0
     files: int = 0
     bytes: int = 0
     # What the store holds without using it; it is used again before the store grows.

@@ -16,9 +16,9 @@ from core.adapter import Adapter
 from core.alarms import Alarms
 from core.cards import BoardDesk
 from core.clock import Clock
-from core.desk import ConversationLine, Health, HistoryLine, Moments, Numbered, PartHealth, Remembered, Run
+from core.desk import ConversationLine, Health, HistoryLine, Moments, Numbered, Overview, PartHealth, Remembered, Run
 from core.duties import ProcessDesk, ScheduleDesk, TaskDesk
-from core.errors import Unknown, Unsupported
+from core.errors import Unknown, Unstored, Unsupported
 from core.inbound import notes, overview, policy, records
 from core.inbound.dispatcher import Bots, Dispatcher
 from core.inbound.door import Door
@@ -199,10 +199,10 @@ class FrontDesk:
         return await self._store.read(lambda tx: notes.find(tx, person, words, limit))
 
     async def health(self) -> Health:
-        glance = None if self._store.fault else await self._store.read(lambda tx: overview.overview(tx, self._ahead))
+        glance, fault = await self._glance()
         return Health(
             version=version("tidings"),
-            store=self._store.fault or "ok",
+            store=fault or "ok",
             parts=tuple(map(self._with_moments, self._supervisor.health())),
             running=self._dispatcher.running,
             queued=self._dispatcher.queued,
@@ -212,6 +212,15 @@ class FrontDesk:
             overview=glance,
             strangers=tuple(each for each in self._door.strangers.values() if each.id not in self._allowed),
         )
+
+    async def _glance(self) -> tuple[Overview | None, str]:
+        """Whoever asks in the very moment in which the store fails is told of that, and of everything else."""
+        if self._store.fault:
+            return None, self._store.fault
+        try:
+            return await self._store.read(lambda tx: overview.overview(tx, self._ahead)), self._store.fault
+        except Unstored as error:
+            return None, str(error)
 
     def _with_moments(self, part: PartHealth) -> PartHealth:
         past = self._moments.get(part.name, Moments())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -69,7 +69,7 @@ class Gateway(FrontDesk):
         governed: bool = False,
     ) -> None:
         """`governed` slows down starts that follow each other quickly."""
-        _check_bots(settings.rules, bots, default_bot)
+        _check_bots(settings.rules, bots, default_bot, settings.board.workers)
         self._home = home
         self._settings = settings
         self._platforms = platforms
@@ -125,6 +125,18 @@ class Gateway(FrontDesk):
         self._lock.release()
 
     async def _start(self, phases: _Phases) -> None:
+        await self._set_the_clock()
+        self._build_the_way_out()
+        self._build_the_way_in()
+        self._build_the_office()
+        for platform in self._platforms:
+            self._adapters[platform.name, platform.account] = platform.build(self._host(platform))
+        phases.over("building the platforms")
+        await self._go_on(phases)
+        self._listen()
+
+    async def _set_the_clock(self) -> None:
+        """And whatever is told of this life of the gateway."""
         steady: Clock = await self._store.insist(epoch.steady_clock)
         self._clock = self._given_clock or steady
         self._alarms = Alarms(self._clock)
@@ -133,6 +145,8 @@ class Gateway(FrontDesk):
         self._started = self._clock.wall()
         self._moments = await self._store.read(lambda tx: overview.moments(tx, self._ahead))
         self.meters = Meters()
+
+    def _build_the_way_out(self) -> None:
         self._supervisor = Supervisor(self._clock, self._alarms)
         self._feed = Feed(self._store)
         self._courier = Courier(self._store, self._clock, self._adapters, self._alarms, self.meters)
@@ -140,6 +154,8 @@ class Gateway(FrontDesk):
             self._store, self._clock, self._courier, self._alarms, self._settings.retention, self._home
         )
         self._drafts = Drafts(self._clock, self._courier.views, self._feed.follow, draft.tail(self._compose))
+
+    def _build_the_way_in(self) -> None:
         limits, workspaces = self._settings.limits, self._home / "workspaces"
         self._settlement = Settlement(self._clock, self._courier.can)
         self._dispatcher = Dispatcher(
@@ -168,6 +184,8 @@ class Gateway(FrontDesk):
             self._settlement,
             tell_strangers=self._settings.access.tell_strangers,
         )
+
+    def _build_the_office(self) -> None:
         self._office = Office(
             self._store,
             self._clock,
@@ -186,9 +204,9 @@ class Gateway(FrontDesk):
             self._bots,
         )
         self._commands.add(self._office.commands())
-        for platform in self._platforms:
-            self._adapters[platform.name, platform.account] = platform.build(self._host(platform))
-        phases.over("building the platforms")
+
+    async def _go_on(self, phases: _Phases) -> None:
+        """With everything that was open when the last process ended."""
         self._admitted = await self._store.read(admitted)
         self._allowed |= self._admitted
         await recovery.recover(self._store, self._clock, self._settlement)
@@ -197,11 +215,14 @@ class Gateway(FrontDesk):
         await self._courier.start()
         await self._dispatcher.start()
         phases.over("taking up what waits")
+
+    def _listen(self) -> None:
         self._supervisor.keep("sweeper", self._sweep)
         nearby = {(platform.name, platform.account) for platform in self._platforms if platform.nearby}
         for (name, account), adapter in self._adapters.items():
             governed = self._governed and (name, account) not in nearby
             self._supervisor.keep(f"{name}@{account}", self._listening(adapter, governed))
+        self._office.hear()
 
     def _listening(self, adapter: Adapter, governed: bool) -> Callable[[], Awaitable[None]]:
         receive = self._door.receive_for(adapter.name, adapter.account)
@@ -260,7 +281,7 @@ class Gateway(FrontDesk):
 
         Raises ConfigError, and then nothing has changed.
         """
-        _check_bots(settings.rules, bots, default_bot)
+        _check_bots(settings.rules, bots, default_bot, settings.board.workers)
         self._settings = self._settings.model_copy(
             update={"access": settings.access, "limits": settings.limits, "rules": settings.rules}
         )
@@ -303,7 +324,9 @@ async def _wait_after_quick_starts(notebook: StoredNotebook, now: float) -> None
     await notebook.write("starts", encode(governor.begun(last, now)).decode())
 
 
-def _check_bots(rules: Sequence[Rule], bots: Mapping[str, Agent], default_bot: str) -> None:
+def _check_bots(rules: Sequence[Rule], bots: Mapping[str, Agent], default_bot: str, workers: Collection[str]) -> None:
+    if twice := sorted(set(bots) & set(workers)):
+        raise ConfigError(f"[board.workers] {twice[0]}: there is a bot of that name; give the worker another")
     if default_bot not in bots:
         raise ConfigError(f"there is no bot named {default_bot!r}; there are: {', '.join(sorted(bots))}")
     for number, rule in enumerate(rules, start=1):

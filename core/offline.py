@@ -20,7 +20,7 @@ from core.gateway import DATABASE
 from core.inbound import notebook, overview
 from core.outbound import redress
 from core.settings import Retention as Periods
-from core.store import backup, migrate, retention
+from core.store import backup, files, migrate, retention
 from core.store.inspection import inspect
 from core.store.lock import HomeLock
 from core.store.sqlite import SqliteTransaction, connect
@@ -107,7 +107,7 @@ def prune(home: Path, periods: Periods, older_than: float | None, *, rehearsal: 
             place, some = retention.step(tx, place, terms)
             tx.execute("COMMIT")
             pruned += some
-        pruned += retention.remove_files(home / "attachments", retention.files_owed(tx), terms)
+        pruned += retention.remove_files(home, files.kept(tx), terms)
         if not rehearsal:
             _give_back(tx, home)
         return replace(pruned, spare_bytes=retention.spare_bytes(tx))

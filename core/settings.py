@@ -60,7 +60,7 @@ class Work(Section):
         50_000_000, ge=10_000, description="A background process that writes more is ended."
     )
     process_memory_bytes: int = Field(
-        0, ge=0, description="Memory that each process of a background command may take; 0 is no limit."
+        0, ge=0, description="Memory that each process of a background or scheduled command may take; 0 is no limit."
     )
     schedules: int = Field(50, ge=0, description="Schedules that one conversation may have.")
     command_seconds: float = Field(600, gt=0, description="A scheduled command that runs longer is ended.")
@@ -76,12 +76,17 @@ class Retention(Section):
         30, ge=0, description="Days for which each event of an ended run is kept; 0 is for ever, as with each of these."
     )
     runs_days: float = Field(
-        30, ge=0, description="Days for which an ended run is kept, but for the last ten of each conversation."
+        30,
+        ge=0,
+        description="Days for which an ended run is kept, but for the last ten of a conversation, and a card's log.",
     )
     deliveries_days: float = Field(30, ge=0, description="Days for which it is kept what was sent, or was given up.")
     attachments_days: float = Field(30, ge=0, description="Days for which files are kept that people have sent.")
     history_days: float = Field(
         0, ge=0, description="Days for which it is kept what was said, and what a bot remembers of it."
+    )
+    cards_days: float = Field(
+        0, ge=0, description="Days for which it is kept what happened to a card that is done or archived."
     )
 
     @field_validator("*")
@@ -108,6 +113,11 @@ class Board(Section):
     )
     retry_seconds: float = Field(5, ge=0, description="The pause before the second try; each later one doubles it.")
     worker_seconds: float = Field(3600, gt=0, description="A worker that is a process and takes longer is ended.")
+    people: Literal["all", "maker"] = Field(
+        "all",
+        description="Who of those who may speak to the bots may change a card: all of them, or with maker only the "
+        "chats that made or watch it, and the owner; all may read it.",
+    )
     workers: dict[str, tuple[str, ...]] = Field(
         {}, description='Assignees that are commands instead of bots, by name, such as ["python3", "worker.py"].'
     )

@@ -42,7 +42,7 @@ class Upkeep:
         self._clock = clock
         self._courier = courier
         self._home = home
-        self._retention = retention.Retention(store, clock, periods, home / "attachments")
+        self._retention = retention.Retention(store, clock, periods, home)
         self._alarms = alarms
         self._checked_bytes = checked_bytes
         self._looking: asyncio.Task[None] | None = None

@@ -296,6 +296,7 @@ class World:
         names = platforms if platforms is not None else {"paper": kind}
         self.papers = {name: PaperServer(each, limit=limit, clock=clock) for name, each in names.items()}
         self.allow = [f"{name}:7" for name in self.papers] if allow is None else list(allow)
+        self.notices: list[str] = []
         self.limits: dict[str, Any] = {"drain_seconds": 0, **(limits or {})}
         self.work: dict[str, Any] = dict(work or {})
         self.board: dict[str, Any] = dict(board or {})
@@ -366,6 +367,7 @@ class World:
             clock=self.clock,
             grouped=self._grouped,
             owner=self.owner,
+            notices=self.notices,
         )
         await gateway.__aenter__()
         self._gateway = gateway

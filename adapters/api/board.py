@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,6 +15,7 @@ from aiohttp import web
 from adapters.api.adapter import ApiAdapter, answer, idempotency_key
 from adapters.api.gate import Call, query_of, read_json, validate
 from adapters.api.models import (
+    CardAttachment,
     CardBlock,
     CardComment,
     CardParent,
@@ -21,7 +25,7 @@ from adapters.api.models import (
     CardWatcher,
 )
 from adapters.api.problem import CONFLICT, FINAL, Problem
-from core.cards import Block, Card, CardLine, CardState, Hand, NewCard
+from core.cards import Block, Card, CardFile, CardLine, CardState, Hand, NewCard
 from core.errors import Overdrawn, Unkeepable, Unknown, Unsupported
 from core.redaction import plain
 from core.types import parse_target
@@ -79,6 +83,32 @@ async def comment(api: ApiAdapter, call: Call) -> web.StreamResponse:
     with _told():
         await api.host.desk.board.comment(call.names["id"], asked.text, _hand(call), idempotency_key(call))
         return answer({"card": described(await api.host.desk.board.get(call.names["id"]))})
+
+
+async def attach(api: ApiAdapter, call: Call) -> web.StreamResponse:
+    asked = validate(CardAttachment, await read_json(call.request))
+    if bool(asked.url) == bool(asked.text.strip()):
+        raise Problem(400, "give either url or text", "invalid_attachment", param="url")
+    hand, id = _hand(call), call.names["id"]
+    with _told():
+        await api.host.desk.board.get(id)
+        if asked.url:
+            name = asked.name or asked.url.rstrip("/").rpartition("/")[2]
+            file = CardFile(name, asked.url, hand.name)
+        else:
+            file = await _written(api, asked, hand)
+        await api.host.desk.board.attach(id, file, hand)
+        return answer({"card": described(await api.host.desk.board.get(id))})
+
+
+async def _written(api: ApiAdapter, asked: CardAttachment, hand: Hand) -> CardFile:
+    """A file like any other, of which the gateway keeps its own copy."""
+    name = asked.name if asked.name.strip(". ") else "text.txt"
+    with tempfile.TemporaryDirectory(prefix="tidings-") as folder:
+        path = Path(folder) / name
+        await asyncio.to_thread(path.write_text, asked.text, encoding="utf-8")
+        kept = await api.host.desk.adopt(str(path))
+    return CardFile(kept.name, kept.path, hand.name)
 
 
 async def unblock(api: ApiAdapter, call: Call) -> web.StreamResponse:

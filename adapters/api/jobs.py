@@ -164,7 +164,7 @@ async def _target(api: ApiAdapter, deliver: str) -> Target:
         raise JobProblem(400, ORIGIN, "invalid_target")
     if "," in deliver:
         raise JobProblem(400, SEVERAL, "invalid_target")
-    target = await planning.place(api.host.desk, deliver.strip())
+    target = await planning.place(api.host.desk, deliver.strip(), say="“deliver”")
     if not await api.host.desk.permitted(target):
         words = f"{target} is neither on the access list nor a known conversation"
         hint = f"allow it with: tidings allow {target.adapter}:{target.chat}"

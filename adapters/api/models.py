@@ -180,6 +180,9 @@ JobTarget = Annotated[str, StringConstraints(max_length=512)]
 Times = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
 
 
+SKILLS = "Taken, so that clients which send it need not change, and ignored: a job is its prompt."
+
+
 class JobCommand(Lenient):
     """What no request may bring along."""
 
@@ -198,6 +201,7 @@ class JobRequest(Lenient):
     repeat: Times | None = None
     paused: bool = False
     paused_reason: str = Field("", max_length=200)
+    skills: Any = Field(None, description=SKILLS)
 
 
 class JobChange(Lenient):
@@ -210,6 +214,8 @@ class JobChange(Lenient):
     timezone: str | None = Field(None, max_length=64)
     repeat: Times | None = None
     enabled: bool | None = None
+    skills: Any = Field(None, description=SKILLS)
+    skill: Any = Field(None, description=SKILLS)
 
 
 CardText = Annotated[str, StringConstraints(max_length=20_000)]
@@ -237,6 +243,14 @@ class CardRequest(Lenient):
 
 class CardComment(Lenient):
     text: Annotated[str, StringConstraints(min_length=1, max_length=20_000, pattern=r"\S")]
+
+
+class CardAttachment(Lenient):
+    """A link, or a text that is kept as a file."""
+
+    url: str = Field("", max_length=2000, pattern=r"^(https?://\S+)?$", examples=["https://example.org/plan"])
+    text: str = Field("", max_length=100_000)
+    name: str = Field("", max_length=100, pattern=r"^[^/\x00-\x1f]*$", examples=["plan.md"])
 
 
 class CardSummary(Lenient):

@@ -7,6 +7,7 @@ from adapters.api.endpoint import Endpoint
 from adapters.api.keys import Scope
 from adapters.api.models import (
     After,
+    CardAttachment,
     CardBlock,
     CardComment,
     CardParent,
@@ -137,6 +138,7 @@ ENDPOINTS = (
         body=CardComment,
         headers=Repeatable,
     ),
+    Endpoint("POST", "/api/board/cards/{id}/files", ADMIN, board.attach, "Attach to a card.", body=CardAttachment),
     Endpoint("POST", "/api/board/cards/{id}/unblock", ADMIN, board.unblock, "Let a card go on.", body=CardSummary),
     Endpoint("POST", "/api/board/cards/{id}/complete", ADMIN, board.complete, "Say that it is done.", body=CardSummary),
     Endpoint("POST", "/api/board/cards/{id}/block", ADMIN, board.block, "Set a card aside.", body=CardBlock),

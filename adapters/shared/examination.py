@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import aiohttp
 
-from adapters.shared.proxy import way
+from adapters.shared.proxy import trouble, way
 
 # Slack turns away what was signed longer ago; less is only worth a word.
 WRONG_SECONDS = 300.0
@@ -45,6 +45,8 @@ class Guide(NamedTuple):
 def examine_way(url: str, proxy: str) -> list[Finding]:
     """Which proxy is in between, since one that is dead looks like a platform that is."""
     taken = way(proxy, url)
+    if why := trouble(taken):
+        return [Finding(why, is_fault=True)]
     return [Finding(f"it goes out {taken}")] if taken.by else []
 
 

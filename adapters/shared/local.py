@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from core.adapter import Line
-from core.cards import Hand, Order
+from core.cards import CardFile, Hand, Order
 from core.desk import Desk
 from core.errors import Declined, NotRunning, TidingsError, Unrouted
 from core.types import Body, parse_target
@@ -187,33 +187,71 @@ class LocalServer:
 
 def routes_for(desk: Desk) -> dict[str, Handler]:
     """The words of the command line: one question, one answer."""
+    messages, stored, work = _Messages(desk), _Stored(desk), _Work(desk)
+    return {
+        "status": stored.status,
+        "schedule": work.schedule,
+        "board": work.board,
+        "notify": messages.notify,
+        "home": messages.home,
+        "allow": messages.allow,
+        "snapshot": stored.snapshot,
+        "prune": stored.prune,
+        "deliveries": messages.deliveries,
+    }
 
-    async def status(line: Line) -> None:
-        await line.read()
-        await line.write({"health": msgspec.to_builtins(await desk.health())})
 
-    async def notify(line: Line) -> None:
+class _Messages:
+    """What is sent, where to, and who may speak."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def notify(self, line: Line) -> None:
         message = await line.read() or {}
         target = parse_target(_text(message, "target"))
-        files = tuple([await desk.adopt(str(path)) for path in message.get("files") or ()])
+        files = tuple([await self._desk.adopt(str(path)) for path in message.get("files") or ()])
         text = str(message.get("text") or "") if files else _text(message, "text")
-        delivery = await desk.owe(target, Body(text=text, files=files), cause="notify")
-        await line.write({"owed": delivery, "target": str((await desk.delivery(delivery)).target)})
+        delivery = await self._desk.owe(target, Body(text=text, files=files), cause="notify")
+        await line.write({"owed": delivery, "target": str((await self._desk.delivery(delivery)).target)})
 
-    async def home(line: Line) -> None:
+    async def home(self, line: Line) -> None:
         message = await line.read() or {}
         if message.get("target"):
-            await desk.set_home(parse_target(_text(message, "target")))
-        homes = {name: str(target) for name, target in (await desk.homes()).items()}
+            await self._desk.set_home(parse_target(_text(message, "target")))
+        homes = {name: str(target) for name, target in (await self._desk.homes()).items()}
         await line.write({"homes": homes})
 
-    async def allow(line: Line) -> None:
+    async def allow(self, line: Line) -> None:
         message = await line.read() or {}
-        await line.write({"allowed": await desk.allow(_text(message, "id"))})
+        await line.write({"allowed": await self._desk.allow(_text(message, "id"))})
 
-    async def snapshot(line: Line) -> None:
+    async def deliveries(self, line: Line) -> None:
+        message, upkeep = await line.read() or {}, self._desk.upkeep
+        match message.get("do"):
+            case "retry":
+                await line.write({"words": await upkeep.retry(_text(message, "id"))})
+            case "drop":
+                await upkeep.drop(_text(message, "id"))
+                await line.write({"words": "is dropped, and nobody is told of it any more"})
+            case _:
+                found = await upkeep.deliveries(waiting=message.get("waiting") is True, limit=LISTED)
+                await line.write({"deliveries": msgspec.to_builtins(found)})
+
+
+class _Stored:
+    """How the gateway fares, and the care of what it has stored."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def status(self, line: Line) -> None:
         await line.read()
-        path = await desk.upkeep.snapshot()
+        await line.write({"health": msgspec.to_builtins(await self._desk.health())})
+
+    async def snapshot(self, line: Line) -> None:
+        await line.read()
+        path = await self._desk.upkeep.snapshot()
         try:
             await line.write({"snapshot": str(path)})
         except ConnectionError:
@@ -221,49 +259,36 @@ def routes_for(desk: Desk) -> dict[str, Handler]:
             path.unlink(missing_ok=True)
             raise
 
-    async def prune(line: Line) -> None:
+    async def prune(self, line: Line) -> None:
         message = await line.read() or {}
         older = message.get("older_than")
         seconds = float(older) if isinstance(older, int | float) else None
-        pruned = await desk.upkeep.prune(seconds, rehearsal=message.get("dry_run") is True)
+        pruned = await self._desk.upkeep.prune(seconds, rehearsal=message.get("dry_run") is True)
         await line.write({"pruned": msgspec.to_builtins(pruned)})
 
-    async def deliveries(line: Line) -> None:
-        message = await line.read() or {}
-        match message.get("do"):
-            case "retry":
-                await line.write({"words": await desk.upkeep.retry(_text(message, "id"))})
-            case "drop":
-                await desk.upkeep.drop(_text(message, "id"))
-                await line.write({"words": "is dropped, and nobody is told of it any more"})
-            case _:
-                found = await desk.upkeep.deliveries(waiting=message.get("waiting") is True, limit=LISTED)
-                await line.write({"deliveries": msgspec.to_builtins(found)})
 
-    async def schedule(line: Line) -> None:
+class _Work:
+    """What starts later, and what waits for an agent."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def schedule(self, line: Line) -> None:
         # Only a gateway needs it: whoever asks one need not load it.
         from adapters.shared import planning
 
-        await line.write(await planning.answer(desk, await line.read() or {}))
+        await line.write(await planning.answer(self._desk, await line.read() or {}))
 
-    async def board(line: Line) -> None:
+    async def board(self, line: Line) -> None:
         message = await line.read() or {}
         order = _order(message)
-        words = await desk.board.obey(order, Hand("the owner", parse_target(order.target) if order.target else None))
-        data = await desk.board.get(order.id) if order.verb == "show" else None
+        board = self._desk.board
+        if order.verb == "attach" and not order.text.startswith(("https://", "http://")):
+            file = await self._desk.adopt(order.text)
+            order = msgspec.structs.replace(order, file=CardFile(file.name, file.path, ""))
+        words = await board.obey(order, Hand("the owner", parse_target(order.target) if order.target else None))
+        data = await board.get(order.id) if order.verb == "show" else None
         await line.write({"words": words, "card": msgspec.to_builtins(data)})
-
-    return {
-        "status": status,
-        "schedule": schedule,
-        "board": board,
-        "notify": notify,
-        "home": home,
-        "allow": allow,
-        "snapshot": snapshot,
-        "prune": prune,
-        "deliveries": deliveries,
-    }
 
 
 @contextlib.asynccontextmanager

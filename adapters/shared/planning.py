@@ -55,15 +55,15 @@ async def _act(desk: Desk, verb: object, known: Schedule, wall: float) -> dict[s
             raise Declined(f"nobody knows how to {verb!r} a schedule")
 
 
-async def place(desk: Desk, name: str) -> Target:
-    """A target by its name; none at all is the home, where there is one and no other."""
+async def place(desk: Desk, name: str, say: str = "--to") -> Target:
+    """A target by its name; none at all is the home, where there is one and no other. `say` is where one names it."""
     if name == LOCAL:
         return parse_target(CONSOLE)
     if name:
         return parse_target(name)
     homes = list((await desk.homes()).values())
     if len(homes) > 1:
-        raise Declined(f"there are several homes ({', '.join(map(str, homes))}): say which with --to")
+        raise Declined(f"there are several homes ({', '.join(map(str, homes))}): say which with {say}")
     return homes[0] if homes else parse_target(CONSOLE)
 
 

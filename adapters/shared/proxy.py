@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from core.errors import ConfigError
+from core.adapter import Adapter, Host, Receive
+from core.errors import Misconfigured, Unreachable
+from core.settings import Section
+from core.types import Absent, Attachment, Body, Capabilities, Part, Receipt, Signal, Target, Unreadable, View
 
 DIRECT = "none"
 # What aiohttp can speak to.
@@ -53,14 +58,64 @@ def way(setting: str, url: str) -> Way:
     return Way(named if "://" in named else f"http://{named}", f"{scheme.upper()}_PROXY")
 
 
-def usable(way: Way) -> Way:
-    """Raises ConfigError where the environment names a kind of proxy that nothing here can speak to."""
-    if way.by and not PROXY.fullmatch(way.by):
-        raise ConfigError(
-            f"{way.named} names {shown(way.by)}, and only http:// and https:// proxies can be used:"
-            f' change it, or set proxy = "{DIRECT}" or another one in the section of the platform'
-        )
-    return way
+def way_of(section: Section) -> Way | None:
+    """None where the section's platform is on this machine."""
+    if not hasattr(section, "proxy") or not hasattr(section, "api_url"):
+        return None
+    return way(section.proxy, section.api_url)
+
+
+def trouble(way: Way | None) -> str:
+    """A sentence where the environment names a kind of proxy that nothing here can speak to; else empty."""
+    if way is None or not way.by or PROXY.fullmatch(way.by):
+        return ""
+    return (
+        f"{way.named} names {shown(way.by)}, and only http:// and https:// proxies can be used:"
+        f' change it, or set proxy = "{DIRECT}" or another one in the section of the platform'
+    )
+
+
+def stranded(build: Callable[[Host], Adapter], why: str) -> Callable[[Host], Adapter]:
+    """What is built in place of an adapter that has no way out, so that the others serve."""
+    return lambda host: Stranded(build(host), why)
+
+
+class Stranded:
+    """Hears nothing and sends nothing, and says why; what is owed there waits."""
+
+    def __init__(self, adapter: Adapter, why: str) -> None:
+        self.name = adapter.name
+        self.account = adapter.account
+        self._adapter = adapter
+        self._why = why
+
+    def can(self, target: Target) -> Capabilities:
+        return self._adapter.can(target)
+
+    def compose(self, target: Target, body: Body) -> tuple[Body, ...]:
+        return self._adapter.compose(target, body)
+
+    async def listen(self, receive: Receive) -> None:
+        raise Misconfigured(self._why)
+
+    async def send(self, part: Part) -> Receipt:
+        raise Misconfigured(self._why)
+
+    async def show(self, view: View, text: str) -> View:
+        raise Misconfigured(self._why)
+
+    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+        # It can be asked when there is a way again; until then the doubt stays one.
+        raise Unreachable(self._why)
+
+    async def signal(self, target: Target, signal: Signal) -> None:
+        """There is nobody to see it."""
+
+    async def fetch(self, attachment: Attachment) -> Path:
+        raise Misconfigured(self._why)
+
+    async def close(self) -> None:
+        await self._adapter.close()
 
 
 def shown(url: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from core.adapter import Receive
 from core.agent import Outcome, OutcomeKind
 from core.clock import Clock
 from core.desk import Numbered, Stranger
+from core.errors import TidingsError, Unstored
 from core.failpoints import fail_here
 from core.inbound import answer, inbox, notebook, policy
 from core.inbound.commands import Commands, Handler, Obeyed
@@ -50,7 +52,10 @@ BUSY = "I have too much waiting here already, so I did not take this message. Pl
 TOO_LONG = "This message is too long for me, so I did not take it."
 BROKEN = "⚠ /{name} went wrong here, and nothing of it was done. Whoever runs this gateway finds the reason in its log."
 # What wrong code raises, and a store that fails does not.
-FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+FAULTS = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError),
+    *(TidingsError, sqlite3.IntegrityError),
+)
 NOBODY_WAITS = "Nobody is waiting for this answer any more."
 MAY_BE_LOST = "An earlier answer of mine to this chat may not have arrived. Ask me again if you miss it."
 # A full queue is said at most once a minute.
@@ -332,6 +337,9 @@ def _asked(tx: Transaction, inbound: Inbound, name: str, handler: Handler) -> Ob
     """A fault is told: else the same message would come again and again, and nobody's would be heard any more."""
     try:
         return handler(tx, inbound)
+    except Unstored:
+        # It is not the command's fault, and can be stored later.
+        raise
     except FAULTS as error:
         log.error("/%s went wrong: %r", name, error, exc_info=error)
         tx.execute("ROLLBACK TO obeying")

@@ -6,7 +6,6 @@ import logging
 
 from core.agent import (
     Effect,
-    JournalEvent,
     Outcome,
     OutcomeKind,
     Restarted,
@@ -15,6 +14,7 @@ from core.agent import (
     ToolStarted,
 )
 from core.clock import Clock
+from core.desk import Numbered
 from core.failpoints import fail_here
 from core.inbound import inbox
 from core.inbound.inbox import Claim
@@ -57,22 +57,22 @@ def recover_run(tx: Transaction, run: str, clock: Clock, settlement: Settlement)
     if row is None:
         return Closed([], After())
     claimed = inbox.claim_of(row, journal.last(tx, run))
-    events = [entry.event for entry in journal.read(tx, run, 0, claimed.journalled)]
-    kind, reason = _verdict(row, claimed, events)
+    entries = journal.read(tx, run, 0, claimed.journalled)
+    kind, reason = _verdict(row, claimed, entries)
     if kind is not None:
-        return settlement.close(tx, claimed, Outcome(kind, reason, _text_of(events)))
+        return settlement.close(tx, claimed, Outcome(kind, reason, _text_of(entries)))
     restarted = journal.number(claimed.journalled, [Restarted(row["attempt"] + 1)], clock.wall())
     journal.write(tx, run, restarted)
     tx.execute("UPDATE inbox SET state = 'waiting', fence = fence + 1 WHERE run = ?", run)
     return Closed(restarted, After())
 
 
-def _verdict(row: Row, claimed: Claim, events: list[JournalEvent]) -> tuple[OutcomeKind | None, str]:
+def _verdict(row: Row, claimed: Claim, entries: list[Numbered]) -> tuple[OutcomeKind | None, str]:
     """How the run must end; no kind means that it may run again."""
     if row["stop_asked"] is not None:
         return OutcomeKind.CANCELLED, f"stopped by {row['stop_asked']}"
-    if open_tool := _unknown_tool(events, row["checkpoint_after"]):
-        ended = any(isinstance(event, ToolFinished) and event.call == open_tool.call for event in events)
+    if open_tool := _unknown_tool(entries, row["checkpoint_after"]):
+        ended = any(isinstance(each.event, ToolFinished) and each.event.call == open_tool.call for each in entries)
         if ended:
             return OutcomeKind.FAILED, f"interrupted by a restart after {open_tool.name} had done its work"
         unknown = "whether it took effect is unknown"
@@ -84,22 +84,23 @@ def _verdict(row: Row, claimed: Claim, events: list[JournalEvent]) -> tuple[Outc
     return None, ""
 
 
-def _unknown_tool(events: list[JournalEvent], checkpoint_after: int) -> ToolStarted | None:
+def _unknown_tool(entries: list[Numbered], checkpoint_after: int) -> ToolStarted | None:
     """The first effectful tool that a run from the checkpoint would repeat, or that nobody saw end."""
     open_calls: dict[str, ToolStarted] = {}
-    for position, event in enumerate(events):
+    for entry in entries:
+        event = entry.event
         if isinstance(event, ToolStarted) and event.effect is Effect.EFFECT:
             open_calls[event.call] = event
-        elif isinstance(event, ToolFinished) and position < checkpoint_after:
+        elif isinstance(event, ToolFinished) and entry.seq <= checkpoint_after:
             open_calls.pop(event.call, None)
     return next(iter(open_calls.values()), None)
 
 
-def _text_of(events: list[JournalEvent]) -> str:
+def _text_of(entries: list[Numbered]) -> str:
     text = ""
-    for event in events:
-        if isinstance(event, Restarted):
+    for entry in entries:
+        if isinstance(entry.event, Restarted):
             text = ""
-        elif isinstance(event, TextDelta):
-            text += event.text
+        elif isinstance(entry.event, TextDelta):
+            text += entry.event.text
     return text

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
 import msgspec
 
-from core.agent import Checkpoint, Ended, JournalEvent, Outcome, ReasoningDelta, TextDelta
+from core.agent import Checkpoint, Ended, JournalEvent, Outcome, OutcomeKind, ReasoningDelta, TextDelta
 from core.clock import Clock
 from core.desk import Numbered
 from core.errors import Fenced
-from core.store.database import Store, Transaction
+from core.store.database import Row, Store, Transaction
+
+log = logging.getLogger(__name__)
 
 # Deltas that arrive within this time share an entry, or within one commit where that takes longer.
 JOIN_SECONDS = 0.05
@@ -22,6 +25,7 @@ _decode = msgspec.json.Decoder(JournalEvent).decode
 _encode = msgspec.json.Encoder().encode
 # How the entry of a restart begins.
 _RESTARTED = b'{"type":"restarted"'
+UNREADABLE = "it ended in a way that only a newer version can read"
 
 Publish = Callable[[str, list[Numbered]], None]
 
@@ -156,9 +160,9 @@ def write(tx: Transaction, run: str, entries: list[Numbered]) -> None:
 
 
 def outcome(tx: Transaction, run: str) -> Outcome | None:
-    row = tx.one("SELECT event FROM journal WHERE run = ? AND kind = 'ended'", run)
-    event = _decode(row["event"]) if row else None
-    return event if isinstance(event, Outcome) else None
+    row = tx.one("SELECT seq, kind, event, at FROM journal WHERE run = ? AND kind = 'ended'", run)
+    entry = _entry(run, row) if row else None
+    return entry.event if entry and isinstance(entry.event, Outcome) else None
 
 
 def void(tx: Transaction, run: str) -> int:
@@ -175,7 +179,21 @@ def last(tx: Transaction, run: str) -> int:
 
 
 def read(tx: Transaction, run: str, after: int, limit: int) -> list[Numbered]:
-    rows = tx.all(
-        "SELECT seq, event, at FROM journal WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?", run, after, limit
-    )
-    return [Numbered(row["seq"], _decode(row["event"]), row["at"]) for row in rows]
+    """Fewer than the limit only where there are no more: what cannot be read is passed over."""
+    query = "SELECT seq, kind, event, at FROM journal WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?"
+    found: list[Numbered] = []
+    while len(found) < limit and (rows := tx.all(query, run, after, limit - len(found))):
+        found += [entry for row in rows if (entry := _entry(run, row))]
+        after = rows[-1]["seq"]
+    return found
+
+
+def _entry(run: str, row: Row) -> Numbered | None:
+    """None for what a newer version wrote: it stays in its row, for whoever knows it. An end is always one."""
+    try:
+        return Numbered(row["seq"], _decode(row["event"]), row["at"])
+    except msgspec.DecodeError as error:
+        log.warning("entry %d of %s is of no kind that is known here: %s", row["seq"], run, error)
+        if row["kind"] != "ended":
+            return None
+        return Numbered(row["seq"], Ended(OutcomeKind.FAILED, UNREADABLE, ""), row["at"])

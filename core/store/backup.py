@@ -8,7 +8,7 @@ import os
 import sqlite3
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -48,6 +48,8 @@ class Manifest(msgspec.Struct, frozen=True):
     running: bool
     # What lay outside the home, by its path, as it is called here.
     outside: dict[str, str] = {}
+    # What the settings name, below their own folder.
+    named: tuple[str, ...] = ()
 
 
 class Packed(NamedTuple):
@@ -111,8 +113,9 @@ def pack(
     made: float,
     running: bool,
     essential: bool = False,
+    named: Sequence[str] = (),
 ) -> Packed:
-    """`essential` takes only those files along that open work refers to."""
+    """`essential` takes only those files along that open work refers to; `named` are paths below the settings."""
     with closing(sqlite3.connect(snapshot)) as store:
         # A single file, which leaves nothing beside it.
         store.execute("PRAGMA journal_mode = DELETE")
@@ -124,9 +127,11 @@ def pack(
     outside = {path: f"{OUTSIDE}/{number}/{Path(path).name}" for number, path in enumerate(strangers, start=1)}
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         archive = _Archive(tar, made)
-        manifest = Manifest(FORMAT, version, schema, str(home), made, running, outside)
+        manifest = Manifest(FORMAT, version, schema, str(home), made, running, outside, tuple(named))
         archive.add_bytes(MANIFEST, msgspec.json.encode(manifest))
         archive.add(STORE, snapshot)
+        for name in named:
+            archive.add(name, settings.parent / name)
         for name, path in _beside(home, settings):
             archive.add(name, path)
         for folder in FOLDERS:
@@ -150,6 +155,8 @@ class _Archive:
 
     def add(self, name: str, path: Path) -> None:
         """A file that grows or shrinks while it is read is taken as it was when it had been read."""
+        if name in self.digests:
+            return
         with tempfile.SpooledTemporaryFile(SPOOLED_BYTES) as spool:
             try:
                 with path.open("rb") as source:
@@ -187,6 +194,16 @@ def _beside(home: Path, settings: Path) -> Iterator[tuple[str, Path]]:
             continue
         if not path.name.startswith(LEFT_OUT) and not path.name.endswith(LEFT_OUT_ENDINGS):
             yield path.name, path
+
+
+def may_lie_below(name: str) -> bool:
+    """Neither out of the home nor over what the process itself keeps there."""
+    first, *rest = parts = name.split("/")
+    if any(part in ("", ".", "..") for part in parts) or "\0" in name:
+        return False
+    if first in FOLDERS:
+        return bool(rest)
+    return not first.startswith((*LEFT_OUT, ".")) and first not in (OUTSIDE, MANIFEST, SEAL)
 
 
 def _files_below(folder: Path, skipped: list[str]) -> Iterator[Path]:

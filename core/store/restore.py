@@ -10,6 +10,7 @@ import sqlite3
 import tarfile
 import time
 import zlib
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -19,7 +20,7 @@ import msgspec
 from core.errors import StoreRefused, TidingsError
 from core.failpoints import fail_here
 from core.store import backup, migrate
-from core.store.backup import COPY_BYTES, FOLDERS, LEFT_OUT, MANIFEST, OUTSIDE, SEAL, SECRET_MODE, STORE, Manifest
+from core.store.backup import COPY_BYTES, FOLDERS, MANIFEST, OUTSIDE, SEAL, SECRET_MODE, STORE, Manifest
 from core.store.lock import HomeLock
 from core.types import Body, File, encode
 
@@ -86,7 +87,7 @@ def _unpack(file: Path, stage: Path) -> tuple[Manifest, int]:
         with tarfile.open(file, "r:*") as tar:
             for member in tar:
                 content = tar.extractfile(member) if member.isreg() else None
-                if content is None or not _is_harmless(member.name):
+                if content is None or not _is_harmless(member.name, manifest.named if manifest else ()):
                     raise StoreRefused(f"{file} holds {member.name!r}, which no backup has; it is not restored")
                 if member.name == MANIFEST:
                     data = content.read()
@@ -108,14 +109,14 @@ def _unpack(file: Path, stage: Path) -> tuple[Manifest, int]:
     return manifest, len(digests) - 1
 
 
-def _is_harmless(name: str) -> bool:
-    """Neither out of the home nor over what the process itself keeps there."""
-    first, *rest = parts = name.split("/")
-    if any(part in ("", ".", "..") for part in parts) or "\0" in name:
-        return False
-    if rest:
-        return first in (*FOLDERS, OUTSIDE)
-    return name == STORE or not name.startswith((*LEFT_OUT, *FOLDERS, OUTSIDE, "."))
+def _is_harmless(name: str, named: Sequence[str]) -> bool:
+    """What a backup puts there: in folders of its own, or beside the settings, or where those say."""
+    if name in (MANIFEST, SEAL, STORE):
+        return True
+    first, *rest = name.split("/")
+    if first == OUTSIDE:
+        return bool(rest) and backup.may_lie_below("/".join(rest))
+    return backup.may_lie_below(name) and (not rest or first in FOLDERS or name in named)
 
 
 def _extract(content: IO[bytes], to: Path, member: tarfile.TarInfo) -> str:

@@ -1,22 +1,18 @@
-"""What may go after a while, and goes in small slices: journals, old runs, what was delivered, fetched files."""
+"""What may go after a while, and goes in small slices: journals, old runs, what was delivered, ended cards, files."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
-
-import msgspec
 
 from core.clock import Clock
 from core.desk import Pruned
 from core.settings import Retention as Periods
+from core.store import files
 from core.store.database import Row, Store, Transaction
-from core.types import Body
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +33,7 @@ EVERY_SECONDS = DAY_SECONDS
 class Terms(NamedTuple):
     """Whatever ended before these moments may go; minus infinity keeps it for ever.
 
-    `said`, `fired` and `attachments` are by the wall clock.
+    `said`, `fired`, `attachments` and `records`, which workers of cards leave behind, are by the wall clock.
     """
 
     journals: float
@@ -47,6 +43,8 @@ class Terms(NamedTuple):
     history: float
     said: float
     fired: float
+    cards: float
+    records: float
     # Only counts.
     rehearsal: bool = False
 
@@ -64,7 +62,7 @@ class Step(NamedTuple):
 
 
 def terms(periods: Periods, clock: Clock, *, older_than: float | None = None, rehearsal: bool = False) -> Terms:
-    """`older_than` takes the place of every period but the history's."""
+    """`older_than` takes the place of every period but those of the history and of cards."""
 
     def since(now: float, days: float) -> float:
         return now - max(days * DAY_SECONDS, SHORTEST_SECONDS) if days else float("-inf")
@@ -79,6 +77,8 @@ def terms(periods: Periods, clock: Clock, *, older_than: float | None = None, re
         history=since(now, periods.history_days),
         said=since(wall, periods.history_days),
         fired=since(wall, periods.runs_days if days is None else days),
+        cards=since(now, periods.cards_days),
+        records=since(wall, periods.runs_days if days is None else days),
         rehearsal=rehearsal,
     )
 
@@ -95,11 +95,11 @@ def step(tx: Transaction, place: Place, terms: Terms) -> Step:
 class Retention:
     """Walks over the store once a day, a few slices in each sweep, and at once when asked."""
 
-    def __init__(self, store: Store, clock: Clock, periods: Periods, attachments: Path) -> None:
+    def __init__(self, store: Store, clock: Clock, periods: Periods, home: Path) -> None:
         self._store = store
         self._clock = clock
         self._periods = periods
-        self._attachments = attachments
+        self._home = home
         self._place: Place | None = None
         self._next = clock.now()
         self._so_far = Pruned()
@@ -122,7 +122,7 @@ class Retention:
     async def prune(self, older_than: float | None, *, rehearsal: bool) -> Pruned:
         """The whole walk; whoever writes meanwhile waits for one slice at most."""
         wanted = terms(self._periods, self._clock, older_than=older_than, rehearsal=rehearsal)
-        walk = Retention(self._store, self._clock, self._periods, self._attachments)
+        walk = Retention(self._store, self._clock, self._periods, self._home)
         place: Place | None = Place()
         while place is not None:
             place = await walk._step(place, wanted)
@@ -137,10 +137,8 @@ class Retention:
         return done.place
 
     async def _remove_files(self, terms: Terms) -> Pruned:
-        if not self._attachments.is_dir():
-            return Pruned()
-        kept = await self._store.insist(files_owed)
-        return await asyncio.to_thread(remove_files, self._attachments, kept, terms)
+        kept = await self._store.insist(files.kept)
+        return await asyncio.to_thread(remove_files, self._home, kept, terms)
 
 
 def describe(pruned: Pruned) -> str:
@@ -151,6 +149,7 @@ def describe(pruned: Pruned) -> str:
         "deliveries": "deliveries",
         "tasks": "ended tasks and firings",
         "history": "lines of history",
+        "cards": "lines of ended cards",
     }
     told = [f"{count} {noun}" for name, noun in words.items() if (count := getattr(pruned, name))]
     if pruned.files:
@@ -158,58 +157,13 @@ def describe(pruned: Pruned) -> str:
     return ", ".join(told) or "nothing"
 
 
-def files_owed(tx: Transaction) -> set[str]:
-    """What a delivery would still need, also one that the owner may retry; and what belongs to a card."""
-    rows = tx.all(
-        "SELECT body FROM deliveries WHERE state <> 'delivered' AND kind <> 'opening' AND dismissed = 0"
-        " AND instr(body, ?) > 0",
-        b'"files":[{',
-    )
-    owed = {file.path for row in rows for file in msgspec.json.decode(row["body"], type=Body).files}
-    return owed | {row["place"] for row in tx.all("SELECT place FROM card_files")}
-
-
-def remove_files(folder: Path, kept: set[str], terms: Terms) -> Pruned:
-    """By their age alone: each was fetched for one run."""
-    count = size = 0
-    # A home may be reached by another name than it was when the file was put there.
-    places = {os.path.realpath(path) for path in kept}
-    for entry in _files_below(folder):
-        try:
-            found = entry.stat(follow_symlinks=False)
-            if found.st_mtime < terms.attachments and os.path.realpath(entry.path) not in places:
-                if not terms.rehearsal:
-                    os.unlink(entry.path)
-                    _remove_empty(Path(entry.path).parent, folder)
-                count, size = count + 1, size + found.st_size
-        except OSError as error:
-            # Somebody else was quicker, or it is not ours to remove; the rest still is.
-            log.warning("%s cannot be removed: %s", entry.path, error.strerror)
-    return Pruned(files=count, bytes=size)
-
-
-def _remove_empty(place: Path, folder: Path) -> None:
-    """What was handed over lay in a folder of its own; those of the platforms stay."""
-    if place.parent not in (folder, folder.parent):
-        # It may hold more.
-        with suppress(OSError):
-            place.rmdir()
+def remove_files(home: Path, kept: files.Kept, terms: Terms) -> Pruned:
+    return files.remove(home, kept, terms.attachments, terms.records, rehearsal=terms.rehearsal)
 
 
 def spare_bytes(tx: Transaction) -> int:
     pages, size = tx.one("PRAGMA freelist_count"), tx.one("PRAGMA page_size")
     return int(pages["freelist_count"]) * int(size["page_size"]) if pages and size else 0
-
-
-def _files_below(folder: Path) -> Iterator[os.DirEntry[str]]:
-    if not folder.is_dir():
-        return
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield from _files_below(Path(entry.path))
-            elif entry.is_file(follow_symlinks=False):
-                yield entry
 
 
 def _old_runs(tx: Transaction, after: int | str, terms: Terms) -> tuple[int | None, Pruned]:
@@ -383,11 +337,41 @@ def _old_memories(tx: Transaction, after: int | str, terms: Terms) -> tuple[str 
     return (page[-1]["id"] if len(page) == LOOKED_AT else None), Pruned()
 
 
+def _old_cards(tx: Transaction, after: int | str, terms: Terms) -> tuple[int | None, Pruned]:
+    """Of what happened to a card that is over, the last event and the last attempt stay: they say how it ended."""
+    if terms.cards == float("-inf"):
+        return None, Pruned()
+    page = tx.all(
+        "SELECT id FROM cards WHERE id > ? AND state IN ('done', 'archived') AND changed < ? ORDER BY id LIMIT ?",
+        after,
+        terms.cards,
+        LOOKED_AT,
+    )
+    gone = 0
+    for row in page:
+        for table, number in (("card_events", "seq"), ("card_attempts", "number")):
+            earlier = f"FROM {table} WHERE card = ? AND {number} < (SELECT max({number}) FROM {table} WHERE card = ?)"
+            gone += _count(tx, f"SELECT count(*) AS n {earlier}", row["id"], row["id"])
+            if not terms.rehearsal:
+                tx.execute(f"DELETE {earlier}", row["id"], row["id"])
+        if gone >= EVENTS:
+            return row["id"], Pruned(cards=gone)
+    return (page[-1]["id"] if len(page) == LOOKED_AT else None), Pruned(cards=gone)
+
+
 def _count(tx: Transaction, sql: str, *parameters: object) -> int:
     row = tx.one(sql, *parameters)
     return int(row["n"]) if row else 0
 
 
 _Stage = Callable[[Transaction, int | str, Terms], tuple[int | str | None, Pruned]]
-_STAGES: tuple[_Stage, ...] = (_old_runs, _old_deliveries, _old_tasks, _old_firings, _old_history, _old_memories)
+_STAGES: tuple[_Stage, ...] = (
+    _old_runs,
+    _old_deliveries,
+    _old_tasks,
+    _old_firings,
+    _old_history,
+    _old_memories,
+    _old_cards,
+)
 STAGES = len(_STAGES)

@@ -30,6 +30,12 @@ TOLD = {
     "held": "cannot be sent to",
     "gap": "may have missed something",
 }
+# What is wrong with the gateway itself, so that any home is as good as another.
+TOLD_ANYWHERE = {
+    "settings": "The gateway does not run as its settings say",
+    "store": "What the gateway has stored is in danger",
+    "restarts": "The gateway was restarted again and again",
+}
 
 
 class Alerts:
@@ -51,9 +57,11 @@ class Alerts:
 
     def sounded(self, alarm: Alarm, about: str) -> None:
         """`about` is where the trouble is, as adapter@account."""
-        if not about or alarm.name not in TOLD:
+        if alarm.name in TOLD_ANYWHERE:
+            self._spawn(alarm, "")
+        elif not about or alarm.name not in TOLD:
             return
-        if alarm.name != "adapter":
+        elif alarm.name != "adapter":
             self._spawn(alarm, about)
         elif about not in self._waiting:
             self._waiting[about] = self._clock.call_later(PATIENCE_SECONDS, lambda: self._look_again(alarm, about))
@@ -87,7 +95,8 @@ class Alerts:
         target = homes.elsewhere(tx, about, self._fallback, self._is_down)
         if target is None:
             return After()
-        words = f"⚠ {about} {TOLD[alarm.name]}: {alarm.last.rstrip('.')}.\n`tidings status` says more."
+        trouble = f"{about} {TOLD[alarm.name]}" if about else TOLD_ANYWHERE[alarm.name]
+        words = f"⚠ {trouble}: {alarm.last.rstrip('.')}.\n`tidings status` says more."
         cause = f"alarm/{alarm.name}/{about}"
         notice = Owed(ids.new("dlv"), Class.NOTICE, target, Body(text=words), None, cause)
         return After((target.lane,)) if outbox.put_notice(tx, notice, self._clock.now()) else After()

@@ -99,7 +99,7 @@ def add(tx: Transaction, new: NewCard, hand: Hand, roster: Collection[str], open
     cardfile.note(tx, card, "created", title, hand.name, at)
     if new.triage:
         tx.execute("UPDATE cards SET reason = 'nobody has let it go yet' WHERE id = ?", card)
-    after = After() if new.triage else _let_go(tx, card, at)
+    after = After() if new.triage else _let_go(tx, card, at, _answered(hand))
     return Added(cardfile.find(tx, str(card)), after)
 
 
@@ -114,24 +114,18 @@ def link(tx: Transaction, parent: str, child: str, hand: Hand, at: Moment) -> Af
         raise Unkeepable(f"#{behind['id']} is {behind['state']}: it no longer waits for anything")
     if tx.one("SELECT 1 FROM card_links WHERE parent = ? AND child = ?", before["id"], behind["id"]):
         return After()
-    if _leads_to(tx, behind["id"], before["id"]):
+    if cardfile.leads_to(tx, behind["id"], before["id"]):
         raise Unkeepable(f"#{before['id']} waits for #{behind['id']} already: they would wait for each other")
     tx.execute("INSERT INTO card_links (parent, child) VALUES (?, ?)", before["id"], behind["id"])
     cardfile.inherit(tx, before["id"], behind["id"])
     cardfile.note(tx, behind["id"], "linked", f"waits for #{before['id']}", hand.name, at)
     if behind["state"] in (CardState.TODO, CardState.READY) or behind["block"] == Block.DEPENDENCY:
-        return _let_go(tx, behind["id"], at)
+        return _let_go(tx, behind["id"], at, _answered(hand))
     return After()
 
 
-def _leads_to(tx: Transaction, first: int, last: int) -> bool:
-    found = tx.one(
-        "WITH RECURSIVE behind (id) AS (SELECT ? UNION SELECT child FROM card_links JOIN behind ON parent = id)"
-        " SELECT 1 FROM behind WHERE id = ?",
-        first,
-        last,
-    )
-    return found is not None
+def _answered(hand: Hand) -> tuple[str, ...]:
+    return (str(hand.target),) if hand.is_answered and hand.target else ()
 
 
 def claim(tx: Transaction, count: int, lease: float, at: Moment) -> list[Claimed]:
@@ -227,7 +221,7 @@ def unblock(tx: Transaction, id: str, comment: str, hand: Hand, at: Moment) -> A
         cardfile.remark(tx, row["id"], hand.name, comment, at)
     cardfile.note(tx, row["id"], "unblocked", comment, hand.name, at)
     tx.execute("UPDATE cards SET tries = 0, due = ? WHERE id = ?", at.now, row["id"])
-    after = _let_go(tx, row["id"], at)
+    after = _let_go(tx, row["id"], at, _answered(hand))
     for child in cardfile.children(tx, row["id"]):
         if child["block"] == Block.DEPENDENCY:
             after += _let_go(tx, child["id"], at)
@@ -235,13 +229,13 @@ def unblock(tx: Transaction, id: str, comment: str, hand: Hand, at: Moment) -> A
 
 
 def _check_gate(row: Row, hand: Hand) -> None:
-    if row["state"] == CardState.TRIAGE and not hand.is_person:
-        raise Unkeepable(f"#{row['id']} waits for a person: {row['reason']}")
+    if row["state"] in (CardState.TRIAGE, CardState.REVIEW) and not hand.is_person:
+        raise Unkeepable(f"#{row['id']} waits for a person: {row['reason'] or 'somebody has to review it'}")
 
 
 def _gives_up_waiting(tx: Transaction, card: int, hand: Hand) -> bool:
     """What was archived is never done: a person may decide that it need not be."""
-    waits = [parent for parent in cardfile.parents(tx, card) if parent["finished"] is None]
+    waits = cardfile.waits_for(tx, card)
     if not hand.is_person or any(parent["state"] != CardState.ARCHIVED for parent in waits):
         return False
     for parent in waits:
@@ -332,7 +326,14 @@ def _finish(tx: Transaction, row: Row, summary: str, by: str, at: Moment) -> Aft
     tx.execute("UPDATE cards SET summary = ?, finished = ?, blocked_before = '' WHERE id = ?", said, at.now, card)
     _move(tx, card, CardState.DONE, "", "", at)
     event = cardfile.note(tx, card, "completed", said, by, at)
-    files = tx.all("SELECT * FROM card_files WHERE card = ? AND place LIKE '/%' ORDER BY place", card)
+    # What was made goes with the news; what people have given for it they have.
+    files = tx.all(
+        "SELECT * FROM card_files WHERE card = ? AND place LIKE '/%' AND (by IN (?, ?) OR by LIKE 'attempt %')"
+        " ORDER BY place",
+        card,
+        row["assignee"],
+        by,
+    )
     sent = tuple(File(path=file["place"], name=file["name"]) for file in files)
     after = cardfile.tell(tx, card, event, card_news.done(row, said), at, sent)
     for child in cardfile.children(tx, card):
@@ -341,9 +342,9 @@ def _finish(tx: Transaction, row: Row, summary: str, by: str, at: Moment) -> Aft
     return after
 
 
-def _let_go(tx: Transaction, card: int, at: Moment) -> After:
+def _let_go(tx: Transaction, card: int, at: Moment, told: Collection[str] = ()) -> After:
     """Ready when everything before it is done; else it waits, and says so where that has come to a stop."""
-    waits = [parent for parent in cardfile.parents(tx, card) if parent["finished"] is None]
+    waits = cardfile.waits_for(tx, card)
     stuck = [parent for parent in waits if parent["state"] in card_news.HELD_UP]
     row = cardfile.find(tx, str(card))
     if not waits:
@@ -357,10 +358,19 @@ def _let_go(tx: Transaction, card: int, at: Moment) -> After:
         # It was told when it came to a stop; what it waits for now may be another.
         _move(tx, card, CardState.BLOCKED, Block.DEPENDENCY, card_news.waits_for((stuck or waits)[0]), at)
         return After()
-    return _block(tx, row, Block.DEPENDENCY, card_news.waits_for((stuck or waits)[0]), "", at, "")
+    return _block(tx, row, Block.DEPENDENCY, card_news.waits_for((stuck or waits)[0]), "", at, "", told)
 
 
-def _block(tx: Transaction, row: Row, kind: Block, reason: str, by: str, at: Moment, notes: str) -> After:
+def _block(
+    tx: Transaction,
+    row: Row,
+    kind: Block,
+    reason: str,
+    by: str,
+    at: Moment,
+    notes: str,
+    told: Collection[str] = (),
+) -> After:
     """The same block again is no news that helps anybody: then a person is asked to look."""
     card = row["id"]
     mark = kind.value if kind in BY_KIND else f"{kind}: {reason}"
@@ -371,23 +381,37 @@ def _block(tx: Transaction, row: Row, kind: Block, reason: str, by: str, at: Mom
     event = cardfile.note(tx, card, "asked a person" if again else "blocked", f"{kind}: {reason}", by, at)
     stuck = "blocked" if not again else "waiting for a person"
     places = cardfile.watchers(tx, card)
-    after, behind = _hold_back(tx, card, f"waits for #{card}, which is {stuck} ({kind})", at, places)
+    after, behind = _hold_back(tx, card, f"waits for #{card}, which is {stuck} ({kind.phrase})", at, places)
     said = card_news.blocked(row, kind, reason, notes, behind, again=again)
-    return after + cardfile.tell(tx, card, event, said, at)
+    return after + cardfile.tell(tx, card, event, said, at, told=told)
 
 
 def _hold_back(tx: Transaction, card: int, reason: str, at: Moment, told: Collection[str]) -> tuple[After, list[int]]:
-    """What waits for it is blocked too, however far behind; whoever hears of the cause needs no word on each."""
-    after, behind = After(), list[int]()
-    waiting = [(child, reason) for child in cardfile.children(tx, card)]
+    """What waits for it is blocked too, however far behind; each who watches any of it is told once."""
+    behind, news = list[int](), list[tuple[Row, str]]()
+    waiting = [(child, card, reason) for child in cardfile.children(tx, card)]
     while waiting:
-        child, why = waiting.pop(0)
-        if child["state"] not in (CardState.TODO, CardState.READY) or child["id"] in behind:
+        child, before, why = waiting.pop(0)
+        own: int = child["id"]
+        is_held = child["state"] == CardState.BLOCKED and child["block"] == Block.DEPENDENCY
+        if own in behind or not (is_held or child["state"] in (CardState.TODO, CardState.READY)):
             continue
-        behind.append(child["id"])
-        _move(tx, child["id"], CardState.BLOCKED, Block.DEPENDENCY, why, at)
+        behind.append(own)
+        # Held up by another one, it was told and goes on waiting for that.
+        if not (is_held and (before != card or _is_held_by_another(tx, own, card))):
+            _move(tx, own, CardState.BLOCKED, Block.DEPENDENCY, why, at)
+            news.append((child, why))
+        further = f"waits for #{own}, which is blocked ({Block.DEPENDENCY.phrase})"
+        waiting += [(each, own, further) for each in cardfile.children(tx, own)]
+    after, heard = After(), set(told)
+    for number, (child, why) in enumerate(news):
         event = cardfile.note(tx, child["id"], "blocked", f"{Block.DEPENDENCY}: {why}", "", at)
-        after += cardfile.tell(tx, child["id"], event, card_news.held_back(child, why), at, told=told)
-        further = f"waits for #{child['id']}, which is blocked ({Block.DEPENDENCY})"
-        waiting += [(each, further) for each in cardfile.children(tx, child["id"])]
+        said = card_news.held_back(child, why, [later["id"] for later, _ in news[number + 1 :]])
+        after += cardfile.tell(tx, child["id"], event, said, at, told=heard)
+        heard.update(cardfile.watchers(tx, child["id"]))
     return after, behind
+
+
+def _is_held_by_another(tx: Transaction, card: int, cause: int) -> bool:
+    waits = (parent for parent in cardfile.waits_for(tx, card) if parent["id"] != cause)
+    return any(parent["state"] in card_news.HELD_UP for parent in waits)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.cards import Attempt, Board, Card, CardLine, CardState, Ending
+from core.cards import Attempt, Block, Board, Card, CardLine, CardState, Ending
 from core.work.wording import lasting
 
 MARKS = {
@@ -54,7 +54,7 @@ def _line(card: CardLine, wall: float) -> str:
         about.append(f"since {lasting(wall - card.changed)}")
     line = f"  #{card.id} {_cut(card.title, TITLE_CHARACTERS)} · {' · '.join(about)}"
     if card.block:
-        line += f"\n     {card.block}: {_cut(card.reason, REASON_CHARACTERS)}"
+        line += f"\n     {_why(card.block, _cut(card.reason, REASON_CHARACTERS))}"
     return line
 
 
@@ -67,7 +67,7 @@ def card(shown: Card, wall: float) -> str:
         head += f" · budget {shown.budget} requests"
     parts = [head]
     if shown.block:
-        parts.append(f"Blocked ({shown.block}): {shown.reason}")
+        parts.append(f"Blocked: {_why(shown.block, shown.reason)}")
     if shown.body:
         parts.append(_cut(shown.body, NOTES_CHARACTERS))
     if shown.summary:
@@ -89,6 +89,11 @@ def card(shown: Card, wall: float) -> str:
     return "\n\n".join(parts)
 
 
+def _why(block: Block, reason: str) -> str:
+    """What waits says so itself."""
+    return reason if block is Block.DEPENDENCY else f"{block.phrase}: {reason}"
+
+
 def _happening(what: str, by: str, ago: float) -> str:
     return f"  {lasting(ago)} ago: {what}" + (f" by {by}" if by else "")
 
@@ -100,7 +105,8 @@ def _attempt(attempt: Attempt, wall: float) -> str:
             how = f"goes on for {took}"
         case Ending.BLOCKED | Ending.RETRY:
             again = " and was made again" if attempt.ending is Ending.RETRY else ""
-            how = f"{attempt.kind} after {took}{again}: {_cut(attempt.reason, REASON_CHARACTERS * 2)}"
+            what = Block(attempt.kind).phrase
+            how = f"after {took}{again}: {what}: {_cut(attempt.reason, REASON_CHARACTERS * 2)}"
         case _:
             how = f"{attempt.ending} after {took}"
     return f"  {attempt.number}. {how}" + (f"\n     log: {attempt.log}" if attempt.log else "")

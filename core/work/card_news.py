@@ -27,7 +27,7 @@ def not_runnable(assignee: str, roster: Collection[str]) -> str:
 
 
 def waits_for(parent: Row) -> str:
-    why = f" ({parent['block']})" if parent["block"] else ""
+    why = f" ({Block(parent['block']).phrase})" if parent["block"] else ""
     return f"waits for #{parent['id']}{HELD_UP.get(parent['state'], '')}{why}"
 
 
@@ -40,21 +40,36 @@ def review(row: Row, summary: str) -> str:
     return f"👀 {named(row)} asks for a review.\n\n{_in_short(summary)}\n\n{how}"
 
 
-def held_back(row: Row, why: str) -> str:
-    return f"⛔ {named(row)} is blocked ({Block.DEPENDENCY}): it {why}."
+def state(row: Row, when: str = "") -> str:
+    """How a card stands, as whoever asks is answered."""
+    return f"{row['state']}{when}" + (_why(row["block"], row["reason"]) if row["block"] else "")
+
+
+def held_back(row: Row, why: str, others: Sequence[int]) -> str:
+    also = f"\n\nBlocked by the same: {_numbers(others)}." if others else ""
+    return f"⛔ {named(row)} is blocked: it {why}.{also}"
 
 
 def blocked(row: Row, kind: Block, reason: str, notes: str, behind: Sequence[int], *, again: bool) -> str:
-    lines = [f"⛔ {named(row)} is blocked ({kind}): {reason}"]
+    lines = [f"⛔ {named(row)} is blocked{_why(kind, reason)}"]
     if again:
         lines.append("It is the second time in a row, so a person has to look at it.")
     if notes.strip():
         lines.append(_in_short(notes))
     if behind:
-        lines.append(f"Waiting for it: {', '.join(f'#{child}' for child in behind)}.")
+        lines.append(f"Waiting for it: {_numbers(behind)}.")
     if kind is not Block.DEPENDENCY:
         lines.append(f"`/board unblock {row['id']} WHAT TO DO` lets it go on.")
     return "\n\n".join(lines)
+
+
+def _why(kind: str, reason: str) -> str:
+    """What waits says so itself."""
+    return f": it {reason}" if kind == Block.DEPENDENCY else f" ({Block(kind).phrase}): {reason}"
+
+
+def _numbers(cards: Sequence[int]) -> str:
+    return ", ".join(f"#{card}" for card in cards)
 
 
 def _in_short(text: str) -> str:

@@ -74,6 +74,20 @@ def children(tx: Transaction, card: int) -> list[Row]:
     return tx.all("SELECT c.* FROM cards c JOIN card_links l ON c.id = l.child WHERE l.parent = ? ORDER BY c.id", card)
 
 
+def waits_for(tx: Transaction, card: int) -> list[Row]:
+    return [parent for parent in parents(tx, card) if parent["finished"] is None]
+
+
+def leads_to(tx: Transaction, first: int, last: int) -> bool:
+    found = tx.one(
+        "WITH RECURSIVE behind (id) AS (SELECT ? UNION SELECT child FROM card_links JOIN behind ON parent = id)"
+        " SELECT 1 FROM behind WHERE id = ?",
+        first,
+        last,
+    )
+    return found is not None
+
+
 def comment(tx: Transaction, card: int, by: str, text: str, at: Moment, key: str = "") -> None:
     """The same one is written once; raises Unkeepable where there are too many, or the key is another's."""
     known = tx.one("SELECT card, text FROM card_remarks WHERE key = ? AND key <> ''", key) if key else None

@@ -19,6 +19,8 @@ from core.work import launcher
 ENDING_SECONDS = launcher.GRACE_SECONDS + launcher.KILLING_SECONDS + 2.0
 # Something may have got away with the pipe: what it says is not waited for.
 LAST_WORDS_SECONDS = 1.0
+# Where the system has a lower limit already, that stays.
+LIMITED = 'ulimit -v "$0" 2>/dev/null; exec "$@"'
 
 # What a caller that was cancelled twice has left behind; whoever must be sure can wait for them.
 endings: set[asyncio.Task[None]] = set()
@@ -73,11 +75,14 @@ class _Watch(asyncio.SubprocessProtocol):
         self.closed.set()
 
 
-async def run(command: Sequence[str], folder: Path, seconds: float, keep: int) -> Ended:
+async def run(command: Sequence[str], folder: Path, seconds: float, keep: int, memory: int = 0) -> Ended:
     """Returns when the command has ended; what it left in the background has ended then too.
 
     Raises OSError when nothing could be started. A caller that is cancelled waits for the end of everything.
+    `memory` is in bytes and for each process of it; 0 is no limit.
     """
+    if memory:
+        command = ("sh", "-c", LIMITED, str(memory // 1024), *command)
     started = time.monotonic()
     transport, watch = await asyncio.get_running_loop().subprocess_exec(
         lambda: _Watch(keep),

@@ -10,6 +10,7 @@ from core import context
 from core.cards import BY_WORKER, Block, Board, Card, CardFile, CardState, Ending, Hand, NewCard, Order
 from core.context import Session
 from core.errors import Unkeepable, Unknown, Unsupported
+from core.inbound import policy
 from core.inbound.commands import Command, Obeyed
 from core.inbound.dispatcher import Dispatcher
 from core.inbound.settlement import After, Can
@@ -23,8 +24,12 @@ from core.work.board import Added, Hold
 from core.work.cardfile import Moment
 from core.work.foreman import Foreman
 from core.work.orders import Done
+from core.work.permits import Permits
 
 LISTED = 200
+NAME_CHARACTERS = 60
+# Nobody's name has an id in it that is not theirs.
+BRACKETS = str.maketrans("", "", "()")
 
 
 class Clerk:
@@ -42,7 +47,8 @@ class Clerk:
         self._dispatcher = dispatcher
         self._can = can
         self._foreman = foreman
-        self._orders = orders.Orders(self._add, self._may_tell)
+        self._permits = Permits(for_all=settings.people == "all")
+        self._orders = orders.Orders(self._add, self._may_tell, self._permits)
         self.renew(default_bot)
 
     def renew(self, default_bot: str) -> None:
@@ -66,36 +72,37 @@ class Clerk:
         return await self._store.read(lambda tx: cardfile.board(tx, states, min(limit, LISTED), assignee, ahead))
 
     async def link(self, parent: str, child: str, hand: Hand) -> Card:
-        return await self._write(lambda tx, at: Done(child, after=board.link(tx, parent, child, hand, at)))
+        return await self._change(child, hand, lambda tx, at: board.link(tx, parent, child, hand, at))
 
     async def comment(self, id: str, text: str, hand: Hand, key: str = "") -> None:
         if not text.strip():
             raise Unkeepable("there is nothing in this comment")
 
-        def unit(tx: Transaction, at: Moment) -> Done:
+        def unit(tx: Transaction, at: Moment) -> After:
             cardfile.comment(tx, cardfile.find(tx, id)["id"], hand.name, text, at, key)
-            return Done(id)
+            return After()
 
-        await self._write(unit)
+        await self._change(id, hand, unit)
 
-    async def attach(self, id: str, file: CardFile) -> None:
-        def unit(tx: Transaction, at: Moment) -> Done:
+    async def attach(self, id: str, file: CardFile, hand: Hand) -> None:
+        def unit(tx: Transaction, at: Moment) -> After:
             cardfile.attach(tx, cardfile.find(tx, id)["id"], file)
-            return Done(id)
+            return After()
 
-        await self._write(unit)
+        await self._change(id, hand, unit)
 
     async def unblock(self, id: str, comment: str, hand: Hand) -> Card:
-        return await self._write(lambda tx, at: Done(id, after=board.unblock(tx, id, comment, hand, at)))
+        return await self._change(id, hand, lambda tx, at: board.unblock(tx, id, comment, hand, at))
 
     async def finish(self, id: str, summary: str, hand: Hand) -> Card:
-        return await self._write(lambda tx, at: Done(id, after=board.finish(tx, id, summary, hand, at)))
+        return await self._change(id, hand, lambda tx, at: board.finish(tx, id, summary, hand, at))
 
     async def set_aside(self, id: str, kind: Block, reason: str, hand: Hand) -> Card:
-        return await self._write(lambda tx, at: Done(id, after=board.set_aside(tx, id, kind, reason, hand, at)))
+        return await self._change(id, hand, lambda tx, at: board.set_aside(tx, id, kind, reason, hand, at))
 
     async def archive(self, id: str, hand: Hand) -> Card:
         def unit(tx: Transaction, at: Moment) -> Done:
+            self._permits.check(tx, id, hand)
             freed = board.archive(tx, id, hand, at)
             return Done(id, after=freed.after, ended=freed.attempt)
 
@@ -170,6 +177,13 @@ class Clerk:
         named = msgspec.structs.replace(new, assignee=new.assignee or self._default)
         return board.add(tx, named, self._orders.reachable(hand), self._foreman.roster, self._settings.open_cards, at)
 
+    async def _change(self, id: str, hand: Hand, change: Callable[[Transaction, Moment], After]) -> Card:
+        def unit(tx: Transaction, at: Moment) -> Done:
+            self._permits.check(tx, id, hand)
+            return Done(id, after=change(tx, at))
+
+        return await self._write(unit)
+
     async def _write(self, unit: Callable[[Transaction, Moment], Done]) -> Card:
         at = self._foreman.moment
 
@@ -197,7 +211,7 @@ class Clerk:
 
     def _obey_in_chat(self, tx: Transaction, inbound: Inbound) -> Obeyed:
         """In the transaction that stores the command: obeyed once, or not at all."""
-        hand = Hand(inbound.sender.name or inbound.sender.id, inbound.target, inbound.conversation, inbound.sender)
+        hand = Hand(_who(inbound), inbound.target, inbound.conversation, inbound.sender, is_answered=True)
         tx.execute("SAVEPOINT board")
         try:
             done = self._orders.obey(tx, orders.parse(inbound.argument), hand, self._foreman.moment)
@@ -208,6 +222,13 @@ class Clerk:
             tx.execute("RELEASE board")
         ended = done.ended
         return Obeyed(done.words, after=done.after, then=lambda: self._foreman.hurry(ended))
+
+
+def _who(inbound: Inbound) -> str:
+    """A name is whatever somebody calls themselves; the id behind it is theirs alone."""
+    name = " ".join(inbound.sender.name.translate(BRACKETS).split())[:NAME_CHARACTERS]
+    id = policy.names(inbound)[0]
+    return f"{name} ({id})" if name else id
 
 
 def _worker() -> Session:

@@ -19,7 +19,7 @@ from core.inbound.dispatcher import Dispatcher
 from core.inbound.settlement import After
 from core.settings import Board
 from core.store.database import Store, Transaction
-from core.work import board, cardfile, verdicts
+from core.work import board, cardfile, handover, verdicts
 from core.work.board import Hold
 from core.work.briefing import Briefing
 from core.work.cardfile import Moment
@@ -124,15 +124,16 @@ class Crew:
             watch.cancel()
         if watch.is_over == "time":
             seconds = f"{self._settings.worker_seconds:g}"
-            reason = f"its time of {seconds} s is used up; its log is {job.records}"
+            reason = f"its time of {seconds} s is used up; its log is {job.records}{worker.log_trouble}"
             return Verdict(Block.BUDGET, reason, False), worker.last_words
-        return verdicts.of_process(code, worker.last_words, str(job.records)), ""
+        return verdicts.of_process(code, worker.last_words, f"{job.records}{worker.log_trouble}"), ""
 
     async def _hear(self, job: Job, said: Said, watch: _Watch) -> dict[str, Any]:
         """Every line is a sign of life; what is refused is answered with the reason."""
         moment = Moment(self._clock.now(), self._clock.wall())
         try:
-            after = await self._store.insist(lambda tx: self._write(tx, job, said, moment))
+            files = await asyncio.to_thread(self._take, job, said)
+            after = await self._store.insist(lambda tx: self._write(tx, job, said, files, moment))
         except Fenced as error:
             watch.leave(0.0)
             return {"ok": False, "error": str(error), "stop": True}
@@ -144,7 +145,14 @@ class Crew:
             self.changed()
         return {"ok": True}
 
-    def _write(self, tx: Transaction, job: Job, said: Said, at: Moment) -> After:
+    def _take(self, job: Job, said: Said) -> tuple[CardFile, ...]:
+        """As they are now: they are sent later, and until then a worker may do with them what it likes."""
+        places = {"attach": (said.place or said.name,), "complete": said.artifacts}.get(said.do, ())
+        kept = self._home / "attachments" / "outgoing" / f"card-{job.hold.card}"
+        by, workspace = f"attempt {job.hold.attempt}", Path(job.briefing.workspace)
+        return tuple(handover.take(place, workspace, kept, by) for place in places)
+
+    def _write(self, tx: Transaction, job: Job, said: Said, files: tuple[CardFile, ...], at: Moment) -> After:
         hold = job.hold
         board.renew(tx, hold, self._settings.lease_seconds, at)
         match said.do:
@@ -154,12 +162,11 @@ class Crew:
             case "comment":
                 cardfile.comment(tx, hold.card, f"attempt {hold.attempt}", said.text, at)
             case "attach":
-                file = _file(job, said.place or said.name)
-                cardfile.attach(tx, hold.card, msgspec.structs.replace(file, name=said.name or file.name))
+                for file in files:
+                    cardfile.attach(tx, hold.card, msgspec.structs.replace(file, name=said.name or file.name))
             case "effect":
                 tx.execute("UPDATE card_attempts SET effect = 1 WHERE card = ? AND number = ?", hold.card, hold.attempt)
             case "complete":
-                files = tuple(_file(job, place) for place in said.artifacts)
                 return board.complete(tx, hold, said.summary, files, at)
             case "block":
                 if said.kind not in BY_WORKER:
@@ -199,18 +206,6 @@ class _Watch:
     def cancel(self) -> None:
         for timer in self._timers:
             timer.cancel()
-
-
-def _file(job: Job, place: str) -> CardFile:
-    """Only what lies in its workspace, or has an address elsewhere, belongs to the card."""
-    by = f"attempt {job.hold.attempt}"
-    if place.startswith(("https://", "http://")):
-        return CardFile(place.rpartition("/")[2] or place, place, by)
-    folder = Path(job.briefing.workspace).resolve()
-    path = (folder / place).resolve()
-    if not path.is_relative_to(folder) or not path.is_file():
-        raise Unkeepable(f"there is no file {place} in the card's workspace")
-    return CardFile(path.name, str(path), by)
 
 
 def _keep_pid(tx: Transaction, hold: Hold, pid: int) -> None:

@@ -12,7 +12,7 @@ from core.clock import Clock
 from core.context import Session
 from core.desk import Numbered
 from core.duties import Delegated, Goal, Manner, TaskState
-from core.errors import Lagged, Overdrawn, Unsupported
+from core.errors import Lagged, Overdrawn
 from core.inbound import inbox
 from core.inbound.dispatcher import Dispatcher
 from core.inbound.inbox import Claim
@@ -75,8 +75,8 @@ class Delegation:
 
     def put(self, tx: Transaction, session: Session, goal: Goal) -> tuple[Delegated, After]:
         """The promise and the work are one transaction; refused before anything begins."""
-        if goal.manner in (Manner.TELL, Manner.WAKE) and not session.can.async_delivery:
-            raise Unsupported("async_delivery", str(session.target))
+        if goal.manner in (Manner.TELL, Manner.WAKE):
+            session.require("async_delivery")
         if row := ledger.known(tx, goal.key):
             return Delegated(row["id"], row["work"]), After()
         depth = (session.errand.depth if session.errand else 0) + 1

@@ -25,7 +25,7 @@ from core.runs import journal
 from core.settings import Board
 from core.store.database import Row, Store, Transaction
 from core.types import Conversation, Errand, Inbound, Origin, Sender, Target
-from core.work import board, briefing, card_news, cardfile, verdicts
+from core.work import board, briefing, card_news, cardfile, kin, verdicts
 from core.work import worker as workers
 from core.work.board import Claimed, Hold
 from core.work.briefing import Briefing, Parent
@@ -91,9 +91,9 @@ class Foreman:
     async def start(self) -> None:
         """What another process has begun is nobody's now; it is ended before anything begins anew."""
         self._loop = asyncio.get_running_loop()
-        for row in await self._store.insist(_open_processes):
-            if row["pid"] is not None and row["born"] and workers.born(row["pid"]) == row["born"]:
-                workers.kill_group(row["pid"])
+        left = await self._store.insist(_open_processes)
+        await asyncio.gather(*(_see_off(row["pid"], row["born"]) for row in left if row["pid"] is not None))
+        for row in left:
             self._dispatcher.hurry(await self._store.insist(lambda tx, row=row: self._lost(tx, row)))  # type: ignore[misc]
         await self.sweep()
 
@@ -306,6 +306,18 @@ class Foreman:
             return After()
         twice = TWICE if verdict.may_retry and effect else ""
         return board.block(tx, hold, verdict.kind, verdict.reason + twice, notes, at)
+
+
+async def _see_off(pid: int, birth: str) -> None:
+    """A launcher that has lost us ends all that came of it, however far it has gone; killed, it could not."""
+    if not birth or workers.born(pid) != birth:
+        return
+    try:
+        async with asyncio.timeout(workers.ENDING_SECONDS):
+            await kin.until_gone(pid, kin.born(pid))
+    except TimeoutError:
+        log.error("the launcher %d does not end; its group is killed", pid)
+        workers.kill_group(pid)
 
 
 def _open_processes(tx: Transaction) -> list[Row]:

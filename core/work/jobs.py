@@ -1,4 +1,4 @@
-"""Scheduled commands: run one after another in a folder of their own, and none is ever run twice."""
+"""Scheduled commands: a few at once, each in a folder of its own, and none is ever run twice."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from core.work.wording import fenced
 
 log = logging.getLogger(__name__)
 
+# What is due at the same minute need not bring the machine to its knees.
+AT_ONCE = 4
 OUTPUT_BYTES = 20_000
 # What is told of an output: its end.
 TOLD_CHARACTERS = 3_000
@@ -37,6 +39,7 @@ class Jobs:
         self._workspaces = workspaces
         # By schedule: one of each runs at a time.
         self._working: dict[str, asyncio.Task[None]] = {}
+        self._places = asyncio.Semaphore(AT_ONCE)
         self._looking: set[asyncio.Task[None]] = set()
         self._stopped = False
 
@@ -92,12 +95,19 @@ class Jobs:
             log.error("a scheduled command was left by a fault: %r", error, exc_info=error)
 
     async def _work(self, schedule: str) -> None:
-        while not self._stopped and (row := await self._store.insist(lambda tx: self._claim(tx, schedule))) is not None:
+        while await self._work_once(schedule):
+            continue
+
+    async def _work_once(self, schedule: str) -> bool:
+        async with self._places:
+            # Others may have gone first, and meanwhile nothing may begin any more.
+            row = None if self._stopped else await self._store.insist(lambda tx: self._claim(tx, schedule))
+            if row is None:
+                return False
             outcome = await self._run(row)
-            after = await self._store.insist(
-                lambda tx, id=row["id"], outcome=outcome: agenda.end(tx, id, outcome, self._clock)  # type: ignore[misc]
-            )
-            self._dispatcher.hurry(after)
+        after = await self._store.insist(lambda tx: agenda.end(tx, row["id"], outcome, self._clock))
+        self._dispatcher.hurry(after)
+        return True
 
     def _claim(self, tx: Transaction, schedule: str) -> Row | None:
         """Committed before anything starts, so that what was begun is never begun again."""
@@ -111,13 +121,13 @@ class Jobs:
         return row
 
     async def _run(self, row: Row) -> Outcome:
-        plan, seconds = agenda.plan_of(row), self._settings.command_seconds
+        plan, seconds, memory = agenda.plan_of(row), self._settings.command_seconds, self._settings.process_memory_bytes
         session = self._session(row, plan)
         try:
             await asyncio.to_thread(session.workspace.mkdir, parents=True, exist_ok=True)
             shell = await asyncio.to_thread(shutil.which, "bash") or "sh"
             with context.bind(session):
-                ended = await child.run((shell, "-c", plan.command), session.workspace, seconds, OUTPUT_BYTES)
+                ended = await child.run((shell, "-c", plan.command), session.workspace, seconds, OUTPUT_BYTES, memory)
         except OSError as error:
             return Outcome(OutcomeKind.FAILED, f"it could not be started: {error.strerror}", "")
         text = _shown(ended.output)

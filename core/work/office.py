@@ -50,7 +50,7 @@ class Office:
         """News of the gateway go to the owner's own place where no home was chosen."""
         self._door = door
         self._alerts = Alerts(store, clock, dispatcher, owner, is_down)
-        alarms.listener = self._alerts.sounded
+        self._alarms = alarms
         workspaces = home / "workspaces"
         self._delegation = Delegation(store, clock, settings, dispatcher, follow, door.stop)
         settlement.report_to(Origin.TASK, self._delegation.ended)
@@ -79,6 +79,10 @@ class Office:
         await self.tasks.start()
         await self.schedules.start()
         await self._foreman.start()
+
+    def hear(self) -> None:
+        """As soon as it is known which platforms are there: tells of each alarm, also of those that sounded before."""
+        self._alarms.listen(self._alerts.sounded)
 
     async def sweep(self) -> None:
         await self.processes.sweep()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from core.cards import Block, CardState, Hand, NewCard, Order
+import msgspec
+
+from core.cards import Block, CardFile, CardState, Hand, NewCard, Order
 from core.errors import Overdrawn, Unkeepable, Unknown, Unsupported
 from core.inbound.settlement import After
 from core.store.database import Row, Transaction
@@ -13,6 +15,7 @@ from core.types import Target, parse_target
 from core.work import board, board_text, card_news, cardfile
 from core.work.board import Added
 from core.work.cardfile import Moment
+from core.work.permits import Permits
 
 # What may come of words that a person got wrong.
 Refusals = (Overdrawn, Unkeepable, Unknown, Unsupported)
@@ -22,6 +25,7 @@ HELP = """\
 /board add TITLE to=BOT after=3,4 priority=2 budget=20 – a new card; further lines are its text
 /board show 12 – all of one card
 /board comment 12 TEXT
+/board attach 12 https://example.org/plan – a link for whoever works on it
 /board unblock 12 TEXT – lets it go on, with what it should know
 /board done 12 – accepts it, or says that it is done
 /board block 12 REASON
@@ -100,12 +104,22 @@ def _number(given: dict[str, str], name: str) -> int:
     return int(value)
 
 
+def is_link(text: str) -> bool:
+    return text.startswith(("https://", "http://")) and len(text.split()) == 1
+
+
+def link(address: str, by: str) -> CardFile:
+    return CardFile(address.rstrip("/").rpartition("/")[2] or address, address, by)
+
+
 class Orders:
     def __init__(
         self,
         add: Callable[[Transaction, NewCard, Hand, Moment], Added],
         may_tell: Callable[[Target], bool],
+        permits: Permits,
     ) -> None:
+        self._permits = permits
         self._add = add
         self._may_tell = may_tell
 
@@ -113,7 +127,7 @@ class Orders:
         """Whoever cannot be told later watches nothing."""
         if hand.target is None or self._may_tell(hand.target):
             return hand
-        return Hand(hand.name, None, hand.conversation, hand.sender, hand.is_person)
+        return msgspec.structs.replace(hand, target=None)
 
     def obey(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
         """Raises Unknown or Unkeepable in words for the person, and nothing has happened then."""
@@ -123,11 +137,13 @@ class Orders:
             return Done("", words=HELP)
         if order.verb == "add":
             card, after = self._add(tx, order.new or NewCard(""), hand, at)
-            why = f" ({card['block']}): {card['reason']}" if card["block"] else ""
-            words = f"Card {card_news.named(card)} for {card['assignee']} is {card['state']}{why}."
+            words = f"Card {card_news.named(card)} for {card['assignee']} is {card_news.state(card)}."
             return Done(str(card["id"]), words=words, after=after)
         if order.verb not in VERBS:
             raise Unkeepable(f"there is no word {order.verb!r} for the board")
+        if order.verb != "show":
+            # Of a link it is the second one that changes.
+            self._permits.check(tx, (order.other or order.id) if order.verb == "link" else order.id, hand)
         return VERBS[order.verb](self, tx, order, hand, at)
 
     def _list(self, tx: Transaction, order: Order, at: Moment) -> str:
@@ -147,6 +163,17 @@ class Orders:
         row = cardfile.find(tx, order.id)
         cardfile.comment(tx, row["id"], hand.name, order.text, at)
         return Done(str(row["id"]), words=f"Written on {card_news.named(row)}.")
+
+    def attach(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
+        row = cardfile.find(tx, order.id)
+        if order.file is None and not is_link(order.text):
+            raise Unkeepable(
+                f"attach a link: /board attach {row['id']} https://…; words go with /board comment, and files by the"
+                " command line"
+            )
+        file = order.file or link(order.text, hand.name)
+        cardfile.attach(tx, row["id"], msgspec.structs.replace(file, by=hand.name))
+        return Done(str(row["id"]), words=f"Attached to {card_news.named(row)}: {file.name}.")
 
     def unblock(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
         return self._moved(tx, order, board.unblock(tx, order.id, order.text, hand, at))
@@ -182,13 +209,14 @@ class Orders:
 
     def _moved(self, tx: Transaction, order: Order, after: After) -> Done:
         row = cardfile.find(tx, order.id)
-        why = f" ({row['block']}): {row['reason']}" if row["block"] else ""
-        return Done(str(row["id"]), words=f"{card_news.named(row)} is {row['state']} now{why}.", after=after)
+        words = f"{card_news.named(row)} is {card_news.state(row, ' now')}."
+        return Done(str(row["id"]), words=words, after=after)
 
 
 VERBS = {
     "show": Orders.show,
     "comment": Orders.comment,
+    "attach": Orders.attach,
     "unblock": Orders.unblock,
     "done": Orders.finish,
     "block": Orders.block,

@@ -9,7 +9,7 @@ from core.duties import Manner, TaskState
 from core.settings import Work
 from core.work.ledger import End
 from core.work.traces import Matches, Status
-from core.work.wording import fenced
+from core.work.wording import fenced, lasting
 
 TAIL_LINES = 20
 TAIL_CHARACTERS = 1_500
@@ -43,7 +43,7 @@ def ended(case: Case, settings: Work) -> End:
 
 
 def _how(case: Case, settings: Work) -> tuple[TaskState, str, str]:
-    title, status, after = case.title, case.status, f"after {duration(case.seconds)}"
+    title, status, after = case.title, case.status, f"after {lasting(case.seconds)}"
     if status and status.why == "exited":
         return _exited(title, status.code, after)
     if status and status.why == "unbegun":
@@ -98,12 +98,3 @@ def _tail(output: str) -> str:
     lines = output.rstrip().splitlines()[-TAIL_LINES:]
     text = "\n".join(lines).strip("\n")
     return text if len(text) <= TAIL_CHARACTERS else "…" + text[1 - TAIL_CHARACTERS :]
-
-
-def duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"

@@ -68,12 +68,18 @@ class Worker:
         self._records = records
         self._recorded = 0
         self._last = b""
+        self._trouble = ""
         self._process: asyncio.subprocess.Process
         self._tell: asyncio.WriteTransport
 
     @property
     def last_words(self) -> str:
         return self._last.decode("utf-8", "replace").strip()
+
+    @property
+    def log_trouble(self) -> str:
+        """Why something is missing in its log; empty when nothing is."""
+        return f", in which something is missing: {self._trouble}" if self._trouble else ""
 
     async def start(self) -> int:
         """The launcher, which does nothing yet; raises OSError when nothing can be started."""
@@ -154,8 +160,14 @@ class Worker:
         room = LOG_BYTES - self._recorded
         if room > 0:
             self._recorded += len(data)
-            with self._records.open("ab") as file:
-                file.write(data[:room])
+            try:
+                with self._records.open("ab") as file:
+                    file.write(data[:room])
+            except OSError as error:
+                # Its verdict is still to be heard; what it says last is kept all the same.
+                if not self._trouble:
+                    log.warning("%s cannot be written: %s", self._records, error.strerror)
+                self._trouble = error.strerror or str(error)
 
     async def _end(self, listening: list[asyncio.Task[None]]) -> None:
         assert self._process.stdin

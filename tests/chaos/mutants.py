@@ -17,6 +17,7 @@ from tests.chaos import mutation_inbound as inbound
 from tests.chaos import mutation_outbound as outbound
 from tests.chaos import mutation_slack as slack
 from tests.chaos import mutation_telegram as telegram
+from tests.chaos import mutation_work as work
 
 # Names the mutant that a process becomes.
 VARIABLE = "TIDINGS_MUTANT"
@@ -357,12 +358,82 @@ MUTANTS: dict[str, Mutant] = {
         Mutant(
             "3.5: retried behind an effect",
             board.effect_tried_again,
-            _test("board", "a_worker_that_is_a_process_always_ends_in_a_verdict[effect]"),
+            _test("board_processes", "a_worker_that_is_a_process_always_ends_in_a_verdict[effect]"),
         ),
         Mutant(
             "A26: the worker outlives its card",
             board.worker_outlives_its_card,
-            _test("board", "archiving_ends_the_whole_process_group"),
+            _test("board_processes", "archiving_ends_the_whole_process_group"),
+        ),
+        Mutant(
+            "A11: told twice",
+            work.notice_without_its_key,
+            _test("api_notify", "a_key_owes_one_notice_however_often_and_whenever_it_is_used"),
+        ),
+        Mutant(
+            "I13: promised to nobody",
+            work.promise_where_nobody_can_be_told,
+            _test("background", "a_promise_that_nobody_could_hear_of_is_refused_before_anything_begins"),
+        ),
+        Mutant(
+            "I13: woken, and silent",
+            work.woken_and_silent,
+            _test("background", "a_wake_goes_on_with_the_conversation_and_is_never_silent[True]"),
+        ),
+        Mutant(
+            "a number that is another's now",
+            work.adopted_by_number_alone,
+            _test("processes", "another_process_with_its_number_is_left_alone"),
+        ),
+        Mutant(
+            "it runs, and nobody knows",
+            work.begins_before_it_is_known,
+            _test("processes", "a_killed_gateway_leaves_nothing_unowned_and_the_next_starts_nothing_twice[bg.spawned]"),
+        ),
+        Mutant(
+            "I21: an instant is fired twice",
+            work.instant_fired_again,
+            _test("schedules", "an_instant_that_comes_again_after_a_jump_back_is_not_run_again"),
+        ),
+        Mutant(
+            "I11: run again after a kill",
+            work.cut_off_command_runs_again,
+            _test("schedules", "a_command_that_a_kill_cut_off_is_told_as_interrupted_and_not_run_again"),
+        ),
+        Mutant(
+            "A33: to whoever wrote last",
+            work.job_answers_whoever_wrote_last,
+            _test("schedules", "an_answer_goes_to_the_stored_target_whoever_wrote_last"),
+        ),
+        Mutant(
+            "I13: lost without a word",
+            work.lost_and_not_told,
+            _test("recovery", "a_task_that_was_at_work_is_started_again_or_reported_lost[False]"),
+        ),
+        Mutant(
+            "A10: polling uses up the notice",
+            work.polling_uses_up_the_notice,
+            _test("processes", "looking_at_it_does_not_use_up_its_notice"),
+        ),
+        Mutant(
+            "A12: a notice in a person's mouth",
+            work.notice_as_a_persons_words,
+            _test("background", "a_notice_is_remembered_as_one_and_starts_no_turn"),
+        ),
+        Mutant(
+            "A29: the alert dies as well",
+            work.alert_where_the_trouble_is,
+            _test("schedules", "a_delivery_that_dies_is_told_at_the_home_of_another_platform"),
+        ),
+        Mutant(
+            "I13: failures are silent",
+            work.end_of_a_failure_is_silent,
+            _test("background", "a_failure_is_told_too"),
+        ),
+        Mutant(
+            "A13: an entry that is not known",
+            work.unknown_entry_breaks_the_reader,
+            _test("recovery", "entries_of_a_newer_version_are_kept_and_break_neither_recovery_nor_a_reader"),
         ),
     )
 }

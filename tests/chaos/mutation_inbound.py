@@ -11,7 +11,7 @@ import msgspec
 
 from core import context
 from core.adapter import Receive
-from core.agent import Ended, JournalEvent
+from core.agent import Ended
 from core.context import Session
 from core.desk import Numbered
 from core.gateway import Gateway
@@ -142,7 +142,7 @@ def terminal_event_twice() -> None:
 def effect_repeated_after_restart() -> None:
     """A tool that was at work when the process died is run again."""
 
-    def unknown_tool(events: list[JournalEvent], checkpoint_after: int) -> str:
+    def unknown_tool(entries: list[Numbered], checkpoint_after: int) -> str:
         return ""
 
     swap(recovery, "_unknown_tool", unknown_tool)

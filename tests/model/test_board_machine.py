@@ -113,7 +113,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(parent=cards, child=cards)
     def link(self, parent: str, child: str) -> None:
-        cyclic = board._leads_to(self.tx, int(child), int(parent))
+        cyclic = cardfile.leads_to(self.tx, int(child), int(parent))
         try:
             self.unit(lambda: board.link(self.tx, parent, child, WATCHER, self.at))
         except Unkeepable:
@@ -212,7 +212,7 @@ class Machine(RuleBasedStateMachine):
         except Unkeepable:
             assert (
                 row["state"] not in ("blocked", "triage", "review")
-                or (row["state"] == "triage" and not hand.is_person)
+                or (row["state"] in ("triage", "review") and not hand.is_person)
                 or row["block"] == Block.DEPENDENCY
             )
         else:
@@ -233,7 +233,8 @@ class Machine(RuleBasedStateMachine):
         try:
             self.unit(lambda: board.set_aside(self.tx, card, Block.NEEDS_INPUT, reason, hand, self.at))
         except Unkeepable:
-            assert before in ("running", "done", "archived", "blocked") or (before == "triage" and not hand.is_person)
+            is_gated = before in ("triage", "review") and not hand.is_person
+            assert is_gated or before in ("running", "done", "archived", "blocked")
 
     @precondition(lambda self: self.zombies and self.made > 3)
     @rule(card=cards)

@@ -153,6 +153,23 @@ async def test_what_is_wrong_is_said_in_one_sentence_and_nothing_is_made(api: Ap
     assert (await api.http.post(f"{ADDRESS}/0123456789ab/run")).status_code == 404
 
 
+async def test_which_of_several_homes_is_asked_in_the_words_of_the_request(api: ApiWorld) -> None:
+    for target in (Target(adapter="paper", chat="1"), Target(adapter="console")):
+        await api.gateway.set_home(target)
+    answer = await api.http.post(ADDRESS, json={**JOB, "deliver": ""})
+    assert answer.status_code == 400
+    assert answer.json()["error"].endswith("say which with “deliver”")
+
+
+async def test_skills_are_taken_and_said_to_be_ignored(api: ApiWorld) -> None:
+    job = await make(api, skills=["weather"])
+    changed = await api.http.patch(f"{ADDRESS}/{job['id']}", json={"skill": "weather", "name": "another"})
+    assert (changed.status_code, changed.json()["job"]["name"]) == (200, "another")
+    described = (await api.http.get("/openapi.json")).json()["components"]["schemas"]
+    for name in ("JobRequest", "JobChange"):
+        assert "ignored" in described[name]["properties"]["skills"]["description"]
+
+
 async def test_a_command_is_shown_and_cannot_be_made_or_changed_here(api: ApiWorld) -> None:
     target = Target(adapter="paper", chat="1")
     known = await api.gateway.schedules.add(Plan(name="disks", when="@daily", target=target, command="df -h"))

@@ -395,9 +395,10 @@ print([name for name in ("pydantic_ai", "openai", "anthropic", "httpx2", "mcp") 
 ALONGSIDE = """
 import asyncio, importlib.abc, sys, tempfile, threading
 from pathlib import Path
+from bots.assistant.agent import Assistant
+from bots.assistant.settings import Assistant as Settings
 from core.settings import Rule
-from tests.assistant_world import assistant
-from tests.simulators.provider import ProviderServer
+from tests.simulators.provider import MODEL, ProviderServer
 from tests.world import Echo, World
 
 begun, echoed = threading.Event(), threading.Event()
@@ -411,7 +412,8 @@ class Slow(importlib.abc.MetaPathFinder):
 async def main(home):
     sys.meta_path.insert(0, Slow())
     async with ProviderServer() as provider:
-        bots = {"bot": assistant(provider), "echo": Echo()}
+        settings = Settings(model=f"openai-chat:{MODEL}", base_url=provider.openai_url, api_key=provider.key)
+        bots = {"bot": Assistant("Tide", settings), "echo": Echo()}
         async with World(home, bots, rules=[Rule(chat="2", bot="echo")]) as world:
             preparing = asyncio.create_task(bots["bot"].prepare())
             world.paper.says("first", chat="1")

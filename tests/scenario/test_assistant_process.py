@@ -200,7 +200,7 @@ async def test_a_kill_between_the_stored_start_and_the_act_is_told_as_unknown_to
 
 async def test_a_tool_that_only_looks_is_used_again_after_a_kill(tmp_path: Path, provider: Provider) -> None:
     async with gateway(tmp_path, provider, TIDINGS_FAILPOINT="tool.started:1:kill") as process:
-        await say(tmp_path, "CALL list_files {}", "first")
+        await say(tmp_path, 'CALL process {"action": "list"}', "first")
         assert await asyncio.to_thread(process.wait, PATIENCE_SECONDS) == -signal.SIGKILL
     async with gateway(tmp_path, provider):
         assert await answers_until(tmp_path, "done") == ["done"]

@@ -155,6 +155,37 @@ def test_settings_that_lie_elsewhere_bring_their_secrets_along(home: Path, tmp_p
     assert "1:a" in (tmp_path / "elsewhere" / "secrets.toml").read_text()
 
 
+def test_files_that_the_settings_name_go_along_and_of_others_it_is_said_which_they_are(
+    home: Path, tmp_path: Path
+) -> None:
+    """Without them the restored home would not even start."""
+    file, elsewhere, outside = tmp_path / "backup.tar", tmp_path / "elsewhere", tmp_path / "ann.md"
+    keyed = 'model = "openai:gpt-5-mini"\napi_key = "file:keys/openai"\n'
+    (home / "tidings.toml").write_text(
+        f'[bots.rosa]\npersona = "who/rosa.md"\n{keyed}[bots.ann]\npersona = "{outside}"\n{keyed}'
+    )
+    for path, text in {home / "who" / "rosa.md": "I am Rosa.", home / "keys" / "openai": "k", outside: "Ann."}.items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    # The name of a folder of ours may begin the name of a file.
+    (home / "board.md").write_text("notes")
+    done = tidings(home, "backup", str(file))
+    assert f"warning: {outside} is not in it, and the settings name it: copy it yourself" in done.stderr
+    restored = tidings(elsewhere, "restore", str(file))
+    assert restored.returncode == 0, restored.stderr
+    assert (elsewhere / "board.md").read_text() == "notes"
+    checked = tidings(elsewhere, "config", "check")
+    assert checked.returncode == 0, checked.stderr
+    assert stat.S_IMODE((elsewhere / "keys" / "openai").stat().st_mode) == 0o600
+
+
+def test_settings_that_are_broken_keep_nobody_from_a_backup(home: Path, tmp_path: Path) -> None:
+    (home / "tidings.toml").write_text("[bot\n")
+    done = tidings(home, "backup", str(tmp_path / "backup.tar"))
+    assert done.returncode == 0, done.stderr
+    assert "warning: what the settings name was not looked for" in done.stderr
+
+
 def test_a_name_that_promises_less_room_is_kept_to(home: Path, tmp_path: Path) -> None:
     file = tmp_path / "backup.tar.gz"
     assert tidings(home, "backup", str(file)).returncode == 0

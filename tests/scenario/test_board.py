@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from core.agent import ApprovalAsked, Effect, Event, Finished, OutcomeKind, Text
 from core.cards import Block, CardFile, CardState, Ending, NewCard
 from core.errors import Fenced, Unkeepable, Unknown, Unsupported
 from core.types import Target
-from tests.board_world import HAND, NOBODY, Verdict, card, process, state_of, until
+from tests.board_world import HAND, NOBODY, Verdict, card, state_of, until
 from tests.simulators.paper import Kind
 from tests.world import KEYED, Gate, OwnedClock, Scripted, World
 
@@ -57,10 +56,10 @@ async def test_the_board_reads_well_in_a_chat(tmp_path: Path) -> None:
         lines = world.posts[before].splitlines()
         assert lines[0] == "⛔ BLOCKED (2)"
         assert lines[1].startswith("  #1 Paint the fence · bot · since ")
-        assert lines[2] == "     needs_input: which colour?"
-        assert lines[4] == "     dependency: waits for #1, which is blocked (needs_input)"
+        assert lines[2] == "     needs an answer: which colour?"
+        assert lines[4] == "     waits for #1, which is blocked (needs an answer)"
         shown = world.posts[before + 1]
-        assert "Blocked (needs_input): which colour?" in shown
+        assert "Blocked: needs an answer: which colour?" in shown
         assert "Waiting for it:\n  #2 Admire it (blocked)" in shown
         assert "Told of it: paper:1" in shown
 
@@ -128,7 +127,7 @@ async def test_a_ready_card_whose_bot_has_gone_is_blocked_within_a_minute(tmp_pa
         found = await until(world, made.id, BLOCKED)
         assert clock.now() - begun <= 60
         assert (found.block, "nobody called 'eve'" in found.reason) == (Block.NOT_RUNNABLE, True)
-        await world.until(lambda: any("not_runnable" in post for post in world.posts))
+        await world.until(lambda: any("(nobody can work on it)" in post for post in world.posts))
 
 
 async def _effect(turn: Turn) -> AsyncIterator[Event]:
@@ -174,7 +173,7 @@ async def test_a_worker_that_ends_without_a_verdict_gets_one_from_its_supervisor
         assert words in found.reason
         assert f"its log is {found.attempts[-1].run}" in found.reason
         await world.until(lambda: len(world.posts) == 1)
-        assert f"is blocked ({kind})" in world.posts[0]
+        assert f"is blocked ({kind.phrase})" in world.posts[0]
 
 
 async def test_the_second_attempt_knows_what_the_first_one_left(tmp_path: Path) -> None:
@@ -386,125 +385,6 @@ async def test_what_was_made_goes_with_the_news(tmp_path: Path) -> None:
         assert b"plan.txt" in world.rows("SELECT body FROM deliveries")[0]["body"]
 
 
-# Workers that are processes.
-
-SILENT = process("print('I am tired'); sys.exit(0)")
-GOOD = process("say(do='comment', text='halfway'); say(do='complete', summary='built ' + brief['title'])")
-BUDGET = process("say(do='block', kind='budget', reason='out of tokens', notes='walls done, roof open')")
-EFFECT = process("say(do='effect', what='paid'); sys.exit(3)")
-KILLED = process("os.kill(os.getpid(), 9)")
-HANG = process("time.sleep(3600)")
-# A short lease; everything else as by default.
-QUICK = {"lease_seconds": 0.5, "heartbeat_seconds": 0.2, "retry_seconds": 0.01}
-
-
-@pytest.mark.parametrize(
-    ("worker", "state", "attempts", "kind", "words"),
-    [
-        (GOOD, DONE, 1, None, ""),
-        (BUDGET, BLOCKED, 1, Block.BUDGET, "out of tokens"),
-        (SILENT, BLOCKED, 2, Block.PROTOCOL, "(exit code 0); its last words: “I am tired”; its log is "),
-        (EFFECT, BLOCKED, 1, Block.PROTOCOL, "(exit code 3); it said nothing"),
-        (KILLED, BLOCKED, 2, Block.INTERRUPTED, "(exit code 137)"),
-        (("no-such-command",), BLOCKED, 1, Block.NOT_RUNNABLE, "no-such-command"),
-        (HANG, BLOCKED, 2, Block.HANG, "nothing was heard of it for 0.5 s"),
-    ],
-    ids=["good", "budget", "silent", "effect", "killed", "missing", "hang"],
-)
-async def test_a_worker_that_is_a_process_always_ends_in_a_verdict(
-    tmp_path: Path, worker: tuple[str, ...], state: CardState, attempts: int, kind: Block | None, words: str
-) -> None:
-    lease = QUICK if worker is HANG else {"retry_seconds": 0.01}
-    async with World(tmp_path, Verdict("unused"), board={**lease, "workers": {"joiner": worker}}) as world:
-        made = await world.gateway.board.add(NewCard("a shed", assignee="joiner"), HAND)
-        found = await until(world, made.id, state)
-        assert (found.state, found.block, len(found.attempts)) == (state, kind, attempts)
-        assert words in found.reason
-        await world.settled()
-        assert len(world.posts) == 1
-        if worker is GOOD:
-            assert (found.summary, found.remarks[0].text) == ("built a shed", "halfway")
-        if worker is BUDGET:
-            assert "walls done, roof open" in world.posts[0]
-        if worker is SILENT:
-            assert Path(found.attempts[0].log).read_text() == "I am tired\n"
-        if worker is HANG:
-            launchers = [row["pid"] for row in world.rows("SELECT pid FROM card_attempts")]
-            await world.eventually(lambda: not any(pid and _lives(pid) for pid in launchers))
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-async def test_archiving_ends_the_whole_process_group(tmp_path: Path) -> None:
-    worker = process("import subprocess\nchild = subprocess.Popen(['sleep', '600'])\n"
-                     "open('pid', 'w').write(str(child.pid))\ntime.sleep(600)")  # fmt: skip
-    async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}}) as world:
-        made = await world.gateway.board.add(NewCard("a", assignee="joiner"), HAND)
-        written = tmp_path / "workspaces" / "card-1" / "pid"
-        await world.eventually(lambda: written.exists() and written.read_text())
-        await world.gateway.board.archive(made.id, HAND)
-        await world.eventually(lambda: not _lives(int(written.read_text())))
-
-
-async def test_a_process_that_the_gateway_took_down_with_it_is_tried_again_after_the_restart(tmp_path: Path) -> None:
-    worker = process(
-        "open('tries', 'a').write('x')\n"
-        "if brief['attempt'] == 1: time.sleep(600)\n"
-        "say(do='complete', summary=' | '.join(brief['earlier']))"
-    )
-    board = {"workers": {"joiner": worker}, "retry_seconds": 0.01}
-    async with World(tmp_path, Verdict("unused"), board=board) as world:
-        made = await world.gateway.board.add(NewCard("a", assignee="joiner"), HAND)
-        tries = tmp_path / "workspaces" / "card-1" / "tries"
-        await world.eventually(tries.exists)
-        await world.crash()
-        await world.start()
-        found = await until(world, made.id, DONE)
-        assert "Attempt 1 ended without a verdict (interrupted)" in found.summary
-        assert tries.read_text() == "xx"
-
-
-async def test_stopping_the_gateway_is_not_held_against_a_card(tmp_path: Path) -> None:
-    worker = process(
-        "open('tries', 'a').write('x')\nif brief['attempt'] < 4: time.sleep(600)\nsay(do='complete', summary='at last')"
-    )
-    async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}}) as world:
-        made = await world.gateway.board.add(NewCard("a", assignee="joiner"), HAND)
-        tries = tmp_path / "workspaces" / "card-1" / "tries"
-        for number in range(1, 4):
-            await world.eventually(lambda number=number: tries.exists() and len(tries.read_text()) == number)  # type: ignore[misc]
-            await world.end()
-            await world.start()
-        found = await until(world, made.id, DONE)
-        assert [each.ending for each in found.attempts] == [Ending.RETRY] * 3 + [Ending.COMPLETE]
-
-
-async def test_a_worker_that_is_heard_of_keeps_its_card_however_long_it_takes(tmp_path: Path) -> None:
-    worker = process(
-        "for number in range(4):\n"
-        "    say(do='heartbeat', note=f'step {number}')\n"
-        "    while not os.path.exists(f'go{number}'): time.sleep(0.01)\n"
-        "say(do='complete', summary='slow and steady')"
-    )
-    clock = OwnedClock()
-    async with World(tmp_path, Verdict("unused"), clock=clock, board={"workers": {"joiner": worker}}) as world:
-        made = await world.gateway.board.add(NewCard("a", assignee="joiner"), HAND)
-        heard = "SELECT 1 FROM card_events WHERE words = ?"
-        for number in range(4):
-            await world.eventually(lambda number=number: world.rows(heard, f"step {number}"))  # type: ignore[misc]
-            # Two thirds of a lease, each time.
-            await clock.advance(30)
-            (tmp_path / "workspaces" / "card-1" / f"go{number}").touch()
-        await world.eventually(lambda: state_of(world, made.id) == "done")
-        assert len((await card(world, made.id)).attempts) == 1
-
-
 async def test_a_notice_that_could_not_be_sent_arrives_later_and_once(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict(Block.NEEDS_INPUT), clock=OwnedClock()) as world:
         world.paper.fail_next(503)
@@ -512,45 +392,3 @@ async def test_a_notice_that_could_not_be_sent_arrives_later_and_once(tmp_path: 
         await until(world, made.id, BLOCKED)
         await world.until(lambda: world.posts)
         assert len(world.posts) == 1
-
-
-async def test_a_process_is_told_that_its_time_is_nearly_up_and_is_then_out_of_budget(tmp_path: Path) -> None:
-    worker = process("open('told', 'w').write(sys.stdin.readline())\ntime.sleep(600)")
-    clock = OwnedClock()
-    board = {"workers": {"joiner": worker}, "worker_seconds": 30}
-    async with World(tmp_path, Verdict("unused"), clock=clock, board=board) as world:
-        made = await world.gateway.board.add(NewCard("a", assignee="joiner"), HAND)
-        await world.eventually(lambda: world.rows("SELECT 1 FROM card_attempts WHERE pid IS NOT NULL"))
-        told = tmp_path / "workspaces" / "card-1" / "told"
-        await clock.advance(25)
-        await world.eventually(lambda: told.exists() and "only 6 are left" in told.read_text())
-        await clock.advance(6)
-        await world.eventually(lambda: state_of(world, made.id) == "blocked")
-        found = await card(world, made.id)
-        assert (found.block, len(found.attempts)) == (Block.BUDGET, 1)
-
-
-async def test_nothing_of_ours_is_in_a_workers_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIDINGS_SECRET_TOKEN", "hunter2-hunter2")
-    worker = process("say(do='complete', summary=' '.join(sorted(os.environ)))")
-    async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}}) as world:
-        made = await world.gateway.board.add(NewCard("a", assignee="joiner"), HAND)
-        found = await until(world, made.id, DONE)
-        names = set(found.summary.split()) - {"PWD", "LC_CTYPE", "SHLVL", "_", "OLDPWD"}
-        assert names == {"PATH", "HOME", "LANG", "TIDINGS_CARD", "TIDINGS_CARD_ATTEMPT", "TIDINGS_CARD_WORKSPACE"}
-
-
-async def test_a_process_may_not_complete_for_others_nor_hand_out_foreign_files(tmp_path: Path) -> None:
-    worker = process(
-        "answers = [say(do='complete', summary='x', artifacts=['/etc/passwd']), say(do='fly'),"
-        " say(do='block', kind='dependency', reason='x'), say(do='complete', summary=' ')]\n"
-        "say(do='complete', summary='\\n'.join(answer['error'] for answer in answers))"
-    )
-    async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}}) as world:
-        made = await world.gateway.board.add(NewCard("a", assignee="joiner"), HAND)
-        found = await until(world, made.id, DONE)
-        assert "there is no file /etc/passwd in the card's workspace" in found.summary
-        assert "there is no word 'fly' here" in found.summary
-        assert "'dependency' is no kind of block" in found.summary
-        assert "say in the summary what was done" in found.summary
-        assert found.files == ()

@@ -71,7 +71,7 @@ async def test_what_waits_says_what_it_waits_for_now_and_hears_when_that_is_arch
         first = await desk.add(NewCard("cut wood"), NOBODY)
         await until(world, first.id, BLOCKED)
         child = await desk.add(NewCard("build", parents=(first.id,)), HAND)
-        assert child.reason == "waits for #1, which is blocked (needs_input)"
+        assert child.reason == "waits for #1, which is blocked (needs an answer)"
         await desk.unblock(first.id, "", HAND)
         await gate.reached()
         assert (await card(world, child.id)).reason == "waits for #1"
@@ -79,8 +79,8 @@ async def test_what_waits_says_what_it_waits_for_now_and_hears_when_that_is_arch
         found = await card(world, child.id)
         assert (found.state, found.reason) == (BLOCKED, "waits for #1, which was archived")
         await world.settled()
-        assert [post.partition("(dependency): ")[2] for post in world.posts] == [
-            "waits for #1, which is blocked (needs_input)",
+        assert [post.partition("is blocked: ")[2] for post in world.posts] == [
+            "it waits for #1, which is blocked (needs an answer)",
             "it waits for #1, which was archived.",
         ]
 
@@ -91,7 +91,7 @@ async def test_a_card_that_is_blocked_from_the_start_is_told_at_once(tmp_path: P
         await world.gateway.board.add(NewCard("build", parents=(first.id,)), HAND)
         # The clock stands still, so no sweep brings it.
         await world.eventually(lambda: world.posts)
-        assert world.posts[0].endswith("(dependency): waits for #1, which is waiting for a person")
+        assert world.posts[0].endswith("is blocked: it waits for #1, which is waiting for a person")
 
 
 async def test_a_run_of_an_archived_card_is_not_taken_up_again_after_a_crash(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ async def test_the_ninth_of_ten_stages_runs_out_of_budget_and_the_tenth_delivers
             assert any("only 1 is left" in line for line in told), "told in time, while tools still work"
             tenth = await card(world, "10")
             assert (tenth.state, tenth.block) == (CardState.BLOCKED, Block.DEPENDENCY)
-            assert tenth.reason == "waits for #9, which is blocked (budget)"
+            assert tenth.reason == "waits for #9, which is blocked (its budget is used up)"
             await world.settled()
             assert len(world.posts) == 1, "one notice, which names who waits"
             assert OPEN in world.posts[0]

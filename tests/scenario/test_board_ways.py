@@ -55,7 +55,7 @@ def test_a_worker_has_only_what_concerns_its_card_and_nothing_of_it_counts_as_an
         "board_request_review",
     }
     more = {tool.name for tool in ALL} - own
-    assert more == {"board_list", "board_create", "board_link", "board_unblock"}
+    assert more == {"board_list", "board_create", "board_link", "board_unblock", "board_archive"}
     assert not [tool.name for tool in ALL if tool.effect is Effect.EFFECT]
 
 
@@ -145,12 +145,22 @@ async def test_a_bot_that_runs_the_board_makes_cards_and_its_chat_hears_of_them(
             yield TextDelta("It goes on.")
             yield Finished()
 
+        async def archive(turn: Turn) -> AsyncIterator[Event]:
+            said.extend([await use(turn, "board_archive", everything=True, card="1") for _ in range(2)])
+            yield TextDelta("It is away.")
+            yield Finished()
+
         agents["boss"].verdicts = (unblock,)
         world.paper.says("blue")
         await until(world, "1", DONE)
         await world.eventually(lambda: len(said) == 7)
         assert said[6] == "#1 is ready now."
         assert "boss: blue" in agents["hand"].texts[1]
+        agents["boss"].verdicts = (archive,)
+        world.paper.says("away with it")
+        await until(world, "1", CardState.ARCHIVED)
+        await world.settled()
+        assert said[7:] == ["#1 is archived now."] * 2, "said twice is said once"
 
 
 # The command line.
@@ -181,12 +191,21 @@ async def test_the_command_line_has_the_same_words(tmp_path: Path) -> None:
         assert made == "Card #1 “Paint it” for bot is ready.\n"
         await until(world, "1", BLOCKED)
         waits = await tidings(tmp_path, "add", "Admire it", "--after", "1")
-        assert waits.startswith("Card #2 “Admire it” for bot is blocked (dependency): waits for #1")
+        assert waits.startswith("Card #2 “Admire it” for bot is blocked: it waits for #1")
         shown = await tidings(tmp_path, "list", "blocked")
         assert shown.startswith("⛔ BLOCKED (2)\n  #1 Paint it · bot · priority 2 · since ")
-        assert "Blocked (needs_input): which colour?" in await tidings(tmp_path, "show", "1")
+        assert "Blocked: needs an answer: which colour?" in await tidings(tmp_path, "show", "1")
         assert json.loads(await tidings(tmp_path, "show", "1", "--json"))["body"] == "Green."
         assert await tidings(tmp_path, "comment", "#1", "Dark green.") == "Written on #1 “Paint it”.\n"
+        (tmp_path / "plan.md").write_text("dark green")
+        assert await tidings(tmp_path, "attach", "1", str(tmp_path / "plan.md")) == (
+            "Attached to #1 “Paint it”: plan.md.\n"
+        )
+        assert "plan.pdf" in await tidings(tmp_path, "attach", "1", "https://example.org/plan.pdf")
+        assert "cannot be read" in await tidings(tmp_path, "attach", "1", str(tmp_path / "nowhere.md"))
+        copy, address = sorted((file.place for file in (await card(world, "1")).files), key=len, reverse=True)
+        assert (Path(copy).read_text(), address) == ("dark green", "https://example.org/plan.pdf")
+        assert Path(copy) != tmp_path / "plan.md", "whatever becomes of the file"
         assert "would wait for each other" in await tidings(tmp_path, "link", "2", "1")
         assert "declined: there is no card #9" in await tidings(tmp_path, "show", "9")
         assert "declined: there is nobody called 'eve'" in await tidings(tmp_path, "add", "x", "--to", "eve")
@@ -236,6 +255,14 @@ async def test_the_api_has_the_same_words(tmp_path: Path) -> None:
         assert (await post("/1/watchers", 403, target="paper:nowhere"))["code"] == "target_not_permitted"
         assert (await post("/1/watchers", target="paper:7"))["watchers"] == ["paper:7"]
         await post("/1/comments", text="Dark green.")
+        assert (await post("/1/files", 400, url="file:///etc/passwd"))["param"] == "url"
+        assert (await post("/1/files", 400))["code"] == "invalid_attachment"
+        assert (await post("/9/files", 404, text="x"))["code"] == "card_not_found"
+        await post("/1/files", url="https://example.org/plan.pdf")
+        await post("/1/files", text="dark green", name="plan.md")
+        files = {file.name: file.place for file in (await card(api, "1")).files}
+        assert files["plan.pdf"] == "https://example.org/plan.pdf"
+        assert Path(files["plan.md"]).read_text() == "dark green"
         assert (await post("/2/unblock", 409))["code"] == "card_refused"
         await post("/1/unblock", text="Go on.")
         await until(api, "2", DONE)

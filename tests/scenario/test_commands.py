@@ -1,12 +1,14 @@
 """Control commands are obeyed at once and once, also while a run is busy; the agent never sees them."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from core.agent import Checkpoint, Event, Finished, OutcomeKind, TextDelta, Turn
+from core.errors import Unknown
 from core.inbound import inbox
 from core.inbound.commands import Command, Obeyed
 from core.store.database import Transaction
@@ -108,10 +110,13 @@ async def test_a_registered_command_is_obeyed_in_the_storing_transaction(tmp_pat
         assert "/count – how many came" in world.posts[1]
 
 
-async def test_a_command_that_breaks_says_so_and_the_next_message_is_heard(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "fault", [ValueError("a fault of ours"), Unknown("nobody caught it"), sqlite3.IntegrityError("UNIQUE constraint")]
+)
+async def test_a_command_that_breaks_says_so_and_the_next_message_is_heard(tmp_path: Path, fault: Exception) -> None:
     def breaks(tx: Transaction, inbound: Inbound) -> Obeyed:
         inbox.begin_generation(tx, inbound.conversation.id)
-        raise ValueError("a fault of ours")
+        raise fault
 
     async with World(tmp_path, Echo(), commands=[Command("boom", "breaks", breaks)]) as world:
         world.paper.says("/boom")

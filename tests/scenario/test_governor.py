@@ -23,6 +23,7 @@ from core.desk import PartHealth
 from core.gateway import DATABASE, Gateway
 from core.governor import Starts
 from core.settings import Core, Limits
+from core.types import Target
 from tests.fakes import FakeLocal, FakeServer
 from tests.scenario.test_process import gateway as process
 from tests.scenario.test_process import status
@@ -115,6 +116,7 @@ async def test_the_sixth_start_waits_and_says_so_while_what_is_nearby_serves(tmp
         for _ in range(governor.FREE_STARTS + 1):
             async with started(tmp_path, clock, *platforms) as running:
                 await far.until(lambda paper: paper.attached())
+                await running.set_home(Target(adapter="near", chat="1"))
         async with started(tmp_path, clock, *platforms) as running:
             await until(lambda: stands_by(running, "paper@main"))
             await near.until(lambda paper: paper.attached())
@@ -122,6 +124,8 @@ async def test_the_sixth_start_waits_and_says_so_while_what_is_nearby_serves(tmp
             assert told.startswith("the gateway was started 6 times in quick succession, so it listens only in 1 s")
             assert [alarm.name for alarm in (await running.health()).alarms] == ["restarts"]
             assert not far.attached()
+            await near.until(lambda paper: len(paper.posts) == 1)
+            assert near.posts[0].startswith("⚠ The gateway was restarted again and again: paper@main: the gateway was")
             await clock.advance(1.1)
             await far.until(lambda paper: paper.attached())
 

@@ -104,3 +104,26 @@ async def test_a_platform_that_stays_away_is_told_and_one_that_blinks_is_not(tmp
             await clock.advance(5)
         await other.until(lambda paper: len(paper.posts) == 1)
         assert other.posts[0].startswith("⚠ paper@main does not work: ")
+
+
+async def test_what_is_wrong_with_the_gateway_itself_is_told_at_any_home_once_an_hour(tmp_path: Path) -> None:
+    async with World(tmp_path, Echo()) as world:
+        await world.gateway.set_home(Target(adapter="paper", chat="1"))
+        for reason in ("the store is damaged (page 7)", "the store is damaged (page 8)"):
+            world.gateway._alarms.sound("store", reason)
+        await world.paper.until(lambda paper: len(paper.posts) == 1)
+        await world.settled()
+        [alert] = world.paper.posts_in("1")
+        assert alert.startswith("⚠ What the gateway has stored is in danger: the store is damaged (page 7).")
+
+
+async def test_broken_settings_are_told_though_nobody_listened_yet_when_they_were_found(tmp_path: Path) -> None:
+    async with World(tmp_path, Echo()) as world:
+        await world.gateway.set_home(Target(adapter="paper", chat="1"))
+        world.notices = ["the settings are broken, so those of the last good start are used"]
+        await world.restart()
+        await world.paper.until(lambda paper: len(paper.posts) == 1)
+        await world.restart()
+        await world.settled()
+        [alert] = world.paper.posts_in("1")
+        assert alert.startswith("⚠ The gateway does not run as its settings say: the settings are broken, so those")

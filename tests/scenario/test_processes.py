@@ -26,6 +26,7 @@ from core.gateway import DATABASE
 from core.types import Author
 from core.work import kin
 from tests.assistant_world import assistant
+from tests.chaos.mutants import VARIABLE
 from tests.simulators.paper import Kind
 from tests.simulators.provider import Call, ProviderServer, Say
 from tests.tool_bench import in_session, use
@@ -137,7 +138,7 @@ async def test_its_end_is_told_once_in_the_thread_it_was_begun_in(home: Path) ->
         await world.settled()
         (told,) = notices(world)
         assert notices(world, thread="a") == [told]
-        assert re.match(r"⚠ “echo 'made of .*” has failed after \d+\.\d s with exit code 3\.\n\n", told)
+        assert re.match(r"⚠ “echo 'made of .*” has failed after \d+ s with exit code 3\.\n\n", told)
         assert told.endswith("The end of its output:\n```\nmade of `ticks`\nthe end\n```")
         assert (await world.gateway.tasks.get(task)).state is TaskState.FAILED
 
@@ -158,7 +159,11 @@ async def test_it_is_told_while_the_turn_that_began_it_still_runs(home: Path) ->
 async def test_looking_at_it_does_not_use_up_its_notice(home: Path) -> None:
     """A10."""
     async with World(home, Hands()) as world:
-        task = await begun(world, "echo out; exit 4")
+        task = await begun(world, "echo out; read line; exit 4")
+        await until_written(home / "processes" / task / "log")
+        for action in ("poll", "wait", "log") * 2:
+            assert "out" in await answered(world, call("process", action=action, id=task, seconds=0))
+        await answered(world, call("process_control", action="send", id=task, end=True))
         await ended(world, task)
         for action in ("poll", "wait", "log"):
             assert "out" in await answered(world, call("process", action=action, id=task))
@@ -276,23 +281,26 @@ async def test_one_conversation_knows_nothing_of_anothers_processes(home: Path) 
     async with World(home, Hands()) as world:
         task = await begun(world, "read line")
         for action in ("poll", "log", "wait", "send", "kill"):
-            told = await answered(world, call("process", action=action, id=task), chat="2")
+            tool = "process_control" if action in ("send", "kill") else "process"
+            told = await answered(world, call(tool, action=action, id=task), chat="2")
             assert told == f"refused: There is no process {task} here."
         assert "No command" in await answered(world, call("process", action="list"), chat="2")
         assert "running" in await answered(world, call("process", action="poll", id=task[5:12]))
-        assert "It is cancelled after" in await answered(world, call("process", action="kill", id=task))
-        assert "It had ended already" in await answered(world, call("process", action="kill", id=task))
+        assert "It is cancelled after" in await answered(world, call("process_control", action="kill", id=task))
+        assert "It had ended already" in await answered(world, call("process_control", action="kill", id=task))
         await world.paper.until(lambda paper: any("was cancelled after" in post for post in paper.posts))
 
 
 async def test_what_is_sent_arrives_and_the_input_can_end(home: Path) -> None:
     async with World(home, Hands()) as world:
         task = await begun(world, "cat; echo over")
-        assert await answered(world, call("process", action="send", id=task, text="one")) == "Sent."
-        told = await answered(world, call("process", action="send", id=task, text="two", newline=False, end=True))
+        assert await answered(world, call("process_control", action="send", id=task, text="one")) == "Sent."
+        told = await answered(
+            world, call("process_control", action="send", id=task, text="two", newline=False, end=True)
+        )
         assert told == "Sent, and its input is closed."
         assert (await ended(world, task)).output == "one\ntwoover\n"
-        refused = await answered(world, call("process", action="send", id=task, text="three"))
+        refused = await answered(world, call("process_control", action="send", id=task, text="three"))
         assert refused == "refused: That was not sent: it has ended."
 
 
@@ -491,13 +499,17 @@ async def test_what_cannot_be_started_is_refused_and_promises_nothing(home: Path
 
 
 GATEWAY = """
-import asyncio, json, sys
+import asyncio, json, os, sys
 from pathlib import Path
 from bots.assistant.tools import terminal
 from core.gateway import Gateway
 from core.settings import Core
 from tests.fakes import FakeLocal, FakeServer
 from tests.tool_bench import in_session, use
+
+if os.environ.get("TIDINGS_MUTANT"):
+    from tests.chaos import mutants
+    mutants.become(os.environ["TIDINGS_MUTANT"])
 
 async def main(home, command):
     async with Gateway(home, Core(), [], {"bot": None}, "bot", FakeLocal(), FakeServer()) as gateway:
@@ -516,7 +528,7 @@ async def test_a_killed_gateway_leaves_nothing_unowned_and_the_next_starts_nothi
 ) -> None:
     witness = home / "witness"
     command = f"echo x >> {witness}; echo out; read line; exit 3"
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TIDINGS_")}
+    kept = {name: value for name, value in os.environ.items() if name == VARIABLE or not name.startswith("TIDINGS_")}
     with subprocess.Popen(
         [sys.executable, "-c", GATEWAY, str(home), command],
         cwd=ROOT,

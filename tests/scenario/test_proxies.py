@@ -11,11 +11,15 @@ import pytest
 from adapters.discord.client import Client as DiscordClient
 from adapters.discord.settings import DiscordSettings
 from adapters.shared import proxy
+from adapters.shared.local import LocalServer
+from adapters.shared.server import HttpServer
 from adapters.slack.client import Client as SlackClient
 from adapters.slack.sockets import Link
 from adapters.telegram.client import Client as TelegramClient
-from bots.main import _load, _name_the_proxies
+from bots import building
+from bots.main import _gateway, _http, _load, _name_the_proxies
 from core.errors import ConfigError
+from core.types import Body, Target
 from tests.simulators.discord import DiscordServer
 from tests.simulators.slack import SlackServer
 from tests.simulators.telegram import TOKEN, TelegramServer
@@ -186,13 +190,30 @@ def test_where_nothing_is_proxied_nothing_is_said(tmp_path: Path, caplog: pytest
     assert caplog.messages == []
 
 
-def test_a_kind_of_proxy_that_cannot_be_used_stops_the_start_in_one_line(
+async def test_a_kind_of_proxy_that_cannot_be_used_strands_its_platforms_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "tidings.toml").write_text(f'[telegram]\ntoken = "{TOKEN}"\n')
+    (tmp_path / "tidings.toml").write_text(
+        f'[http]\nenabled = false\n[limits]\ndrain_seconds = 0\n[telegram]\ntoken = "{TOKEN}"\n'
+    )
     monkeypatch.setenv("https_proxy", "socks5://me:hunter2hunter2@127.0.0.1:1080")
-    with pytest.raises(ConfigError, match=r"HTTPS_PROXY names socks5://me:\*\*\*@127\.0\.0\.1:1080, and only http"):
-        _name_the_proxies(_load(tmp_path, None))
+    loaded = _load(tmp_path, None)
+    _name_the_proxies(loaded)
+    made = _gateway(
+        tmp_path, loaded, _http(loaded), building.build(loaded.bots), LocalServer(), HttpServer("127.0.0.1", 0)
+    )
+    async with made as running, asyncio.timeout(20):
+        owed = await running.owe(Target(adapter="telegram", chat="7"), Body(text="hi"), cause="test")
+        while (known := await running.delivery(owed)).state != "held":
+            assert known.state == "waiting"
+            await asyncio.sleep(0.01)
+        parts = {part.name: part for part in (await running.health()).parts}
+        assert parts["console@main"].state == "up"
+        assert parts["telegram@main"].state == "misconfigured"
+        for told in (parts["telegram@main"].last_error, known.reason):
+            assert told.startswith("HTTPS_PROXY names socks5://me:")
+            assert "only http:// and https:// proxies can be used" in told
+            assert "hunter2" not in told
 
 
 @pytest.mark.parametrize("wrong", ["socks5://joe:hunter2@x:1", "gate:3128", "http://", "direct"])

@@ -13,6 +13,7 @@ from core.agent import (
     Ended,
     Event,
     OutcomeKind,
+    Progress,
     Restarted,
     TextDelta,
     ToolFinished,
@@ -20,10 +21,12 @@ from core.agent import (
     Turn,
 )
 from core.failpoints import FailpointHit
+from core.runs.feed import PAGE
+from core.runs.journal import UNREADABLE
 from core.work.tasks import TaskKind
 from tests.fakes import FakeClock
 from tests.simulators.paper import Kind as PaperKind
-from tests.world import KEYED, Echo, Gate, Scripted, Takes, World, armed, handed
+from tests.world import KEYED, Echo, Gate, Scripted, Takes, World, armed, handed, opened
 
 NO_PUSH = PaperKind(async_delivery=False, streaming="none")
 
@@ -145,6 +148,63 @@ async def test_a_tool_with_an_effect_is_never_run_again(tmp_path: Path, steps: t
         assert len(world.posts) == 1
         assert "pay_the_bill" in world.posts[0]
         assert len(agent.turns) == 1
+
+
+FUTURE = b'{"type":"from_the_future","text":"?"}'
+KNOWN = b'{"type":"progress","text":"?"}'
+
+
+def rewrite(world: World, old: bytes, new: bytes) -> int:
+    with opened(world.home) as connection, connection:
+        return connection.execute("UPDATE journal SET event = ? WHERE event = ?", (new, old)).rowcount
+
+
+async def test_entries_of_a_newer_version_are_kept_and_break_neither_recovery_nor_a_reader(tmp_path: Path) -> None:
+    """A13."""
+    gate = Gate()
+    async with World(tmp_path, Takes(Scripted("I begin", gate), Scripted("whole"))) as world:
+        key = world.paper.says("go")
+        await gate.reached()
+        run = world.run(key)["run"]
+        await world.eventually(lambda: world.journal(run))
+        await world.crash()
+        with opened(world.home) as connection, connection:
+            connection.executemany(
+                "INSERT INTO journal (run, seq, kind, event, at) VALUES (?, ?, 'event', ?, 0)",
+                [(run, seq, FUTURE) for seq in range(2, PAGE + 2)],
+            )
+        await world.start()
+        await world.settled()
+        assert world.posts == ["whole"]
+        async with asyncio.timeout(10):
+            seen = [entry async for entry in world.gateway.follow(run)]
+        assert [entry.seq for entry in seen] == [1, *range(PAGE + 2, PAGE + 5)]
+        end = Ended(OutcomeKind.COMPLETED, "", "whole")
+        assert [entry.event for entry in seen] == [TextDelta("I begin"), Restarted(2), TextDelta("whole"), end]
+        # An end is one, in whatever words it was written down.
+        [stored] = world.rows("SELECT event FROM journal WHERE kind = 'ended'")
+        rewrite(world, stored["event"], b'{"type":"ended","kind":"transcended"}')
+        assert await world.outcome(key) == Ended(OutcomeKind.FAILED, UNREADABLE, "")
+        rewrite(world, b'{"type":"ended","kind":"transcended"}', stored["event"])
+        # Whoever checks this world knows them no more than the gateway does.
+        assert rewrite(world, FUTURE, KNOWN) == PAGE
+
+
+async def test_what_cannot_be_read_makes_no_effect_look_older_than_the_checkpoint(tmp_path: Path) -> None:
+    gate = Gate()
+    steps = (Progress("?"), Progress("?"), Checkpoint(b"x"), ToolStarted("1", "pay_the_bill"), ToolFinished("1"))
+    agent = Takes(Scripted(*steps, gate), Scripted("never"))
+    async with World(tmp_path, agent) as world:
+        key = world.paper.says("go")
+        await gate.reached()
+        await world.eventually(lambda: len(world.events(key)) == 4)
+        await world.crash()
+        assert rewrite(world, KNOWN, FUTURE) == 2
+        await world.start()
+        await world.settled()
+        assert len(agent.turns) == 1
+        assert "pay_the_bill" in world.posts[0]
+        rewrite(world, FUTURE, KNOWN)
 
 
 async def test_a_run_goes_on_from_the_checkpoint_behind_its_last_effect(tmp_path: Path) -> None:

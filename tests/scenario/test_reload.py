@@ -25,7 +25,7 @@ from core.gateway import DATABASE
 from tests import reload_agents
 from tests.reload_agents import CLOSED, GATES
 from tests.scenario.test_process import ROOT, environment, gateway, say
-from tests.world import Gate, World
+from tests.world import Echo, Gate, World
 
 FIRST, SECOND = "tests.reload_agents:First", "tests.reload_agents:Second"
 ALLOWED = '[access]\nallow = ["paper:7"]\n'
@@ -279,6 +279,30 @@ async def test_a_process_takes_over_what_has_changed_and_goes_on_when_that_is_wr
         told_of = "changed: the bot helper; only after a restart: [console] enabled"
         await until(lambda: told_of in log.read_text())
         assert await ask(tmp_path, "three") == "first: three"
+
+
+async def test_a_reload_that_fails_in_an_unknown_way_is_logged_and_the_next_is_heard(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trouble: list[Exception] = [OSError("the disk is gone")]
+
+    def load() -> Loaded:
+        if trouble:
+            raise trouble.pop()
+        return settings.load(catalog.sections(), tmp_path, None, {})
+
+    loaded, heard = settings.load(catalog.sections(), tmp_path, None, {}), asyncio.Event()
+    reloading = Reloading(loaded, building.build(loaded.bots), load, lambda *_: (), lambda _: heard.set())
+    async with World(tmp_path, Echo()) as world, reloading:
+        asked = asyncio.Event()
+        listening = asyncio.create_task(reloading.listen(asked, world.gateway))
+        asked.set()
+        await until(lambda: "the disk is gone" in caplog.text)
+        asked.set()
+        async with asyncio.timeout(10):
+            await heard.wait()
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
 
 
 async def test_whoever_asks_twice_to_end_is_not_kept_waiting_and_nothing_is_lost(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from adapters.shared.local import LocalServer, call, routes_for
 from bots.cli import app
 from bots.main import place
 from core import offline
+from core.cards import Block, CardState, NewCard
 from core.desk import Pruned
 from core.gateway import DATABASE, SWEEP_SECONDS
 from core.inbound.door import MAY_BE_LOST
@@ -25,9 +26,11 @@ from core.outbound import outbox
 from core.outbound.outbox import Class, Owed
 from core.settings import Core, Retention
 from core.store import retention
+from core.store.files import Kept
 from core.store.sqlite import open_store
 from core.types import Body, File
 from tests.bench import year
+from tests.board_world import NOBODY, Verdict
 from tests.builders import body, target
 from tests.fakes import FakeClock
 from tests.world import Echo, Gate, OwnedClock, World
@@ -202,9 +205,9 @@ def test_a_file_that_is_owed_stays_however_its_home_is_spelt(tmp_path: Path) -> 
     for name in ("old.pdf", "owed.pdf"):
         (tmp_path / "home" / "attachments" / name).write_bytes(b"12345")
         os.utime(tmp_path / "home" / "attachments" / name, (0, 0))
-    owed = {str(tmp_path / "link" / "attachments" / "owed.pdf")}
+    owed = Kept(frozenset({str(tmp_path / "link" / "attachments" / "owed.pdf")}), frozenset())
     month = retention.terms(Retention(), FakeClock())
-    assert retention.remove_files(tmp_path / "home" / "attachments", owed, month).files == 1
+    assert retention.remove_files(tmp_path / "home", owed, month).files == 1
     assert [path.name for path in (tmp_path / "home" / "attachments").iterdir()] == ["owed.pdf"]
 
 
@@ -230,7 +233,7 @@ async def test_the_gateway_prunes_by_itself_once_a_day_in_small_slices(world: Wo
 
 async def test_the_next_walk_begins_a_day_after_the_last_has_ended(tmp_path: Path) -> None:
     clock, store = FakeClock(), await open_store(tmp_path / DATABASE)
-    walk = retention.Retention(store, clock, Retention(), tmp_path / "attachments")
+    walk = retention.Retention(store, clock, Retention(), tmp_path)
 
     async def left() -> int:
         await walk.sweep()
@@ -310,12 +313,55 @@ async def test_history_goes_only_where_the_owner_says_so_and_what_bots_remember_
     aged(world, MONTH)
     await world.start()
     periods = Core(retention=Retention(history_days=10)).retention
-    walk = retention.Retention(world.gateway._store, clock, periods, world.home / "attachments")
+    walk = retention.Retention(world.gateway._store, clock, periods, world.home)
     pruned = await walk.prune(None, rehearsal=False)
     assert (pruned.history, pruned.runs) == (2, 1)
     assert world.rows("SELECT checkpoint FROM conversations")[0]["checkpoint"] is None
     assert count(world, "history") == 0
     assert await world.gateway.conversations("", "", 10, 0) == []
+
+
+async def test_what_happened_to_a_card_that_is_over_goes_only_where_the_owner_says_so(
+    tmp_path: Path, clock: OwnedClock
+) -> None:
+    async with World(tmp_path, Verdict("painted", Block.NEEDS_INPUT), clock=clock) as world:
+        world.skip |= {"I1", "I4", "I10"}
+        over, waits = [await world.gateway.board.add(NewCard(title), NOBODY) for title in ("paint", "choose")]
+        for card, state in ((over, CardState.DONE), (waits, CardState.BLOCKED)):
+            await world.until(lambda card=card, state=state: state_of(world, card.id) == state)  # type: ignore[misc]
+        before = {each.id: count(world, "card_events", f"card = {each.id}") for each in (over, waits)}
+        assert min(before.values()) > 1
+        await pass_by(world, clock, MONTH)
+        assert (await prune(world, days=5)).cards == 0, "cards are kept for ever"
+        periods = Core(retention=Retention(cards_days=10)).retention
+        walk = retention.Retention(world.gateway._store, clock, periods, world.home)
+        assert (await walk.prune(None, rehearsal=True)).cards == before[over.id] - 1
+        assert (await walk.prune(None, rehearsal=False)).cards == before[over.id] - 1
+        assert count(world, "card_events", f"card = {waits.id}") == before[waits.id]
+        told = await world.gateway.board.get(over.id)
+        assert [each.what for each in told.happenings] == ["completed"], "how it ended stays"
+        assert len(told.attempts) == 1
+
+
+async def test_the_logs_of_workers_go_with_old_runs_but_never_those_of_an_open_card(
+    tmp_path: Path, clock: OwnedClock
+) -> None:
+    async with World(tmp_path, Verdict("painted", Block.NEEDS_INPUT), clock=clock) as world:
+        over, waits = [await world.gateway.board.add(NewCard(title), NOBODY) for title in ("paint", "choose")]
+        await world.until(lambda: state_of(world, waits.id) == CardState.BLOCKED)
+        at = clock.wall()
+        for place, age in {f"{over.id}/attempt-1": MONTH, f"{waits.id}/attempt-1": MONTH, "77/attempt-2": 0}.items():
+            log = world.home / "board" / f"{place}.log"
+            log.parent.mkdir(parents=True)
+            log.write_text("words")
+            os.utime(log, (at - age, at - age))
+        assert (await prune(world, rehearsal=True)).files == 1
+        assert (await prune(world)).files == 1
+        assert sorted(path.name for path in (world.home / "board").iterdir()) == sorted([waits.id, "77"])
+
+
+def state_of(world: World, card: str) -> str:
+    return str(world.rows("SELECT state FROM cards WHERE id = ?", card)[0]["state"])
 
 
 async def test_the_command_line_asks_the_gateway_and_says_what_went(world: World, clock: OwnedClock) -> None:

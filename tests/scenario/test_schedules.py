@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from datetime import datetime
@@ -20,6 +21,8 @@ from core.agent import Agent, Event, Finished, OutcomeKind, TextDelta, Turn
 from core.duties import Firing, Missed, Plan, Schedule
 from core.errors import Overdrawn, Unkeepable, Unknown, Unsupported
 from core.gateway import DATABASE
+from core.types import Target
+from core.work.jobs import AT_ONCE
 from tests import builders
 from tests.simulators.paper import Kind
 from tests.world import KEYED, Echo, Gate, OwnedClock, Scripted, Takes, World
@@ -326,6 +329,26 @@ async def test_a_delivery_that_the_platform_refuses_shows_as_failed_and_reaches_
         assert told[0].endswith("you said: report")
 
 
+async def test_a_delivery_that_dies_is_told_at_the_home_of_another_platform(tmp_path: Path) -> None:
+    """A29: also where nobody said where failures are told."""
+    clock = clock_at()
+    async with World(tmp_path, Echo(), platforms={"paper": KEYED, "other": KEYED}, clock=clock) as world:
+        other = world.papers["other"]
+        for name, chat in (("paper", "2"), ("other", "9")):
+            world.papers[name].open_chat(chat)
+            await world.gateway.set_home(Target(adapter=name, chat=chat))
+        added = await world.gateway.schedules.add(plan())
+        world.paper.block("1")
+        await clock.advance(90)
+        await world.until(lambda: other.posts_in("9"))
+        firing = await last(world, added.id)
+        assert (firing.outcome, firing.delivery) == ("completed", "dead")
+        [alert] = other.posts_in("9")
+        assert alert.startswith("⚠ paper@main did not take a message: ")
+        assert firing.delivery_reason in alert
+        assert world.posts == []
+
+
 async def test_a_one_shot_is_over_only_when_its_answer_has_arrived(tmp_path: Path) -> None:
     """A30."""
     clock = clock_at()
@@ -576,6 +599,24 @@ async def test_a_command_that_takes_too_long_is_ended_and_told(tmp_path: Path) -
         await world.gateway.schedules.fire(added.id)
         await world.until(lambda: world.posts)
         assert world.posts == ["⚠ “the report” failed: it did not end within 0.3 s and was ended.\n\n```\nbegun\n```"]
+
+
+async def test_commands_have_a_limit_of_memory_and_only_a_few_run_at_once(tmp_path: Path) -> None:
+    go, marks = tmp_path / "go", tmp_path / "marks"
+    async with World(tmp_path / "home", Echo(), work={"process_memory_bytes": 500_000_000}) as world:
+        schedules = world.gateway.schedules
+        large = await schedules.add(plan(prompt="", command=f"{sys.executable} -S -c 'bytes(10**9)' 2>&1 | tail -1"))
+        await schedules.fire(large.id)
+        await world.until(lambda: world.posts == ["```\nMemoryError\n```"])
+        command = f"echo x >> {marks}; until [ -e {go} ]; do sleep 0.05; done"
+        for _ in range(AT_ONCE + 2):
+            await schedules.fire((await schedules.add(plan(prompt="", command=command))).id)
+        await world.eventually(lambda: marks.exists() and len(marks.read_text().split()) >= AT_ONCE)
+        states = [row["state"] for row in world.rows("SELECT state FROM firings WHERE schedule <> ?", large.id)]
+        assert (states.count("running"), states.count("waiting")) == (AT_ONCE, 2)
+        go.touch()
+        await world.eventually(lambda: not world.rows("SELECT 1 FROM firings WHERE state <> 'done'"))
+        assert len(marks.read_text().split()) == AT_ONCE + 2
 
 
 async def test_a_clean_stop_waits_for_a_command_and_begins_no_other(tmp_path: Path) -> None:

@@ -152,6 +152,17 @@ def test_where_systemctl_refuses_its_reason_and_the_rest_are_said(
     assert "daemon-reload\n" not in result.output
 
 
+def test_where_systemctl_refuses_to_stop_it_remove_says_to_say_it_again(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.says("install", "--no-start")
+    monkeypatch.setenv("FAILS", "disable")
+    result = machine.says("remove")
+    assert result.exit_code == 1
+    assert machine.file.exists()
+    assert "and once more: tidings service remove; until then the unit stays\n" in result.output
+
+
 def test_status_says_what_systemd_and_the_gateway_say(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     assert machine.says("status").exit_code == 1
     machine.says("install")

@@ -25,7 +25,7 @@ from core.inbound import inbox
 from core.outbound import outbox
 from core.outbound.outbox import Class, Owed
 from core.settings import Core
-from core.store import migrate, sqlite
+from core.store import epoch, migrate, sqlite
 from core.store.database import Transaction, Unit
 from core.store.lock import HomeLock
 from core.store.sqlite import SqliteStore, open_store
@@ -263,6 +263,17 @@ async def test_a_lock_of_another_process_delays_everything_and_loses_nothing(tmp
         assert (await world.gateway.health()).store == "ok"
 
 
+async def test_whoever_asks_in_the_moment_in_which_the_store_fails_is_told_of_that(tmp_path: Path) -> None:
+    async with World(tmp_path, Echo()) as world:
+        await world.settled()
+        with holding(LOCKING, tmp_path / gateway.DATABASE, "BEGIN EXCLUSIVE"):
+            assert world.gateway._store.fault == "", "nobody has met the fault before"
+            health = await world.gateway.health()
+        assert "locked" in health.store
+        assert health.overview is None
+        assert [part.name for part in health.parts] == ["sweeper", "paper@main"]
+
+
 async def test_a_locked_database_is_refused_at_the_start_in_plain_words(tmp_path: Path) -> None:
     path = await filled(tmp_path / "tidings.db")
     complaint = "is locked by another program; close it and start again"
@@ -431,6 +442,10 @@ def as_nobody(home: Path, what: str) -> str:
         return said
 
 
+# They open the folder above all workers' folders, and close it again.
+alone = pytest.mark.xdist_group("public")
+
+
 @pytest.fixture
 def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder that everybody may enter and only its owner may write."""
@@ -445,6 +460,7 @@ def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         path.chmod(mode)
 
 
+@alone
 def test_a_home_that_cannot_be_written_is_one_clear_line(public: Path) -> None:
     for home in (public, public / "below"):
         said = as_nobody(home, "home")
@@ -452,6 +468,7 @@ def test_a_home_that_cannot_be_written_is_one_clear_line(public: Path) -> None:
         assert said.count("\n") == 1
 
 
+@alone
 async def test_a_database_that_cannot_be_written_is_one_clear_line(public: Path) -> None:
     public.chmod(0o755)
     await filled(public / "tidings.db")
@@ -527,7 +544,7 @@ async def test_a_migration_that_was_killed_begins_again(tmp_path: Path, statemen
 
 async def steady(path: Path) -> SystemClock:
     async with opened(path) as store:
-        return await store.write(gateway._steady_clock)
+        return await store.write(epoch.steady_clock)
 
 
 async def pretend(path: Path, sql: str, *values: object) -> None:

@@ -22,6 +22,7 @@ from core.work import reports
 from core.work.processes import MOST_PATTERNS, _check
 from core.work.reports import Case
 from core.work.traces import Matches, Status
+from core.work.wording import lasting
 from tests.builders import conversation, target
 from tests.fakes import FakeDesk
 from tests.tool_bench import in_session, use
@@ -171,8 +172,9 @@ def test_patterns_that_could_not_be_kept_are_refused(patterns: tuple[str, ...], 
 
 
 def test_looking_after_processes_is_declared_as_what_it_is() -> None:
-    (tool,) = processes.TOOLS
-    assert (tool.effect, tool.untrusted, tool.schema["required"]) == (Effect.EFFECT, True, ["action"])
+    looks, acts = processes.TOOLS
+    assert (looks.effect, looks.untrusted, looks.schema["required"]) == (Effect.PURE, True, ["action"])
+    assert (acts.effect, acts.untrusted, acts.schema["required"]) == (Effect.EFFECT, True, ["action", "id"])
 
 
 async def test_only_processes_of_this_conversation_are_there(session: Session) -> None:
@@ -183,7 +185,7 @@ async def test_only_processes_of_this_conversation_are_there(session: Session) -
     assert polled == "task_ab2 is running.\n\nthe end\n\n(It has written 8 bytes.)"
     for id, why in (("ab", "Several"), ("", "Say which"), ("cd1", "no process"), ("task_ef1", "no process")):
         with pytest.raises(ToolError, match=why):
-            await use(processes.TOOLS, "process", desk, action="kill", id=id)
+            await use(processes.TOOLS, "process_control", desk, action="kill", id=id)
 
 
 def case(status: Status | None, **more: Any) -> Case:
@@ -249,7 +251,8 @@ def test_nothing_in_an_output_closes_its_fence_and_a_long_one_is_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0.04, "0.0 s"), (59.9, "59.9 s"), (61, "1 min 1 s"), (7260, "2 h 1 min")]
+    ("seconds", "words"),
+    [(-1, "0 s"), (0.04, "0 s"), (59.9, "1 min"), (61, "1 min 1 s"), (7260, "2 h 1 min"), (90_000, "1 d 1 h")],
 )
 def test_durations_are_read_at_a_glance(seconds: float, words: str) -> None:
-    assert reports.duration(seconds) == words
+    assert lasting(seconds) == words

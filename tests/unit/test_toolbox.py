@@ -59,7 +59,7 @@ def test_what_acts_runs_only_if_the_settings_name_it(name: str) -> None:
         "Tell the person that the owner can add it to tools."
     )
     box = Toolbox(Assistant(tools=("time", name)))
-    assert names(box) == {"time", name, *(["process"] if name == "terminal" else [])}
+    assert names(box) == {"time", name, *(["process", "process_control"] if name == "terminal" else [])}
     assert isinstance(box.find(name), Tool)
 
 

@@ -82,38 +82,81 @@ class Unblocking(Arguments, frozen=True):
     comment: Annotated[str, Meta(description="What whoever works on it should know now.")] = ""
 
 
+class Archiving(Arguments, frozen=True):
+    card: str
+
+
+Act = Callable[[A, Occasion], Awaitable[Result]]
+
+
 def tools(*, everything: bool) -> tuple[Tool, ...]:
     """Without everything, only what concerns the card that the run works on."""
+    writing = _Writing(everything=everything)
+    own = (
+        _made(
+            "board_show",
+            "Shows a card: text, comments, results, attempts.",
+            Showing,
+            Effect.PURE,
+            writing.show,
+            untrusted=True,
+        ),
+        _said("board_comment", "Writes a comment on a card.", Commenting, writing.comment),
+        _said("board_attach", "Attaches a file or an address to a card.", Attaching, writing.attach),
+        _said("board_heartbeat", "Says that you still work on your card, and on what.", Beating, _beat),
+        _said(
+            "board_complete", "Says that a card is done; the last thing you do for it.", Completing, writing.complete
+        ),
+        _said("board_block", "Says that a card cannot go on, and why; then stop.", Blocking, writing.block),
+        _said("board_request_review", "Has a person look at your work before it is done.", Reviewing, _review),
+    )
+    return (*own, *_for_orchestrators()) if everything else own
 
-    async def show(asked: Showing, occasion: Occasion) -> Result:
+
+def _for_orchestrators() -> tuple[Tool, ...]:
+    return (
+        _made("board_list", "Lists cards of the board.", Listing, Effect.PURE, _list, untrusted=True),
+        _said("board_create", "Puts a card on the board for a bot; this talk is told how it ends.", Creation, _create),
+        _said("board_link", "Makes one card wait for another.", Linking, _link),
+        _said("board_unblock", "Lets a blocked card go on.", Unblocking, _unblock),
+        _said("board_archive", "Puts a card away for good; whoever works on it is ended.", Archiving, _archive),
+    )
+
+
+class _Writing:
+    """What is done to a card: to one's own, or with everything to any."""
+
+    def __init__(self, *, everything: bool) -> None:
+        self._everything = everything
+
+    async def show(self, asked: Showing, occasion: Occasion) -> Result:
         card = await occasion.desk.board.get(_own_or(asked.card))
-        own = _own()
         near = {line.id for line in (*card.parents, *card.children)}
-        if not everything and own not in (card.id, *near):
+        if not self._everything and _own() not in (card.id, *near):
             raise ToolError("You may look at your own card, and at those before and behind it.")
         return Result(_told(card))
 
-    async def comment(asked: Commenting, occasion: Occasion) -> Result:
-        id = _allowed(asked.card, everything)
+    async def comment(self, asked: Commenting, occasion: Occasion) -> Result:
+        id = self._allowed(asked.card)
         await occasion.desk.board.comment(id, asked.text, _hand(), occasion.key)
         return Result(f"Written on #{id.lstrip('#')}.")
 
-    async def attach(asked: Attaching, occasion: Occasion) -> Result:
-        id = _allowed(asked.card, everything)
-        await occasion.desk.board.attach(id, await _file(asked.place, occasion))
+    async def attach(self, asked: Attaching, occasion: Occasion) -> Result:
+        id = self._allowed(asked.card)
+        await occasion.desk.board.attach(id, await _file(asked.place, occasion), _hand())
         return Result(f"Attached to #{id.lstrip('#')}.")
 
-    async def complete(asked: Completing, occasion: Occasion) -> Result:
-        id, board = _allowed(asked.card, everything), occasion.desk.board
+    async def complete(self, asked: Completing, occasion: Occasion) -> Result:
+        id, board = self._allowed(asked.card), occasion.desk.board
         files = tuple([await _file(place, occasion) for place in asked.artifacts])
         if id == _own():
             return _moved(await board.complete(asked.summary, files))
         for file in files:
-            await board.attach(id, file)
+            await board.attach(id, file, _hand())
         return _moved(await board.finish(id, asked.summary, _hand()))
 
-    async def block(asked: Blocking, occasion: Occasion) -> Result:
-        id, board = _allowed(asked.card, everything), occasion.desk.board
+    async def block(self, asked: Blocking, occasion: Occasion) -> Result:
+        id, board = self._allowed(asked.card), occasion.desk.board
         if asked.kind not in BY_WORKER:
             raise ToolError(f"{asked.kind!r} is no kind of block; there are: {KINDS}.")
         kind = Block(asked.kind)
@@ -121,54 +164,20 @@ def tools(*, everything: bool) -> tuple[Tool, ...]:
             return _moved(await board.block(kind, asked.reason, asked.notes))
         return _moved(await board.set_aside(id, kind, asked.reason, _hand()))
 
-    def made(
-        name: str, words: str, arguments: type[A], effect: Effect, act: Act[A], *, untrusted: bool = False
-    ) -> Tool:
-        return define(name, words, arguments, effect, _speaking(act), untrusted=untrusted)
-
-    own = (
-        made(
-            "board_show", "Shows a card: text, comments, results, attempts.", Showing, Effect.PURE, show, untrusted=True
-        ),
-        made("board_comment", "Writes a comment on a card.", Commenting, Effect.IDEMPOTENT, comment),
-        made("board_attach", "Attaches a file or an address to a card.", Attaching, Effect.IDEMPOTENT, attach),
-        made(
-            "board_heartbeat", "Says that you still work on your card, and on what.", Beating, Effect.IDEMPOTENT, _beat
-        ),
-        made(
-            "board_complete",
-            "Says that a card is done; the last thing you do for it.",
-            Completing,
-            Effect.IDEMPOTENT,
-            complete,
-        ),
-        made("board_block", "Says that a card cannot go on, and why; then stop.", Blocking, Effect.IDEMPOTENT, block),
-        made(
-            "board_request_review",
-            "Has a person look at your work before it counts as done.",
-            Reviewing,
-            Effect.IDEMPOTENT,
-            _review,
-        ),
-    )
-    if not everything:
-        return own
-    return (
-        *own,
-        made("board_list", "Lists cards of the board.", Listing, Effect.PURE, _list, untrusted=True),
-        made(
-            "board_create",
-            "Puts a card on the board for a bot; this talk is told how it ends.",
-            Creation,
-            Effect.IDEMPOTENT,
-            _create,
-        ),
-        made("board_link", "Makes one card wait for another.", Linking, Effect.IDEMPOTENT, _link),
-        made("board_unblock", "Lets a blocked card go on.", Unblocking, Effect.IDEMPOTENT, _unblock),
-    )
+    def _allowed(self, card: str) -> str:
+        id = _own_or(card)
+        if not self._everything and id != _own():
+            raise ToolError(f"You may write on your own card alone, and #{id} is another.")
+        return id
 
 
-Act = Callable[[A, Occasion], Awaitable[Result]]
+def _said(name: str, words: str, arguments: type[A], act: Act[A]) -> Tool:
+    """Said twice is said once."""
+    return _made(name, words, arguments, Effect.IDEMPOTENT, act)
+
+
+def _made(name: str, words: str, arguments: type[A], effect: Effect, act: Act[A], *, untrusted: bool = False) -> Tool:
+    return define(name, words, arguments, effect, _speaking(act), untrusted=untrusted)
 
 
 def _speaking(act: Act[A]) -> Act[A]:
@@ -223,6 +232,13 @@ async def _unblock(asked: Unblocking, occasion: Occasion) -> Result:
     return _moved(await occasion.desk.board.unblock(asked.card, asked.comment, _hand()))
 
 
+async def _archive(asked: Archiving, occasion: Occasion) -> Result:
+    board = occasion.desk.board
+    card = await board.get(asked.card)
+    # Said twice is said once.
+    return _moved(card if card.state is CardState.ARCHIVED else await board.archive(asked.card, _hand()))
+
+
 def _own() -> str:
     """The card that this run works on; empty for a run that works on none."""
     session = context.current()
@@ -233,13 +249,6 @@ def _own_or(card: str) -> str:
     id = card.strip().removeprefix("#") or _own()
     if not id:
         raise ToolError("Say which card, by its number.")
-    return id
-
-
-def _allowed(card: str, everything: bool) -> str:
-    id = _own_or(card)
-    if not everything and id != _own():
-        raise ToolError(f"You may write on your own card alone, and #{id} is another.")
     return id
 
 

@@ -12,7 +12,7 @@ from core.agent import Effect
 from core.duties import Task
 from core.errors import Overdrawn, Unknown
 from core.work import ledger
-from core.work.reports import duration
+from core.work.wording import lasting
 
 MOST_LISTED = 20
 MOST_KNOWN = 200
@@ -24,28 +24,36 @@ MOST_WAIT_SECONDS = 300.0
 KILLING_SECONDS = 10.0
 INPUT_CHARACTERS = 30_000
 
-DESCRIPTION = (
-    "Looks after the commands that terminal runs in the background of this conversation. list: all of them. "
+LOOKING = (
+    "Looks at the commands that terminal runs in the background of this conversation. list: all of them. "
     "poll: how one fares, and the end of its output. log: its output from a byte on. wait: until it has ended, or "
-    "some seconds. send: a line for its standard input. kill: ends it with all that it has started. Whoever was "
-    "promised a notice of its end gets it all the same."
+    "some seconds. Whoever was promised a notice of its end gets it all the same."
+)
+ACTING = (
+    "Acts on a command that terminal runs in the background of this conversation. send: a line for its standard "
+    "input. kill: ends it with all that it has started. Whoever was promised a notice of its end gets it all the same."
 )
 
 
-class Wish(Arguments, frozen=True):
-    action: Literal["list", "poll", "log", "wait", "send", "kill"]
+class Look(Arguments, frozen=True):
+    action: Literal["list", "poll", "log", "wait"]
     id: Annotated[str, Meta(description="As terminal or list named it; not needed for list.")] = ""
     start: Annotated[
         int, Meta(description="For log: the byte to begin at; a negative one counts from the end.")
     ] = -USUAL_BYTES
     limit: Annotated[int, Meta(ge=1, le=MOST_BYTES, description="For log: how many bytes.")] = USUAL_BYTES
     seconds: Annotated[float, Meta(ge=0, le=MOST_WAIT_SECONDS, description="For wait.")] = 60.0
+
+
+class Act(Arguments, frozen=True):
+    action: Literal["send", "kill"]
+    id: Annotated[str, Meta(description="As terminal or process named it.")]
     text: Annotated[str, Meta(max_length=INPUT_CHARACTERS, description="For send.")] = ""
     newline: Annotated[bool, Meta(description="For send: ends the text with a new line.")] = True
     end: Annotated[bool, Meta(description="For send: closes the input after it.")] = False
 
 
-async def act(asked: Wish, occasion: Occasion) -> Result:
+async def look(asked: Look, occasion: Occasion) -> Result:
     if asked.action == "list":
         return await _list(occasion)
     task = await _find(asked.id.strip(), occasion)
@@ -56,6 +64,11 @@ async def act(asked: Wish, occasion: Occasion) -> Result:
             return await _log(task, asked, occasion)
         case "wait":
             return await _told(await occasion.desk.processes.wait(task.id, asked.seconds), occasion)
+
+
+async def act(asked: Act, occasion: Occasion) -> Result:
+    task = await _find(asked.id.strip(), occasion)
+    match asked.action:
         case "send":
             return await _send(task, asked, occasion)
         case "kill":
@@ -89,7 +102,7 @@ async def _list(occasion: Occasion) -> Result:
 def _how(task: Task) -> str:
     if task.ended is None:
         return task.state.value
-    return f"{task.state.value} after {duration(task.ended - task.created)} ({task.reason})"
+    return f"{task.state.value} after {lasting(task.ended - task.created)} ({task.reason})"
 
 
 async def _told(task: Task, occasion: Occasion) -> Result:
@@ -97,7 +110,7 @@ async def _told(task: Task, occasion: Occasion) -> Result:
     return Result(f"{task.id} is {_how(task)}.\n\n{_output(log.text)}\n\n(It has written {log.end:,} bytes.)")
 
 
-async def _log(task: Task, asked: Wish, occasion: Occasion) -> Result:
+async def _log(task: Task, asked: Look, occasion: Occasion) -> Result:
     log = await occasion.desk.processes.log(task.id, asked.start, asked.limit)
     return Result(f"Bytes {log.start} to {log.end}; go on with start={log.end}.\n\n{_output(log.text)}")
 
@@ -106,7 +119,7 @@ def _output(text: str) -> str:
     return text.rstrip("\n") or "(no output)"
 
 
-async def _send(task: Task, asked: Wish, occasion: Occasion) -> Result:
+async def _send(task: Task, asked: Act, occasion: Occasion) -> Result:
     text = asked.text + "\n" if asked.newline and (asked.text or not asked.end) else asked.text
     try:
         await occasion.desk.processes.feed(task.id, text, end=asked.end)
@@ -122,4 +135,8 @@ async def _kill(task: Task, occasion: Occasion) -> Result:
     return Result("It was asked to end and still runs; look again soon." if task.is_open else f"It is {_how(task)}.")
 
 
-TOOLS = (define("process", DESCRIPTION, Wish, Effect.EFFECT, act, untrusted=True),)
+# Two, so that a restart while one only looks costs nothing.
+TOOLS = (
+    define("process", LOOKING, Look, Effect.PURE, look, untrusted=True),
+    define("process_control", ACTING, Act, Effect.EFFECT, act, untrusted=True),
+)

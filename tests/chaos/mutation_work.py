@@ -1,0 +1,180 @@
+"""Seeded bugs in work that ends later: promises that are broken, kept twice or kept elsewhere, and work done twice."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from core.agent import JournalEvent, Outcome
+from core.clock import Clock
+from core.context import Session
+from core.desk import Numbered
+from core.duties import Log, Plan
+from core.inbound import answer, inbox
+from core.inbound.settlement import After
+from core.outbound import outbox
+from core.outbound.outbox import Owed
+from core.runs import journal
+from core.store.database import Row, Transaction
+from core.types import Author, Body, File, Inbound, Target
+from core.work import agenda, homes, kin, ledger
+from core.work.agenda import Fired
+from core.work.jobs import Jobs
+from core.work.processes import Processes
+from core.work.tasks import Tasks
+from core.work.timing import When
+from core.work.traces import Traces
+from core.work.watch import Watch
+from tests.chaos.mutation_seams import swap
+
+
+def notice_without_its_key() -> None:
+    """Whoever asks a second time is told a second time."""
+
+    def put_once(tx: Transaction, owed: Owed, now: float) -> str:
+        outbox.put(tx, owed._replace(key=""), now)
+        return owed.id
+
+    swap(outbox, "put_once", put_once)
+
+
+def promise_where_nobody_can_be_told() -> None:
+    def require(self: Session, ability: str) -> None:
+        return
+
+    swap(Session, "require", require)
+
+
+def woken_and_silent() -> None:
+    """Who was woken by news has nothing to say of them, and nobody hears of them."""
+
+    def body_of(run: str, inbound: Inbound, outcome: Outcome) -> Body:
+        return Body(text=outcome.text.strip() or "(no answer)", files=outcome.files)
+
+    swap(answer, "body_of", body_of)
+
+
+def adopted_by_number_alone() -> None:
+    """Whoever has the number now is taken for the process that had it."""
+    until_gone, tell = kin.until_gone, kin.tell
+
+    async def wait(pid: int, birth: str) -> None:
+        await until_gone(pid, kin.born(pid))
+
+    def signal(pid: int, birth: str, number: int) -> bool:
+        return tell(pid, kin.born(pid), number)
+
+    swap(kin, "until_gone", wait)
+    swap(kin, "tell", signal)
+
+
+def begins_before_it_is_known() -> None:
+    """The command runs before its number is stored."""
+    real = Traces.start
+
+    def start(self: Traces, environment: Mapping[str, str]) -> tuple[int, int]:
+        pid, go = real(self, environment)
+        os.write(go, b"!")
+        return pid, go
+
+    swap(Traces, "start", start)
+
+
+def instant_fired_again() -> None:
+    """What has been fired is not asked: an instant that comes again runs again."""
+    begin = agenda.begin
+
+    def first_unfired(self: Watch, tx: Transaction, row: Row, when: When) -> float | None:
+        return when.after(self._clock.wall())
+
+    def begin_again(
+        tx: Transaction, schedule: str, plan: Plan, instant: float, due: float, clock: Clock, late: bool
+    ) -> Fired:
+        while tx.one("SELECT 1 FROM firings WHERE schedule = ? AND instant = ?", schedule, instant):
+            instant += 0.001
+        return begin(tx, schedule, plan, instant, due, clock, late)
+
+    swap(Watch, "_first_unfired", first_unfired)
+    swap(agenda, "begin", begin_again)
+
+
+def cut_off_command_runs_again() -> None:
+    def interrupt(self: Jobs, tx: Transaction) -> After:
+        tx.execute("UPDATE firings SET state = 'waiting' WHERE state = 'running' AND run = ''")
+        return After()
+
+    swap(Jobs, "_interrupt", interrupt)
+
+
+def job_answers_whoever_wrote_last() -> None:
+    real = agenda._tell
+
+    def tell(
+        tx: Transaction, firing: str, plan: Plan, where: Target, words: str, clock: Clock, files: tuple[File, ...] = ()
+    ) -> After:
+        row = tx.one("SELECT message FROM inbox WHERE conversation NOT LIKE 'schedule:%' ORDER BY seq DESC LIMIT 1")
+        last = msgspec.json.decode(row["message"], type=Inbound).target if row else where
+        return real(tx, firing, plan, last, words, clock, files)
+
+    swap(agenda, "_tell", tell)
+
+
+def lost_and_not_told() -> None:
+    def take_up(self: Tasks, tx: Transaction, row: Row) -> After:
+        tx.execute("UPDATE tasks SET state = 'lost', ended = ? WHERE id = ?", self._clock.now(), row["id"])
+        return After()
+
+    swap(Tasks, "_take_up", take_up)
+
+
+def polling_uses_up_the_notice() -> None:
+    """Who has looked at a task is taken for one who knows how it ended."""
+    real = Processes.log
+
+    async def log(self: Processes, id: str, start: int, limit: int) -> Log:
+        await self._store.write(lambda tx: tx.execute("UPDATE tasks SET manner = 'nothing' WHERE id = ?", id))
+        return await real(self, id, start, limit)
+
+    swap(Processes, "log", log)
+
+
+def notice_as_a_persons_words() -> None:
+    real = inbox.remember
+
+    def remember(
+        tx: Transaction, conversation: str, generation: int, author: Author, text: str, run: str, at: float
+    ) -> None:
+        person = Author.PERSON if author is Author.NOTICE else author
+        real(tx, conversation, generation, person, text, run, at)
+
+    swap(inbox, "remember", remember)
+
+
+def alert_where_the_trouble_is() -> None:
+    def elsewhere(
+        tx: Transaction, about: str, fallback: Target | None, is_down: Callable[[str], bool]
+    ) -> Target | None:
+        return homes.all_of(tx).get(about, fallback)
+
+    swap(homes, "elsewhere", elsewhere)
+
+
+def end_of_a_failure_is_silent() -> None:
+    """Only what went well is told."""
+    real = ledger.end
+
+    def end(tx: Transaction, row: Row, how: ledger.End, clock: Clock) -> After:
+        return real(tx, row, how._replace(words=how.words if how.state == "succeeded" else ""), clock)
+
+    swap(ledger, "end", end)
+
+
+def unknown_entry_breaks_the_reader() -> None:
+    decode = msgspec.json.Decoder(JournalEvent).decode
+
+    def entry(run: str, row: Row) -> Numbered | None:
+        return Numbered(row["seq"], decode(row["event"]), row["at"])
+
+    swap(journal, "_entry", entry)
