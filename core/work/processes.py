@@ -199,10 +199,9 @@ class Processes:
 
     async def _tell_matches(self, task: str) -> None:
         row = await self._store.read(lambda tx: tx.one(f"{JOINED} WHERE id = ? AND {ledger.OPEN}", task))
-        now = self._clock.now()
         if row is None or row["matched"] >= MOST_MATCH_NOTICES:
             return
-        if row["matched"] and now - row["matched_at"] < MATCH_SECONDS:
+        if row["matched"] and self._clock.now() - row["matched_at"] < MATCH_SECONDS:
             return
         found = await asyncio.to_thread(self._traces(task).matches, row["scanned"])
         if found.end == row["scanned"]:
@@ -215,7 +214,7 @@ class Processes:
                 "UPDATE processes SET scanned = ?, matched = matched + 1, matched_at = ? WHERE task = ? AND scanned = ?"
                 f" AND EXISTS (SELECT 1 FROM tasks WHERE id = processes.task AND {ledger.OPEN})",
                 found.end,
-                now,
+                self._clock.now(),
                 task,
                 row["scanned"],
             )
