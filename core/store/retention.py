@@ -137,6 +137,8 @@ class Retention:
         return done.place
 
     async def _remove_files(self, terms: Terms) -> Pruned:
+        if not any((self._home / name).is_dir() for name in (files.ATTACHMENTS, files.BOARD)):
+            return Pruned()
         kept = await self._store.insist(files.kept)
         return await asyncio.to_thread(remove_files, self._home, kept, terms)
 
