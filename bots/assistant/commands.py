@@ -42,7 +42,7 @@ def commands(bot_of: Callable[[Inbound], str], settings: Mapping[str, Assistant]
 
 
 def _model(tx: Transaction, inbound: Inbound, bot: Assistant) -> str:
-    conversation, wanted = inbound.conversation.id, _argument(inbound)
+    conversation, wanted = inbound.conversation.id, inbound.argument
     if not wanted:
         return _which(bot, choosing.chosen(bot, preferences.read(tx, conversation).get("model", "")))
     if wanted.lower() == DEFAULT:
@@ -73,7 +73,7 @@ def _which(bot: Assistant, chosen: str) -> str:
 
 
 def _persona(tx: Transaction, inbound: Inbound, bot: Assistant) -> str:
-    conversation, wanted = inbound.conversation.id, _argument(inbound)
+    conversation, wanted = inbound.conversation.id, inbound.argument
     if not wanted:
         chosen = preferences.read(tx, conversation).get("persona", "")
         if chosen:
@@ -87,8 +87,3 @@ def _persona(tx: Transaction, inbound: Inbound, bot: Assistant) -> str:
         return f"That is too long: {len(wanted):,} characters, and {PERSONA_CHARACTERS:,} are possible."
     preferences.choose(tx, conversation, "persona", wanted)
     return f"From now on I am that here. /persona {DEFAULT} goes back."
-
-
-def _argument(inbound: Inbound) -> str:
-    """Also on the next line, as a long text is written."""
-    return " ".join(inbound.text.split(maxsplit=1)[1:]).strip()

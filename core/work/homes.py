@@ -10,14 +10,14 @@ from core.store.database import Transaction
 from core.types import Audience, Target, encode
 
 
-def lasting(target: Target) -> Target:
+def as_home(target: Target) -> Target:
     """The place as it will still be there tomorrow: a handle expires, nothing is answered, and all there may read."""
     audience = Audience.GROUP if target.audience is Audience.ONE else target.audience
     return msgspec.structs.replace(target, reply_to="", handle="", audience=audience)
 
 
 def choose(tx: Transaction, target: Target) -> Target:
-    home = lasting(target)
+    home = as_home(target)
     tx.execute(
         "INSERT INTO homes (adapter, account, target) VALUES (?, ?, ?)"
         " ON CONFLICT (adapter, account) DO UPDATE SET target = excluded.target",

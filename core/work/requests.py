@@ -131,7 +131,7 @@ class Requests:
         return "\n\n".join(lines)
 
     def _set_home(self, tx: Transaction, inbound: Inbound) -> Obeyed:
-        if not self._can(replace(inbound, target=homes.lasting(inbound.target))).async_delivery:
+        if not self._can(replace(inbound, target=homes.as_home(inbound.target))).async_delivery:
             return Obeyed("This cannot be a home: nothing can be sent here by itself.")
         home = homes.choose(tx, inbound.target)
         return Obeyed(f"From now on news of the gateway come here ({home}), and `tidings notify {home.adapter}` too.")
