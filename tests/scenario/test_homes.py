@@ -127,3 +127,18 @@ async def test_broken_settings_are_told_though_nobody_listened_yet_when_they_wer
         await world.settled()
         [alert] = world.paper.posts_in("1")
         assert alert.startswith("⚠ The gateway does not run as its settings say: the settings are broken, so those")
+
+
+async def test_a_file_that_is_sent_from_outside_arrives_whatever_becomes_of_the_original(tmp_path: Path) -> None:
+    async with World(tmp_path / "home", Echo()) as world:
+        original = tmp_path / "report.txt"
+        original.write_text("all is well")
+        world.paper.open_chat("1")
+        file = await world.gateway.adopt(str(original))
+        original.unlink()
+        await world.gateway.owe(Target(adapter="paper", chat="1"), Body(text="here", files=(file,)), cause="test")
+        await world.paper.until(lambda paper: any(message.files for message in paper.sent))
+        [sent] = [each for message in world.paper.sent for each in message.files]
+        assert (sent.name, sent.data) == ("report.txt", b"all is well")
+        with pytest.raises(Unknown, match="cannot be read"):
+            await world.gateway.adopt(str(original))
