@@ -1,5 +1,6 @@
 """Homes: where news of the gateway go, and that they go elsewhere than where the trouble is."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,10 @@ async def test_a_platform_that_stays_away_is_told_and_one_that_blinks_is_not(tmp
         await clock.advance(100)
         assert other.posts == []
         await world.paper.outage(True)
+        # The connection is a real one: that it has broken shows in real time.
+        async with asyncio.timeout(10):
+            while not any(part.state == "degraded" for part in (await world.gateway.health()).parts):  # noqa: ASYNC110
+                await asyncio.sleep(0)
         for _ in range(30):
             await clock.advance(5)
         await other.until(lambda paper: len(paper.posts) == 1)
