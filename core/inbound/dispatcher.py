@@ -121,6 +121,7 @@ class Dispatcher:
         self._run_ended = asyncio.Event()
         self._orphans: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        # What must reach the store whatever happens to the runs: their ends, and claims.
         self._settling: set[asyncio.Task[Claim | None]] = set()
         # Free conversations with something to do, served in turn so that none starves the others.
         self._waiting: OrderedDict[str, None] = OrderedDict()
@@ -198,10 +199,14 @@ class Dispatcher:
         self._free += 1
         self._fill()
 
+    def claim(self, tx: Transaction, conversation: str) -> Claim | None:
+        """Part of a transaction: the conversation's next message, unless the gateway is about to stop."""
+        return None if self._stopped else inbox.claim(tx, conversation, self._clock.now())
+
     def begin(self, claimed: Claim) -> None:
         """Runs what was claimed in a slot that was reserved."""
         self._live[claimed.run] = Interrupt()
-        self._spawn(self._run(claimed))
+        self._spawn(self._hand_back(claimed) if self._stopped else self._run(claimed))
 
     def expect(self, conversation: str, ready: float) -> None:
         """The oldest waiting message of this conversation may be claimed from `ready` on."""
@@ -261,16 +266,43 @@ class Dispatcher:
     async def _claim(self, conversation: str) -> None:
         claimed = None
         try:
-            claimed = await self._store.insist(lambda tx: inbox.claim(tx, conversation, self._clock.now()))
+            claimed = await self._see_through(self._take(conversation))
         finally:
             if claimed is None:
                 self.release()
         if claimed is not None:
-            self.queued -= 1
             await self._run(claimed)
 
+    async def _take(self, conversation: str) -> Claim | None:
+        claimed = await self._store.insist(lambda tx: self.claim(tx, conversation))
+        if claimed is not None:
+            self.queued -= 1
+            self._live[claimed.run] = Interrupt()
+        return await self._keep(claimed)
+
+    async def _hand_back(self, claimed: Claim) -> None:
+        try:
+            await self._see_through(self._keep(claimed))
+        finally:
+            self.release()
+
+    async def _keep(self, claimed: Claim | None) -> Claim | None:
+        """What was claimed just before the gateway began to stop waits again; no attempt is counted for it."""
+        if claimed is None or not self._stopped:
+            return claimed
+        del self._live[claimed.run]
+        await self._store.insist(lambda tx: inbox.give_back(tx, claimed))
+        return None
+
+    async def _see_through(self, work: Coroutine[None, None, Claim | None]) -> Claim | None:
+        """What is being written is written to its end, also when its run is cut off."""
+        task = asyncio.create_task(work)
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+        return await asyncio.shield(task)
+
     async def _run(self, claimed: Claim) -> None:
-        """One run after another while this conversation has its turn."""
+        """One run after another while this conversation has its turn; each is live since its claim was committed."""
         following: Claim | None = claimed
         try:
             while following is not None:
@@ -311,7 +343,7 @@ class Dispatcher:
             preferences=claimed.preferences,
         )
         journal = Journal(self._store, self._clock, self._feed.publish, run, claimed.fence, claimed.journalled)
-        interrupt = self._live.setdefault(run, Interrupt())
+        interrupt = self._live[run]
         began = self._clock.now()
         try:
             with context.bind(session):
@@ -319,10 +351,7 @@ class Dispatcher:
                 outcome = await runner.run(agent, turn, journal, interrupt, self._clock, self._limits_of(inbound))
                 used = outcome.usage or Usage()
                 self._meters.ran(outcome.kind, self._clock.now() - began, used.input_tokens, used.output_tokens)
-                settling = asyncio.create_task(self._settle(claimed, journal, outcome, can))
-                self._settling.add(settling)
-                settling.add_done_callback(self._settling.discard)
-                return await asyncio.shield(settling)
+                return await self._see_through(self._settle(claimed, journal, outcome, can))
         finally:
             self._drafts.close(run)
             del self._live[run]
@@ -358,9 +387,6 @@ class Dispatcher:
         # An opened view is finished in place, in its lane; only a plain answer may go at once.
         plain = can.async_delivery and not seen and claimed.view is None and owed.body != Body()
         reserved = self._courier.reserve(owed) if plain else None
-        # A conversation goes on at once only while nobody else waits for a slot.
-        take_next = not self._waiting and not self._stopped
-        now = self._clock.now()
 
         def unit(tx: Transaction) -> _Settled:
             settled = self._settlement.settle(tx, claimed, outcome, pending, journal.last)
@@ -372,7 +398,8 @@ class Dispatcher:
                 final = owed._replace(body=answer.body_of(claimed.run, claimed.inbound, settled.outcome))
             if after is None and can.async_delivery and final.body != Body():
                 first = self._courier.put(tx, final, None if stopped else reserved)
-            following = inbox.claim(tx, conversation, now) if take_next else None
+            # A conversation goes on at once only while no other waits for a slot.
+            following = None if self._waiting else self.claim(tx, conversation)
             later = None if following else inbox.next_ready(tx, conversation)
             return _Settled(settled.outcome, settled.entries, first, following, later, after or After())
 
@@ -382,6 +409,9 @@ class Dispatcher:
             if reserved:
                 self._courier.give_back(reserved)
             raise
+        if settled.following:
+            # Before anything else happens: a /stop from the same commit must find it.
+            self._live[settled.following.run] = Interrupt()
         log.info("run %s%s", settled.outcome.kind, f": {settled.outcome.reason}" if settled.outcome.reason else "")
         journal.show(settled.entries)
         if can.async_delivery:
@@ -395,4 +425,4 @@ class Dispatcher:
             self.queued -= 1
         elif settled.later is not None:
             self.expect(conversation, settled.later)
-        return settled.following
+        return await self._keep(settled.following)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from core.adapter import Receive
 from core.agent import Outcome, OutcomeKind
 from core.clock import Clock
 from core.desk import Numbered, Stranger
-from core.errors import TidingsError, Unstored
+from core.errors import Unstored
 from core.failpoints import fail_here
 from core.inbound import answer, inbox, notebook, policy
 from core.inbound.commands import Commands, Handler, Obeyed
@@ -51,11 +50,6 @@ log = logging.getLogger(__name__)
 BUSY = "I have too much waiting here already, so I did not take this message. Please send it again later."
 TOO_LONG = "This message is too long for me, so I did not take it."
 BROKEN = "⚠ /{name} went wrong here, and nothing of it was done. Whoever runs this gateway finds the reason in its log."
-# What wrong code raises, and a store that fails does not.
-FAULTS = (
-    *(ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError),
-    *(TidingsError, sqlite3.IntegrityError),
-)
 NOBODY_WAITS = "Nobody is waiting for this answer any more."
 MAY_BE_LOST = "An earlier answer of mine to this chat may not have arrived. Ask me again if you miss it."
 # A full queue is said at most once a minute.
@@ -147,7 +141,7 @@ class Door:
                 write_note(tx)
             if judgement is Judgement.TELL:
                 return self._tell_stranger(tx, inbound)
-            if judgement is Judgement.JOIN and not inbox.awaits(tx, inbound):
+            if judgement is Judgement.JOIN and not inbox.continues_album(tx, inbound):
                 return _Taken(Ignored())
             return self._take(tx, inbound, reserved)
 
@@ -208,7 +202,7 @@ class Door:
             notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=MAY_BE_LOST), None, "lost")
             told = outbox.tell_losses(tx, inbound.target, notice, now)
         became = inbox.put(tx, inbound, run, now)
-        claimed = inbox.claim(tx, conversation, now) if reserved else None
+        claimed = self._dispatcher.claim(tx, conversation) if reserved else None
         free = claimed is None and inbox.live_run(tx, conversation) is None
         return _Taken(
             Stored(run=became),
@@ -334,13 +328,13 @@ class Door:
 
 
 def _asked(tx: Transaction, inbound: Inbound, name: str, handler: Handler) -> Obeyed:
-    """A fault is told: else the same message would come again and again, and nobody's would be heard any more."""
+    """A fault becomes the reply: else the platform would bring the same message again and again."""
     try:
         return handler(tx, inbound)
     except Unstored:
         # It is not the command's fault, and can be stored later.
         raise
-    except FAULTS as error:
+    except BaseException as error:
         log.error("/%s went wrong: %r", name, error, exc_info=error)
         tx.execute("ROLLBACK TO obeying")
         return Obeyed(BROKEN.format(name=name))

@@ -57,36 +57,52 @@ def put(tx: Transaction, inbound: Inbound, run: str, now: float) -> str:
     """The run that it has become, which is another one when it joined an album that waits already."""
     conversation = inbound.conversation.id
     tx.execute("INSERT INTO conversations (id) VALUES (?) ON CONFLICT (id) DO NOTHING", conversation)
-    leader = _album_leader(tx, inbound, conversation)
+    leader = _album_leader(tx, inbound)
     ready = now + ALBUM_QUIET_SECONDS if inbound.group else now
     if leader is not None:
         latest = min(ready, leader["accepted"] + ALBUM_LONGEST_SECONDS)
         tx.execute("UPDATE inbox SET ready = ? WHERE run = ?", latest, leader["run"])
     else:
-        # Another message follows, so an album that still waits is complete.
-        tx.execute(
-            "UPDATE inbox SET ready = ? WHERE conversation = ? AND state = 'waiting' AND ready > ?",
-            now,
-            conversation,
-            now,
-        )
+        _complete_albums(tx, inbound, now)
     _insert(tx, inbound, run, "joined" if leader else "waiting", now, ready, leader["run"] if leader else None)
     return str(leader["run"]) if leader else run
 
 
-def _album_leader(tx: Transaction, inbound: Inbound, conversation: str) -> Row | None:
-    if not inbound.group:
-        return None
-    return tx.one(
-        "SELECT run, accepted FROM inbox WHERE conversation = ? AND state = 'waiting' AND album = ?",
-        conversation,
+def _complete_albums(tx: Transaction, inbound: Inbound, now: float) -> None:
+    """Who sends another message has sent all of their album; what others say tells nothing about it."""
+    waiting = tx.all(
+        "SELECT run, message FROM inbox WHERE conversation = ? AND state = 'waiting' AND ready > ?",
+        inbound.conversation.id,
+        now,
+    )
+    for row in waiting:
+        if _is_by(row, inbound):
+            tx.execute("UPDATE inbox SET ready = ? WHERE run = ?", now, row["run"])
+
+
+def _is_by(row: Row, inbound: Inbound) -> bool:
+    return msgspec.json.decode(row["message"], type=Inbound).sender.id == inbound.sender.id
+
+
+def _album_leader(tx: Transaction, inbound: Inbound) -> Row | None:
+    rows = _album(tx, inbound) if inbound.group else ()
+    return next((row for row in rows if row["state"] == "waiting"), None)
+
+
+def _album(tx: Transaction, inbound: Inbound) -> list[Row]:
+    """What has become a run of this album so far; the same name from another person is another album."""
+    rows = tx.all(
+        "SELECT run, accepted, state, message FROM inbox WHERE conversation = ? AND album = ? AND album <> ''"
+        " AND state IN ('waiting', 'running', 'done') ORDER BY seq DESC",
+        inbound.conversation.id,
         inbound.group,
     )
+    return [row for row in rows if _is_by(row, inbound)]
 
 
-def awaits(tx: Transaction, inbound: Inbound) -> bool:
-    """Does an album wait of which this is a part?"""
-    return _album_leader(tx, inbound, inbound.conversation.id) is not None
+def continues_album(tx: Transaction, inbound: Inbound) -> bool:
+    """Was another part of its album taken, whether it still waits or was answered already?"""
+    return bool(_album(tx, inbound))
 
 
 def put_closed(tx: Transaction, inbound: Inbound, run: str, now: float, reason: str) -> None:
@@ -183,6 +199,16 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
         view=msgspec.json.decode(row["view"], type=View) if row["view"] else None,
         journalled=journal.last(tx, row["run"]) if row["attempt"] else 0,
         preferences=preferences.read(tx, conversation),
+    )
+
+
+def give_back(tx: Transaction, claimed: Claim) -> None:
+    """A run that was claimed and never begun waits as before; one that was asked to stop is ended by recovery."""
+    tx.execute(
+        "UPDATE inbox SET state = 'waiting', attempt = attempt - 1"
+        " WHERE run = ? AND fence = ? AND state = 'running' AND stop_asked IS NULL",
+        claimed.run,
+        claimed.fence,
     )
 
 

@@ -60,28 +60,45 @@ class _Done(NamedTuple):
 
 
 class SqliteTransaction:
+    """Raises Unstored when the database says "not now"; any other error is the fault of the statement."""
+
     __slots__ = ("_connection",)
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def execute(self, sql: str, *parameters: object) -> int:
-        return self._connection.execute(sql, parameters).rowcount
+        try:
+            return self._connection.execute(sql, parameters).rowcount
+        except sqlite3.Error as error:
+            _judge(error)
+            raise
 
     def one(self, sql: str, *parameters: object) -> Row | None:
-        row: Row | None = self._connection.execute(sql, parameters).fetchone()
+        try:
+            row: Row | None = self._connection.execute(sql, parameters).fetchone()
+        except sqlite3.Error as error:
+            _judge(error)
+            raise
         return row
 
     def all(self, sql: str, *parameters: object) -> list[Row]:
-        return self._connection.execute(sql, parameters).fetchall()
+        try:
+            return self._connection.execute(sql, parameters).fetchall()
+        except sqlite3.Error as error:
+            _judge(error)
+            raise
 
 
 class SqliteStore:
     """Built by `open_store`. One connection writes and checkpoints, which also avoids the WAL-reset bug."""
 
-    def __init__(self, path: Path, *, grouped: bool = True) -> None:
+    def __init__(
+        self, path: Path, *, grouped: bool = True, factory: type[sqlite3.Connection] = sqlite3.Connection
+    ) -> None:
         self.fault = ""
         self._path = path
+        self._factory = factory
         self._group = GROUP_LIMIT if grouped else 1
         self._jobs: queue.SimpleQueue[_Job | _Copying | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
@@ -137,7 +154,7 @@ class SqliteStore:
 
     def _own(self) -> None:
         try:
-            connection = connect(self._path)
+            connection = connect(self._path, factory=self._factory)
         except Exception as error:
             # Whatever it is, whoever waits for the start must hear of it.
             self._loop.call_soon_threadsafe(self._opened.set_exception, error)
@@ -196,6 +213,9 @@ class SqliteStore:
     def _commit(self, connection: sqlite3.Connection, transaction: SqliteTransaction, batch: list[_Job]) -> list[_Done]:
         before = connection.total_changes
         try:
+            if connection.in_transaction:
+                # The last batch could not be undone: nothing may be stored on top of it.
+                connection.execute("ROLLBACK")
             connection.execute("BEGIN IMMEDIATE")
             done = [_perform(connection, transaction, job) for job in batch]
             wrote = connection.total_changes != before
@@ -204,17 +224,16 @@ class SqliteStore:
             connection.execute("COMMIT")
             if wrote:
                 fail_here("store.post_commit")
-        except Exception as error:
+        except BaseException as error:
             # Whatever it is: an owner thread that dies would leave everybody waiting for ever.
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            _undo(connection)
             return self._failed(batch, error)
         if self.fault and wrote:
             log.info("the store writes again")
             self.fault = ""
         return done
 
-    def _failed(self, batch: list[_Job], error: Exception) -> list[_Done]:
+    def _failed(self, batch: list[_Job], error: BaseException) -> list[_Done]:
         self.fault = f"the store cannot write: {error}"
         if time.monotonic() - self._fault_logged > FAULT_LOG_SECONDS or not self._fault_logged:
             self._fault_logged = time.monotonic()
@@ -223,13 +242,14 @@ class SqliteStore:
 
 
 def _perform(connection: sqlite3.Connection, transaction: SqliteTransaction, job: _Job) -> _Done:
-    """Runs one unit in its own savepoint: its fault undoes its own work alone and goes to who asked."""
+    """Runs one unit in its own savepoint: its fault undoes its own work alone and goes to its caller."""
     connection.execute("SAVEPOINT unit")
     try:
         value = job.unit(transaction)
-    except Exception as error:
-        if _is_transient(error):
-            raise
+    except Unstored:
+        # The fault of the store, and so of the whole batch.
+        raise
+    except BaseException as error:
         connection.execute("ROLLBACK TO unit")
         connection.execute("RELEASE unit")
         return _Done(job.future, None, error)
@@ -237,30 +257,45 @@ def _perform(connection: sqlite3.Connection, transaction: SqliteTransaction, job
     return _Done(job.future, value, None)
 
 
-def _is_transient(error: Exception) -> bool:
-    if isinstance(error, sqlite3.Error):
-        return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _TRANSIENT
-    return isinstance(error, OSError)
+def _undo(connection: sqlite3.Connection) -> None:
+    try:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    except sqlite3.Error as error:
+        log.error("the store cannot undo what it could not commit, and tries again: %s", error)
+
+
+def _judge(error: sqlite3.Error) -> None:
+    """Raises Unstored for what may succeed later; a wrong statement passes."""
+    if (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _TRANSIENT:
+        raise Unstored(str(error)) from error
 
 
 def _resolve(done: list[_Done]) -> None:
     for future, value, error in done:
-        if future.cancelled():
+        if future.done():
             continue
         if error is None:
             future.set_result(value)
+        elif isinstance(error, StopIteration) or not isinstance(error, Exception):
+            # A future cannot hold the one, and the other would end more than the caller.
+            future.set_exception(RuntimeError(f"a unit of work raised {error!r}"))
         else:
             future.set_exception(error)
 
 
-def connect(path: Path, *, checked_bytes: int = CHECKED_BYTES) -> sqlite3.Connection:
+def connect(
+    path: Path, *, checked_bytes: int = CHECKED_BYTES, factory: type[sqlite3.Connection] = sqlite3.Connection
+) -> sqlite3.Connection:
     """Opens, checks and migrates. Raises StoreRefused rather than run on what it cannot trust.
 
     Whether all of a larger store is intact, `inspection.damage` tells later.
     """
     existed = path.exists() and path.stat().st_size > 0
     try:
-        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, factory=factory
+        )
         try:
             connection.row_factory = sqlite3.Row
             if existed:
@@ -309,7 +344,9 @@ def _explain(path: Path, error: sqlite3.Error) -> str:
     return f"{path} cannot be opened: {error}; check the folder's owner and permissions"
 
 
-async def open_store(path: Path, *, grouped: bool = True) -> SqliteStore:
-    store = SqliteStore(path, grouped=grouped)
+async def open_store(
+    path: Path, *, grouped: bool = True, factory: type[sqlite3.Connection] = sqlite3.Connection
+) -> SqliteStore:
+    store = SqliteStore(path, grouped=grouped, factory=factory)
     await store.start()
     return store

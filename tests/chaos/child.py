@@ -228,8 +228,8 @@ def _trace_commits(path: Path, clock: OwnedClock) -> None:
             # The epoch holds the machine's own time, which is another in every run.
             written.append("UPDATE epoch" if match[2] == "epoch" else statement)
 
-    def traced(path: Path) -> sqlite3.Connection:
-        connection = connect(path)
+    def traced(path: Path, **options: Any) -> sqlite3.Connection:
+        connection = connect(path, **options)
         connection.set_trace_callback(saw)
         return connection
 

@@ -101,6 +101,26 @@ MUTANTS: dict[str, Mutant] = {
             _test("delivery", "what_is_owed_in_an_outage_goes_out_in_order_when_it_is_over"),
         ),
         Mutant(
+            "/stop lost in a handover",
+            inbound.forget_the_run_that_follows,
+            _test("commands", "stop_reaches_a_run_that_is_being_handed_over"),
+        ),
+        Mutant(
+            "a clean stop claims for nobody",
+            inbound.claim_while_stopping,
+            _test("commands", "a_message_that_was_claimed_just_before_a_clean_stop_waits_again"),
+        ),
+        Mutant(
+            "an album that others complete",
+            inbound.anybody_completes_an_album,
+            _test("inbound", "another_persons_message_does_not_complete_an_album"),
+        ),
+        Mutant(
+            "one unit poisons its commit",
+            inbound.a_units_fault_is_the_stores,
+            _test("store_bad_days", "an_os_error_of_one_unit_is_told_to_its_caller_alone"),
+        ),
+        Mutant(
             "M7: redelivery runs twice",
             inbound.dedupe_only_in_memory,
             _test("inbound", "a_message_told_again_after_a_restart_is_known"),

@@ -5,24 +5,31 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextvars import ContextVar, Token
+from sqlite3 import Connection
 from typing import Any
 
 import msgspec
 
 from core import context
 from core.adapter import Receive
-from core.agent import Ended
+from core.agent import Ended, Outcome
 from core.context import Session
 from core.desk import Numbered
 from core.gateway import Gateway
 from core.inbound import door, inbox, recovery
+from core.inbound.dispatcher import Dispatcher
 from core.inbound.door import Door
+from core.inbound.inbox import Claim
 from core.outbound import outbox
 from core.outbound.courier import Courier, Reserved
 from core.outbound.outbox import Head, Owed
 from core.runs import journal
+from core.runs.journal import Journal
+from core.runs.runner import Interrupt
+from core.store import sqlite
 from core.store.database import Transaction
-from core.types import Admission, Duplicate, Inbound, Note, Stored
+from core.store.sqlite import SqliteTransaction
+from core.types import Admission, Capabilities, Duplicate, Inbound, Note, Stored
 from tests.chaos.mutation_seams import later, swap
 
 
@@ -160,3 +167,62 @@ def sweeper_only_at_boot() -> None:
         await asyncio.Event().wait()
 
     swap(Gateway, "_sweep", sweep)
+
+
+def forget_the_run_that_follows() -> None:
+    """The next message is claimed with the end of the run before, and known only once its run begins."""
+    real = Dispatcher._settle
+
+    async def settle(
+        self: Dispatcher, claimed: Claim, journal: Journal, outcome: Outcome, can: Capabilities
+    ) -> Claim | None:
+        following = await real(self, claimed, journal, outcome, can)
+        if following is None:
+            return None
+        # As if it were new: a stop that came meanwhile is gone.
+        self._live[following.run] = Interrupt()
+        await asyncio.sleep(0)
+        self._live[following.run] = Interrupt()
+        return following
+
+    swap(Dispatcher, "_settle", settle)
+
+
+def claim_while_stopping() -> None:
+    """A gateway that stops takes the next message, and runs it no more."""
+
+    def claim(self: Dispatcher, tx: Transaction, conversation: str) -> Claim | None:
+        return inbox.claim(tx, conversation, self._clock.now())
+
+    async def keep(self: Dispatcher, claimed: Claim | None) -> Claim | None:
+        return claimed
+
+    swap(Dispatcher, "claim", claim)
+    swap(Dispatcher, "_keep", keep)
+
+
+def anybody_completes_an_album() -> None:
+    """Whoever writes next in a group ends the album that somebody else is sending."""
+
+    def complete(tx: Transaction, inbound: Inbound, now: float) -> None:
+        tx.execute(
+            "UPDATE inbox SET ready = ? WHERE conversation = ? AND state = 'waiting' AND ready > ?",
+            now,
+            inbound.conversation.id,
+            now,
+        )
+
+    swap(inbox, "_complete_albums", complete)
+
+
+def a_units_fault_is_the_stores() -> None:
+    """An OSError of a command passes for a full disk: everybody in the same commit is told to come again."""
+    real = sqlite._perform
+
+    def perform(connection: Connection, transaction: SqliteTransaction, job: sqlite._Job) -> sqlite._Done:
+        done = real(connection, transaction, job)
+        if isinstance(done.error, OSError):
+            raise done.error
+        return done
+
+    swap(sqlite, "_perform", perform)

@@ -114,6 +114,30 @@ class StoreContract:
         assert bench.peek(NAMES) == [("a",), ("b",)]
         assert store.fault == "", "a unit's own mistake is no fault of the store"
 
+    @pytest.mark.parametrize(
+        "fault",
+        [StopIteration(), StopAsyncIteration(), OSError(28, "no space"), SystemExit(3), asyncio.CancelledError()],
+        ids=lambda fault: type(fault).__name__,
+    )
+    async def test_whatever_a_unit_raises_its_caller_hears_of_it_and_the_others_are_stored(
+        self, bench: StoreBench, fault: BaseException
+    ) -> None:
+        store = await bench.open()
+
+        def broken(tx: Transaction) -> None:
+            noting("half")(tx)
+            raise fault
+
+        calls = [store.write(noting("a")), store.write(broken), store.write(noting("b"))]
+        async with asyncio.timeout(10):
+            first, second, third = await asyncio.gather(*calls, return_exceptions=True)
+        assert (first, third) == ("a", "b")
+        assert isinstance(second, Exception)
+        assert not isinstance(second, Unstored), "to try it again would fail again"
+        assert await store.write(noting("c")) == "c"
+        assert bench.peek(NAMES) == [("a",), ("b",), ("c",)]
+        assert store.fault == ""
+
     async def test_a_wrong_statement_goes_to_whoever_wrote_it(self, bench: StoreBench) -> None:
         store = await bench.open()
         wrong = store.write(lambda tx: tx.execute("UPDATE there_is_no_such_table SET x = 1"))

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,9 +13,9 @@ from core.errors import Unknown
 from core.inbound import inbox
 from core.inbound.commands import Command, Obeyed
 from core.store.database import Transaction
-from core.types import Author, Inbound, Kind
-from tests.fakes import FakeClock, settle
-from tests.world import Echo, Gate, Scripted, World, handed
+from core.types import Admission, Author, Inbound, Kind
+from tests.fakes import FakeClock, calm, settle
+from tests.world import LOOP_TURNS, Echo, Gate, Scripted, World, handed
 
 NOTHING_RUNS = "Nothing is running."
 
@@ -111,9 +112,22 @@ async def test_a_registered_command_is_obeyed_in_the_storing_transaction(tmp_pat
 
 
 @pytest.mark.parametrize(
-    "fault", [ValueError("a fault of ours"), Unknown("nobody caught it"), sqlite3.IntegrityError("UNIQUE constraint")]
+    "fault",
+    [
+        ValueError("a fault of ours"),
+        Unknown("nobody caught it"),
+        sqlite3.IntegrityError("UNIQUE constraint"),
+        sqlite3.OperationalError("no such column"),
+        OSError(2, "no such file"),
+        StopIteration(),
+        SystemExit(1),
+        asyncio.CancelledError(),
+    ],
+    ids=lambda fault: type(fault).__name__,
 )
-async def test_a_command_that_breaks_says_so_and_the_next_message_is_heard(tmp_path: Path, fault: Exception) -> None:
+async def test_a_command_that_breaks_says_so_and_the_next_message_is_heard(
+    tmp_path: Path, fault: BaseException
+) -> None:
     def breaks(tx: Transaction, inbound: Inbound) -> Obeyed:
         inbox.begin_generation(tx, inbound.conversation.id)
         raise fault
@@ -215,6 +229,97 @@ async def test_stop_right_after_a_message_stops_it(tmp_path: Path) -> None:
         await asyncio.gather(world.receive(handed("one")), world.receive(handed("/stop")))
         await world.paper.until(lambda paper: len(paper.posts) >= 1)
         assert world.posts[0].startswith("Stopped")
+
+
+class Pause:
+    """A command that keeps the store busy: what is written meanwhile shares the next commit."""
+
+    def __init__(self, name: str = "pause") -> None:
+        self.reached = threading.Event()
+        self._over = threading.Event()
+        self.asked = handed(f"/{name}", chat="elsewhere")
+        self.command = Command(name, "keep the store busy", self._wait)
+
+    def _wait(self, tx: Transaction, inbound: Inbound) -> Obeyed:
+        self.reached.set()
+        assert self._over.wait(10)
+        return Obeyed()
+
+    async def begin(self, world: World) -> asyncio.Task[Admission]:
+        pausing = asyncio.create_task(world.receive(self.asked))
+        await world.eventually(self.reached.is_set)
+        return pausing
+
+    def end(self) -> None:
+        self._over.set()
+
+
+async def test_stop_reaches_a_run_that_is_being_handed_over(tmp_path: Path) -> None:
+    """The end of the run before claims the next message; a /stop in that very commit is for that message."""
+    gate, pause = Gate(), Pause()
+    async with World(tmp_path, Echo({"one": gate, "two": Gate()}), commands=[pause.command]) as world:
+        world.paper.open_chat("elsewhere")
+        await world.receive(handed("one"))
+        await gate.reached()
+        await world.receive(two := handed("two"))
+        pausing = await pause.begin(world)
+        gate.open()
+        await calm(LOOP_TURNS)
+        stopping = asyncio.create_task(world.receive(handed("/stop")))
+        await calm(LOOP_TURNS)
+        pause.end()
+        await asyncio.gather(pausing, stopping)
+        assert (await world.outcome(two.key)).kind is OutcomeKind.CANCELLED
+        await world.settled()
+        assert world.posts == ["you said: one", "Stopped by 7."]
+
+
+async def test_a_clean_stop_claims_no_further_message(tmp_path: Path) -> None:
+    """It would be claimed and run by nobody, and one of its three attempts would be gone."""
+    gate, pause = Gate(), Pause()
+    async with World(tmp_path, Echo({"one": gate}), commands=[pause.command]) as world:
+        world.paper.open_chat("elsewhere")
+        await world.receive(handed("one"))
+        await gate.reached()
+        await world.receive(two := handed("two"))
+        pausing = await pause.begin(world)
+        gate.open()
+        await calm(LOOP_TURNS)
+        ending = asyncio.create_task(world.end())
+        await settle()
+        pause.end()
+        await asyncio.gather(pausing, ending)
+        row = world.run(two.key)
+        assert (row["state"], row["attempt"]) == ("waiting", 0)
+        await world.start()
+        await world.paper.until(lambda paper: set(paper.posts) == {"you said: one", "you said: two"})
+
+
+async def test_a_message_that_was_claimed_just_before_a_clean_stop_waits_again(tmp_path: Path) -> None:
+    gate, first, second = Gate(), Pause("first"), Pause("second")
+    commands = [first.command, second.command]
+    async with World(tmp_path, Echo({"one": gate}), commands=commands, limits={"drain_seconds": 10}) as world:
+        world.paper.open_chat("elsewhere")
+        await world.receive(handed("one"))
+        await gate.reached()
+        await world.receive(two := handed("two"))
+        pausing = [await first.begin(world)]
+        gate.open()
+        await calm(LOOP_TURNS)
+        # In one commit: the end of the first run, which claims the second message, and the second pause.
+        pausing.append(asyncio.create_task(world.receive(second.asked)))
+        await calm(LOOP_TURNS)
+        first.end()
+        await world.eventually(second.reached.is_set)
+        ending = asyncio.create_task(world.end())
+        await world.eventually(lambda: not world.paper.attached())
+        await settle()
+        second.end()
+        await asyncio.gather(*pausing, ending)
+        row = world.run(two.key)
+        assert (row["state"], row["attempt"]) == ("waiting", 0)
+        await world.start()
+        await world.paper.until(lambda paper: paper.posts == ["you said: one", "you said: two"])
 
 
 async def test_an_agent_that_ignores_stop_is_settled_after_ten_seconds(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from core.errors import Unknown
 from core.gateway import DATABASE
 from core.inbound.door import BUSY, NOBODY_WAITS, TOO_LONG
-from core.types import Attachment, Body, Choice, Duplicate, Kind, Note, Quoted, Refused, Sender, Stored, Target
+from core.types import Attachment, Body, Choice, Duplicate, Ignored, Kind, Note, Quoted, Refused, Sender, Stored, Target
 from tests.fakes import FakeClock, settle
 from tests.simulators.paper import Kind as PaperKind
 from tests.simulators.paper import PaperServer
@@ -328,6 +329,42 @@ async def test_an_album_is_taken_at_once_when_another_message_follows(tmp_path: 
         world.paper.says("well?")
         await world.paper.until(lambda paper: len(paper.posts) >= 2)
         assert world.posts == ["2 files: look", "0 files: well?"]
+
+
+async def test_another_persons_message_does_not_complete_an_album(tmp_path: Path) -> None:
+    clock = FakeClock()
+    agent = Scripted(lambda turn: f"{len(turn.message.attachments)} files: {turn.message.text}")
+    picture = Attachment(handle="x", name="1.jpg")
+    async with World(tmp_path, agent, kind=PLAIN, clock=clock, allow=["paper:7", "paper:8"]) as world:
+        group: dict[str, Any] = {"private": False, "chat": "g1"}
+        world.paper.open_chat("g1")
+        await world.receive(handed("look", group="g", attachments=(picture,), addressed=True, **group))
+        await world.receive(handed("me too", sender="8", addressed=True, **group))
+        for _ in range(2):
+            await clock.advance(0.5)
+            await world.receive(handed("", group="g", attachments=(picture,), addressed=False, **group))
+        await clock.advance(2)
+        await world.paper.until(lambda paper: paper.posts_in("g1") == ["3 files: look", "0 files: me too"])
+
+
+async def test_a_part_that_comes_after_its_album_was_answered_is_answered_too(tmp_path: Path) -> None:
+    """Slow uploads bring parts of one album many seconds apart; only the first bears the words that address us."""
+    clock = FakeClock()
+    agent = Scripted(lambda turn: f"{len(turn.message.attachments)} files: {turn.message.text}")
+    picture = Attachment(handle="x", name="1.jpg")
+    async with World(tmp_path, agent, kind=PLAIN, clock=clock, allow=["paper:7", "paper:8"]) as world:
+        group: dict[str, Any] = {"private": False, "chat": "g1"}
+        world.paper.open_chat("g1")
+        await world.receive(handed("look", group="g", attachments=(picture,), addressed=True, **group))
+        await clock.advance(2)
+        await world.paper.until(lambda paper: paper.posts_in("g1") == ["1 files: look"])
+        late = handed("", group="g", attachments=(picture,), addressed=False, **group)
+        assert isinstance(await world.receive(late), Stored)
+        # The same album of somebody else is another one, and calls nobody.
+        theirs = handed("", group="g", sender="8", attachments=(picture,), addressed=False, **group)
+        assert isinstance(await world.receive(theirs), Ignored)
+        await clock.advance(2)
+        await world.paper.until(lambda paper: paper.posts_in("g1") == ["1 files: look", "1 files:"])
 
 
 async def test_an_album_in_the_making_survives_a_crash(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,10 +27,11 @@ from core.outbound import outbox
 from core.outbound.outbox import Class, Owed
 from core.settings import Core
 from core.store import epoch, migrate, sqlite
-from core.store.database import Transaction, Unit
+from core.store.database import Transaction
 from core.store.lock import HomeLock
 from core.store.sqlite import SqliteStore, open_store
 from tests.builders import body, inbound, target
+from tests.contract.stores import names, noting
 from tests.fakes import FakeLocal, FakeServer
 from tests.world import Echo, Gate, World, armed
 
@@ -115,14 +117,6 @@ async def opened(path: Path, *, grouped: bool = True) -> AsyncIterator[SqliteSto
         yield store
     finally:
         await store.close()
-
-
-def noting(name: str, value: str = "") -> Unit[str]:
-    def unit(tx: Transaction) -> str:
-        tx.execute("INSERT INTO notebook (adapter, account, name, value) VALUES ('a', 'b', ?, ?)", name, value)
-        return name
-
-    return unit
 
 
 def noted(path: Path) -> list[str]:
@@ -386,6 +380,47 @@ def test_a_refused_database_is_not_kept_open(tmp_path: Path) -> None:
         sqlite.connect(tmp_path / "tidings.db")
     held = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
     assert [path for path in held if path.startswith(str(tmp_path))] == [], refusal.value
+
+
+async def test_an_os_error_of_one_unit_is_told_to_its_caller_alone(tmp_path: Path) -> None:
+    store = await open_store(tmp_path / "tidings.db")
+
+    def broken(tx: Transaction) -> None:
+        raise FileNotFoundError("a template of its own")
+
+    try:
+        calls = [store.write(noting("a")), store.write(broken), store.write(noting("b"))]
+        first, second, third = await asyncio.gather(*calls, return_exceptions=True)
+        assert (first, third) == ("a", "b")
+        assert isinstance(second, FileNotFoundError)
+        assert store.fault == ""
+    finally:
+        await store.close()
+
+
+class Stubborn(sqlite3.Connection):
+    """Cannot undo, the first time it should."""
+
+    refusals = 1
+
+    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+        if sql == "ROLLBACK" and self.refusals:
+            self.refusals -= 1
+            raise sqlite3.OperationalError("disk I/O error")
+        return super().execute(sql, *parameters)
+
+
+async def test_a_store_that_cannot_undo_a_failed_commit_goes_on_without_it(tmp_path: Path) -> None:
+    store = await open_store(tmp_path / "tidings.db", factory=Stubborn)
+    try:
+        with armed("store.pre_commit:1:enospc"), pytest.raises(Unstored):
+            await store.write(noting("lost"))
+        async with asyncio.timeout(10):
+            await store.write(noting("kept"))
+            assert await store.read(names) == ["kept"]
+        assert store.fault == ""
+    finally:
+        await store.close()
 
 
 async def test_a_fault_is_logged_once_a_minute_not_for_each_message(

@@ -81,6 +81,20 @@ async def test_an_album_that_mentions_the_bot_comes_whole(tmp_path: Path) -> Non
         assert len(world.rows("SELECT * FROM inbox")) == 3
 
 
+async def test_an_album_loses_no_picture_when_somebody_else_writes_in_between(tmp_path: Path) -> None:
+    agent, allow = Scripted("nice"), ["telegram:7", "telegram:8"]
+    async with TelegramWorld(tmp_path, agent, server=ALL_EARS, clock=OwnedClock(), allow=allow) as world:
+        telegram = world.telegram
+        telegram.says(files=[("0.txt", b"x")], caption="@tidings_bot look", chat=GROUP, album="a1")
+        telegram.says("@tidings_bot and me?", chat=GROUP, user=8)
+        telegram.says(files=[("1.txt", b"x")], chat=GROUP, album="a1")
+        telegram.says(files=[("2.txt", b"x")], chat=GROUP, album="a1")
+        await world.until(lambda: telegram.posts == ["nice", "nice"])
+        first, second = agent.turns
+        assert [file.name for file in first.message.attachments] == ["0.txt", "1.txt", "2.txt"]
+        assert second.message.text == "and me?"
+
+
 async def test_a_command_for_another_bot_is_none_of_ours(tmp_path: Path) -> None:
     gate = Gate()
     echo = Echo({"wait": gate})
