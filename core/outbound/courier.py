@@ -152,7 +152,7 @@ class Courier:
         self.wake(lane)
 
     async def move(self, adapter: str, account: str, chat: str, to: str) -> None:
-        # It is known before it is stored: what is said in the new place may stand right behind this in the writer's queue.
+        # Known before it is stored: what is said in the new place may stand right behind this in the writer's queue.
         await self._store.insist(self._aliases.move(adapter, account, chat, to))
 
     def at_home(self, inbound: Inbound) -> Inbound:

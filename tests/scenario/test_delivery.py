@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
@@ -17,6 +18,7 @@ from core.gateway import DATABASE, SWEEP_SECONDS
 from core.inbound.door import MAY_BE_LOST
 from core.outbound.outbox import EXPIRES_SECONDS, MARK
 from core.outbound.settler import ANCHORS
+from core.outbound.settler import CALL_SECONDS as CALL_SECONDS_OF_ADAPTERS
 from core.types import Absent, Body, Choice, File, Pace, Part, Receipt, Target, Unreadable, encode
 from core.work.tasks import TaskKind
 from tests.builders import body, target
@@ -957,6 +959,28 @@ async def test_a_fault_in_reading_back_is_logged_and_the_doubt_is_settled_all_th
         else:
             assert [message.text for message in world.paper.visible()][-1] == f"{MARK}hello"
         assert "has no attribute 'ts'" in caplog.text
+
+
+class Hanging(Doorway):
+    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+class GivingUp(Doorway):
+    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+        raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("adapter", [Hanging, GivingUp])
+async def test_a_reading_back_that_never_ends_or_gives_up_means_that_nobody_can_be_asked(
+    tmp_path: Path, clock: OwnedClock, adapter: type[Doorway]
+) -> None:
+    async with World(tmp_path, Echo(), kind=READBACK, clock=clock, adapter=adapter) as world:
+        world.paper.drop_next(after_effect=False, method="post")
+        id = await owe(world)
+        await world.until(is_state(world, id, "delivered"), limit=CALL_SECONDS_OF_ADAPTERS + SWEEP_SECONDS)
+        assert [message.text for message in world.paper.visible()][-1] == f"{MARK}hello"
 
 
 def test_every_kind_of_proof_is_played() -> None:

@@ -87,10 +87,9 @@ async def test_what_was_said_last_is_taken_back_though_it_came_in_first(tmp_path
     later = (Scripted("fine", Checkpoint(number)) for number in (b"2", b"3", b"4"))
     agent = Takes(Scripted(gate, "fine", Checkpoint(b"1")), *later)
     async with World(tmp_path, agent) as world:
-        await world.receive(handed("first", said=1.0))
-        await gate.reached()
-        await world.receive(handed("third", said=3.0))
-        await world.receive(handed("second", said=2.0))
+        for text, said in (("first", 1.0), ("third", 3.0), ("second", 2.0)):
+            await world.receive(handed(text, said=said))
+            await gate.reached()
         gate.open()
         await world.settled()
         assert [turn.message.text for turn in agent.turns] == ["first", "second", "third"]
