@@ -189,7 +189,8 @@ class Doctor:
             self.note("fail" if is_fault else "warn" if is_odd else "ok", name, words)
 
     def home(self, home: Path) -> None:
-        there = next(path for path in (home, *home.parents) if path.exists())
+        # Path's own questions raise where one may not look.
+        there = next(path for path in (home, *home.parents) if os.path.exists(path))
         if not there.is_dir():
             self.fail("home", f"{there} is not a folder; move it away, or choose another with --home")
         elif not os.access(there, os.W_OK | os.X_OK):
@@ -214,7 +215,7 @@ class Doctor:
             self.warn("home", f"only {free // 1024 // 1024} MB are free on the disk of {home}; make room")
 
     def store(self, home: Path) -> None:
-        if not home.is_dir():
+        if not os.path.isdir(home):
             self.ok("store", "nothing is stored yet")
             return
         from core import offline
@@ -230,7 +231,7 @@ class Doctor:
         """By the store alone, so that one learns what waits also while nothing runs."""
         from core import offline
 
-        glance = offline.look_over(home) if home.is_dir() else None
+        glance = offline.look_over(home) if os.path.isdir(home) else None
         admitted = loaded is None or loaded.core.access.allow or (glance and glance.admitted)
         if not admitted and (others := sorted(_needs_admission(loaded))):
             words = f"nobody may talk to the bot at {', '.join(others)}: write to it, and run what it tells you"

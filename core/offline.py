@@ -22,7 +22,7 @@ from core.outbound import redress
 from core.settings import Retention as Periods
 from core.store import backup, files, migrate, retention
 from core.store.inspection import inspect
-from core.store.lock import HomeLock
+from core.store.lock import HomeLock, is_there
 from core.store.sqlite import SqliteTransaction, connect
 from core.types import Note
 
@@ -54,13 +54,15 @@ def open_notebook(home: Path, adapter: str, account: str) -> Iterator[OfflineNot
 
 
 def check_store(home: Path) -> list[str]:
+    """Raises StoreRefused for what a gateway would refuse."""
+    is_there(home)
     return inspect(home / DATABASE)
 
 
 def look_over(home: Path) -> Overview | None:
     """What runs and waits by the store alone, whoever uses it now; None for none. Raises StoreRefused."""
     path = home / DATABASE
-    if not path.exists():
+    if not is_there(home, DATABASE):
         return None
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
@@ -82,7 +84,7 @@ def look_over(home: Path) -> Overview | None:
 @contextmanager
 def copied(home: Path) -> Iterator[Path]:
     """A copy of the store; nobody starts there as long as it is needed. Raises HomeInUse."""
-    if not home.is_dir():
+    if not is_there(home):
         raise TidingsError(f"there is nothing to back up in {home}")
     lock = HomeLock(home)
     lock.take()
@@ -128,7 +130,7 @@ def _clock(tx: SqliteTransaction) -> SystemClock:
 
 def _need_store(home: Path) -> None:
     """Whoever only looks shall not make one."""
-    if not (home / DATABASE).exists():
+    if not is_there(home, DATABASE):
         raise TidingsError(f"nothing is stored in {home} yet")
 
 
@@ -143,14 +145,23 @@ def deliveries(home: Path, *, waiting: bool, limit: int) -> list[DeliveryLine]:
 def retry(home: Path, id: str) -> str:
     """The next start sends it."""
     _need_store(home)
-    with _opened(home) as tx:
+    with _one_transaction(home) as tx:
         return redress.retry(tx, id, _clock(tx).now(), edits=False)
 
 
 def drop(home: Path, id: str) -> None:
     _need_store(home)
-    with _opened(home) as tx:
+    with _one_transaction(home) as tx:
         redress.drop(tx, id, _clock(tx).now())
+
+
+@contextmanager
+def _one_transaction(home: Path) -> Iterator[SqliteTransaction]:
+    """Everything that is done in it, or nothing: what was not committed goes with the connection."""
+    with _opened(home) as tx:
+        tx.execute("BEGIN IMMEDIATE")
+        yield tx
+        tx.execute("COMMIT")
 
 
 @contextmanager

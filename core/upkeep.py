@@ -99,7 +99,7 @@ class Upkeep:
             return redress.retry(tx, id, self._clock.now(), edits=can is not None and can.streaming_edits), target.lane
 
         words, lane = await self._store.write(unit)
-        self._courier.wake(lane)
+        self._courier.decided(id, lane)
         return words
 
     async def drop(self, id: str) -> None:
@@ -107,7 +107,7 @@ class Upkeep:
             redress.drop(tx, id, self._clock.now())
             return redress.target_of(tx, id).lane
 
-        self._courier.wake(await self._store.write(unit))
+        self._courier.decided(id, await self._store.write(unit))
 
 
 def _remove_old(folder: Path, before: float) -> None:

@@ -93,6 +93,10 @@ class FakeClock:
         """Moves the wall clock alone, as a person or a time server does."""
         self._ahead += seconds
 
+    def doze(self, seconds: float) -> None:
+        """The machine sleeps: time goes on, and no timer fires before somebody advances again."""
+        self._now += seconds
+
     async def advance(self, seconds: float) -> None:
         """Fires what becomes due, in order, and lets the loop settle after each."""
         end = self._now + seconds

@@ -600,12 +600,14 @@ def _delivered_is_there(world: World) -> Iterator[str]:
 
 
 def _in_the_right_place(world: World) -> Iterator[str]:
-    moved = {(row["adapter"], row["chat"]): row["moved_to"] for row in world.rows("SELECT * FROM aliases")}
+    moves = world.rows("SELECT * FROM aliases")
+    origins = {(row["adapter"], row[name]): row["origin"] for row in moves for name in ("chat", "moved_to")}
     for delivery, _, target, messages in _delivered_parts(world):
-        chats = {target.chat, moved.get((target.adapter, target.chat), target.chat)}
+        began = origins.get((target.adapter, target.chat), target.chat)
         for effect in world.papers[target.adapter].effects:
             ours = effect.act in ("post", "stream") and effect.message in messages
-            if ours and not (effect.chat in chats and effect.thread == target.thread):
+            there = origins.get((target.adapter, effect.chat), effect.chat)
+            if ours and not (there == began and effect.thread == target.thread):
                 yield f"{delivery['id']} went to {effect.chat}:{effect.thread}"
 
 

@@ -200,7 +200,7 @@ class Door:
         told = False
         if self._may_push(inbound.target):
             notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=MAY_BE_LOST), None, "lost")
-            told = outbox.tell_losses(tx, inbound.target, notice, now)
+            told = outbox.tell_losses(tx, self._courier.lanes(inbound.target), notice, now)
         became = inbox.put(tx, inbound, run, now)
         claimed = self._dispatcher.claim(tx, conversation) if reserved else None
         free = claimed is None and inbox.live_run(tx, conversation) is None

@@ -21,6 +21,8 @@ ALBUM_LONGEST_SECONDS = 10.0
 HISTORY_ENTRIES = 100
 # Of so many runs of a conversation the memory is kept, so that they can be taken back.
 KEPT_CHECKPOINTS = 10
+# The run that ended last comes first: what was overtaken on its way did not run in the order in which it came in.
+NEWEST_END = "ended DESC, seq DESC"
 
 
 class Claim(NamedTuple):
@@ -294,7 +296,8 @@ def keep_memory(tx: Transaction, claimed: Claim, outcome: Outcome, at: float) ->
     # Whoever takes back more than this goes on from the history; a long talk is long, and each run has all of it.
     tx.execute(
         "UPDATE inbox SET checkpoint = NULL WHERE seq = (SELECT seq FROM inbox WHERE conversation = ?"
-        " AND kind = 'message' AND state = 'done' AND checkpoint IS NOT NULL ORDER BY seq DESC LIMIT 1 OFFSET ?)",
+        " AND kind = 'message' AND state = 'done' AND checkpoint IS NOT NULL"
+        f" ORDER BY {NEWEST_END} LIMIT 1 OFFSET ?)",
         conversation,
         KEPT_CHECKPOINTS,
     )

@@ -28,27 +28,15 @@ def take_back(tx: Transaction, conversation: str, purpose: str) -> TakenBack:
     last = _last_exchange(tx, conversation, memory["generation"]) if memory else None
     if memory is None or last is None:
         return TakenBack(None, f"There is nothing here to {purpose}.")
-    seq, message = last
-    # Whatever ran after it without a person has seen it, and goes with it.
-    tx.execute(
-        "UPDATE inbox SET undone = 1 WHERE conversation = ? AND kind = 'message' AND generation = ?"
-        " AND state = 'done' AND seq >= ?",
-        conversation,
-        memory["generation"],
-        seq,
-    )
-    tx.execute(
-        "UPDATE history SET undone = 1 WHERE conversation = ? AND generation = ? AND run IN"
-        " (SELECT run FROM inbox WHERE conversation = ? AND kind = 'message' AND undone = 1 AND seq >= ?)",
-        conversation,
-        memory["generation"],
-        conversation,
-        seq,
-    )
+    runs, message = last
+    for run in runs:
+        # Nobody goes back to what a run that is taken back had in mind.
+        tx.execute("UPDATE inbox SET undone = 1, checkpoint = NULL WHERE run = ?", run)
+        tx.execute("UPDATE history SET undone = 1 WHERE run = ?", run)
     tx.execute(
         "UPDATE conversations SET checkpoint = (SELECT i.checkpoint FROM inbox i WHERE i.conversation = ?"
         " AND i.kind = 'message' AND i.generation = ? AND i.state = 'done' AND i.undone = 0"
-        " AND i.checkpoint IS NOT NULL ORDER BY i.seq DESC LIMIT 1) WHERE id = ?",
+        f" AND i.checkpoint IS NOT NULL ORDER BY {inbox.NEWEST_END} LIMIT 1) WHERE id = ?",
         conversation,
         memory["generation"],
         conversation,
@@ -71,17 +59,25 @@ def again(taken: Inbound, command: Inbound) -> Inbound:
     )
 
 
-def _last_exchange(tx: Transaction, conversation: str, generation: int) -> tuple[int, Inbound] | None:
-    """The newest run that a person's message made and that is still remembered."""
+def _last_exchange(tx: Transaction, conversation: str, generation: int) -> tuple[list[str], Inbound] | None:
+    """The run of a person's message that ended last and is still remembered, and those that ended after it.
+
+    They have seen it, and go with it. The history is in the order of the ends: what was overtaken on its way ran
+    before what came in first.
+    """
     sql = (
-        "SELECT seq, run FROM inbox WHERE conversation = ? AND kind = 'message' AND generation = ?"
-        " AND state = 'done' AND undone = 0 AND (? = 0 OR seq < ?) ORDER BY seq DESC LIMIT 1"
+        "SELECT h.seq, h.run FROM history h JOIN inbox i ON i.run = h.run WHERE h.conversation = ?"
+        " AND h.generation = ? AND h.undone = 0 AND (? = 0 OR h.seq < ?) ORDER BY h.seq DESC LIMIT 1"
     )
-    before = 0
+    before, runs = 0, list[str]()
     while row := tx.one(sql, conversation, generation, before, before):
-        message, before = inbox.message_of(tx, row["run"]), row["seq"]
+        before = row["seq"]
+        if row["run"] in runs[-1:]:
+            continue
+        runs.append(row["run"])
+        message = inbox.message_of(tx, row["run"])
         if message.origin is Origin.PERSON:
-            return before, message
+            return runs, message
     return None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from core.store.database import Transaction
@@ -11,25 +13,52 @@ Place = tuple[str, str, str]
 
 
 class Aliases:
-    """One row for each chat that moved; memory only repeats what the rows say."""
+    """One row for each id that a chat has had: where it lives now, and where it began.
+
+    Memory only repeats what the rows say. The store's own thread reads it too, so no value in it is ever changed.
+    """
 
     def __init__(self) -> None:
         self._moved: dict[Place, str] = {}
         self._origins: dict[Place, str] = {}
+        # What a chat was called before it lived here.
+        self._former: dict[Place, tuple[str, ...]] = {}
 
     def load(self, tx: Transaction) -> None:
-        for row in tx.all("SELECT adapter, account, chat, moved_to FROM aliases"):
-            self.remember(row["adapter"], row["account"], row["chat"], row["moved_to"])
+        for row in tx.all("SELECT adapter, account, chat, moved_to, origin FROM aliases"):
+            adapter, account, here = row["adapter"], row["account"], (row["adapter"], row["account"], row["moved_to"])
+            self._moved[adapter, account, row["chat"]] = row["moved_to"]
+            self._origins[adapter, account, row["chat"]] = self._origins[here] = row["origin"]
+            self._former[here] = (*self._former.get(here, ()), row["chat"])
 
-    def store(self, tx: Transaction, adapter: str, account: str, chat: str, to: str) -> None:
-        tx.execute(
-            "INSERT INTO aliases (adapter, account, chat, moved_to) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT (adapter, account, chat) DO UPDATE SET moved_to = excluded.moved_to",
-            adapter,
-            account,
-            chat,
-            to,
-        )
+    def move(self, adapter: str, account: str, chat: str, to: str) -> Callable[[Transaction], None]:
+        """From now on, what goes there goes to the new place; call what it returns to store that."""
+        old, new = (adapter, account, chat), (adapter, account, to)
+        origin = self._origins.get(old, chat)
+        known = (*self._former.pop(old, ()), *self._former.get(new, ()), chat)
+        # A chat may also move back.
+        self._former[new] = tuple(dict.fromkeys(each for each in known if each != to))
+        self._moved.update({(adapter, account, each): to for each in self._former[new]})
+        self._moved.pop(new, None)
+        self._origins[old] = self._origins[new] = origin
+
+        def store(tx: Transaction) -> None:
+            tx.execute(
+                "UPDATE aliases SET moved_to = ? WHERE adapter = ? AND account = ? AND moved_to = ?",
+                to,
+                adapter,
+                account,
+                chat,
+            )
+            tx.execute("DELETE FROM aliases WHERE adapter = ? AND account = ? AND chat = ?", *new)
+            tx.execute(
+                "INSERT INTO aliases (adapter, account, chat, moved_to, origin) VALUES (?, ?, ?, ?, ?)"
+                " ON CONFLICT (adapter, account, chat)"
+                " DO UPDATE SET moved_to = excluded.moved_to, origin = excluded.origin",
+                *(*old, to, origin),
+            )
+
+        return store
 
     def where(self, target: Target) -> Target:
         chat = self._moved.get((target.adapter, target.account, target.chat))
@@ -39,6 +68,12 @@ class Aliases:
         chat = self._origins.get((target.adapter, target.account, target.chat))
         return msgspec.structs.replace(target, chat=chat) if chat else target
 
+    def lanes(self, target: Target) -> tuple[str, ...]:
+        """The lanes of one target under every id that its chat has had."""
+        here = self.where(target)
+        former = self._former.get((here.adapter, here.account, here.chat), ())
+        return tuple(msgspec.structs.replace(here, chat=chat).lane for chat in (*former, here.chat))
+
     def at_home(self, inbound: Inbound) -> Inbound:
         """What is said in the new place belongs to the conversation that began in the old one."""
         conversation = inbound.conversation
@@ -46,7 +81,3 @@ class Aliases:
         if origin is None:
             return inbound
         return msgspec.structs.replace(inbound, conversation=msgspec.structs.replace(conversation, chat=origin))
-
-    def remember(self, adapter: str, account: str, chat: str, to: str) -> None:
-        self._moved[adapter, account, chat] = to
-        self._origins[adapter, account, to] = self._origins.get((adapter, account, chat), chat)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from core.adapter import Adapter
 from core.alarms import Alarms
-from core.clock import Clock, ended_within
+from core.clock import Clock
 from core.errors import (
     Doubtful,
     Misconfigured,
@@ -30,16 +30,13 @@ from core.outbound.aliases import Aliases
 from core.outbound.outages import Outages
 from core.outbound.outbox import Class, Head, Owed
 from core.outbound.pace import Budgets
-from core.outbound.settler import Settler, is_harmless
+from core.outbound.settler import Settler, answered, is_harmless
 from core.outbound.views import Views
 from core.redaction import one_line
 from core.store.database import Store, Transaction
 from core.types import Body, Capabilities, Inbound, Pace, Part, PartKind, Receipt, Target
 
 log = logging.getLogger(__name__)
-
-# Adapters have time limits of their own; this one only keeps a lane from hanging for ever.
-SEND_SECONDS = 300.0
 
 Adapters = Mapping[tuple[str, str], Adapter]
 
@@ -149,16 +146,24 @@ class Courier:
         for lane in lanes:
             self.wake(lane)
 
+    def decided(self, delivery: str, lane: str) -> None:
+        """The owner has said what becomes of a delivery: nobody needs to ask about it, and the lane goes on."""
+        self._settler.forget(delivery)
+        self.wake(lane)
+
     async def move(self, adapter: str, account: str, chat: str, to: str) -> None:
-        # Before it is stored: what is said in the new place may stand right behind this in the writer's queue.
-        self._aliases.remember(adapter, account, chat, to)
-        await self._store.insist(lambda tx: self._aliases.store(tx, adapter, account, chat, to))
+        # Known before it is stored: what is said in the new place may stand right behind this in the writer's queue.
+        await self._store.insist(self._aliases.move(adapter, account, chat, to))
 
     def at_home(self, inbound: Inbound) -> Inbound:
         return self._aliases.at_home(inbound)
 
     def origin(self, target: Target) -> Target:
         return self._aliases.origin(target)
+
+    def lanes(self, target: Target) -> tuple[str, ...]:
+        """Where something may be owed to it: its own lane, and those of the ids that its chat had before."""
+        return self._aliases.lanes(target)
 
     def can(self, target: Target) -> Capabilities | None:
         adapter = self._adapter(target)
@@ -345,7 +350,7 @@ class Courier:
             if error.chat == part.target.chat:
                 await self._reject(sending, str(error))
             else:
-                await self._move(owed.target, sending, error.chat)
+                await self._move(part.target, sending, error.chat)
         except Unfit:
             await self._refit(adapter, sending)
         except Rejected as error:
@@ -363,7 +368,7 @@ class Courier:
     async def _measured(self, adapter: Adapter, part: Part) -> Receipt:
         verdict = "Doubtful"
         try:
-            receipt = await self._send(adapter, part)
+            receipt = await answered(self._clock, adapter.send(part))
             verdict = "delivered"
         except SendError as error:
             verdict = type(error).__name__
@@ -372,18 +377,6 @@ class Courier:
             self._meters.outbound[adapter.name, verdict.lower()] += 1
         self._meters.sent_at[f"{adapter.name}@{adapter.account}"] = self._clock.wall()
         return receipt
-
-    async def _send(self, adapter: Adapter, part: Part) -> Receipt:
-        """An adapter that hangs or gives up by itself has said nothing about what became of the part."""
-        task = asyncio.create_task(adapter.send(part))
-        try:
-            if not await ended_within(self._clock, task, SEND_SECONDS):
-                raise Doubtful(f"no verdict after {SEND_SECONDS:g} s")
-        finally:
-            task.cancel()
-        if task.cancelled():
-            raise Doubtful("the adapter gave up")
-        return task.result()
 
     async def _delivered(self, sending: Head, receipt: Receipt) -> None:
         fail_here(_effect_label(sending))
@@ -418,13 +411,14 @@ class Courier:
         await self._store.insist(unit)
         log.info("%s pauses until the platform allows it again, in %.1f s", sending.owed.target, until - now)
 
-    async def _move(self, target: Target, sending: Head, chat: str) -> None:
+    async def _move(self, tried: Target, sending: Head, chat: str) -> None:
+        store_move = self._aliases.move(tried.adapter, tried.account, tried.chat, chat)
+
         def unit(tx: Transaction) -> None:
-            self._aliases.store(tx, target.adapter, target.account, target.chat, chat)
+            store_move(tx)
             outbox.not_sent(tx, sending, 0.0, missed=False)
 
         await self._store.insist(unit)
-        self._aliases.remember(target.adapter, target.account, target.chat, chat)
 
     async def _refit(self, adapter: Adapter, sending: Head) -> None:
         if sending.kind is PartKind.OPENING:

@@ -437,9 +437,9 @@ def die(tx: Transaction, next_part: Head, reason: str, now: float, *, silent: bo
     )
 
 
-def tell_losses(tx: Transaction, target: Target, notice: Owed, now: float) -> bool:
-    """The next contact in a chat begins with what was lost there."""
-    lost = tx.execute("UPDATE deliveries SET untold = 0 WHERE lane = ? AND untold = 1", target.lane)
+def tell_losses(tx: Transaction, lanes: tuple[str, ...], notice: Owed, now: float) -> bool:
+    """The next contact in a chat begins with what was lost there, under whichever id the chat had then."""
+    lost = sum(tx.execute("UPDATE deliveries SET untold = 0 WHERE lane = ? AND untold = 1", lane) for lane in lanes)
     if lost > 0:
         put(tx, notice, now)
     return lost > 0

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import Context
+from typing import Any, TypeVar
 
 import msgspec
 
 from core.adapter import Adapter
 from core.alarms import Alarms
-from core.clock import Clock
-from core.errors import Moved, RateLimited, SendError, Unreachable
+from core.clock import Clock, ended_within
+from core.errors import Doubtful, Moved, RateLimited, SendError, Unreachable
 from core.failpoints import fail_here
 from core.outbound import doubts, outbox, pace
 from core.outbound.outbox import Head
@@ -27,12 +28,17 @@ KEY_MARGIN = 0.75
 READBACK_SECONDS = 3.0
 # A platform that lets itself be asked so seldom cannot be asked.
 READBACK_LONGEST_SECONDS = 600.0
+# An adapter whose own code fails so often cannot be asked.
+READBACK_FAULTS = 3
+# Adapters have time limits of their own; this one only keeps a call from hanging for ever.
+CALL_SECONDS = 300.0
 # Two absences in a row prove that it was not sent.
 PROOF_OF_ABSENCE = 2
 # A copy that comes at once would often overtake the first.
 PATIENCE_SECONDS = 5.0
 ANCHORS = 5
 
+T = TypeVar("T")
 Settled = Callable[[Head, Receipt | None], Awaitable[None]]
 Decision = Callable[[Transaction], None]
 
@@ -68,7 +74,19 @@ class Settler:
         if delivery not in self._tasks:
             task = asyncio.create_task(self._settle(delivery), context=Context())
             self._tasks[delivery] = task
-            task.add_done_callback(lambda _: self._tasks.pop(delivery, None))
+            task.add_done_callback(lambda task: self._ended(delivery, task))
+
+    def forget(self, delivery: str) -> None:
+        """Somebody else has decided what becomes of it: there is nothing left to ask."""
+        if task := self._tasks.pop(delivery, None):
+            task.cancel()
+
+    def _ended(self, delivery: str, task: asyncio.Task[None]) -> None:
+        """After a fault of ours the doubt stays, and the sweep begins again."""
+        if self._tasks.get(delivery) is task:
+            del self._tasks[delivery]
+        if not task.cancelled() and (error := task.exception()):
+            log.error("the doubt about %s was left by a fault: %r", delivery, error, exc_info=error)
 
     async def _settle(self, delivery: str) -> None:
         doubtful = await self._store.insist(lambda tx: doubts.doubtful(tx, delivery))
@@ -92,7 +110,7 @@ class Settler:
 
     async def _ask(self, adapter: Adapter, doubtful: Head) -> Receipt | Absent | Unreadable | None:
         """None means that nobody needs to know: repeating it is harmless."""
-        can = adapter.can(doubtful.owed.target)
+        can = adapter.can(self._where(doubtful.owed.target))
         if is_harmless(doubtful, can, self._clock.now()):
             # A connection that breaks each time must not be tried in a tight loop; as long as it is doubtful,
             # nobody waits behind it.
@@ -106,12 +124,12 @@ class Settler:
     async def _read_back(self, adapter: Adapter, doubtful: Head) -> Receipt | Absent | Unreadable:
         """Asks until there is an answer: the connection that lost a receipt is seldom back within seconds."""
         target = self._where(doubtful.owed.target)
-        absences, misses, pause = 0, 0, READBACK_SECONDS
+        absences, misses, faults, pause = 0, 0, 0, READBACK_SECONDS
         while absences < PROOF_OF_ABSENCE:
             await self._clock.sleep(pause)
             pause = READBACK_SECONDS
             try:
-                found = await adapter.find(doubtful.part(target, doubtful.since))
+                found = await answered(self._clock, adapter.find(doubtful.part(target, doubtful.since)))
             except RateLimited as error:
                 pause = max(error.retry_after or 0.0, READBACK_SECONDS)
                 if pause > READBACK_LONGEST_SECONDS:
@@ -126,6 +144,13 @@ class Settler:
                 continue
             except SendError as error:
                 return Unreadable(reason=str(error))
+            except Exception as error:
+                # Wrong code of an adapter: it may go well the next time, and if it does not, nobody can be asked.
+                log.error("asking about %s went wrong: %r", doubtful.owed.id, error, exc_info=error)
+                faults += 1
+                if faults >= READBACK_FAULTS:
+                    return Unreadable(reason=f"asking the platform went wrong: {error!r}")
+                continue
             fail_here("rec.read_done")
             if not isinstance(found, Absent):
                 return found
@@ -135,7 +160,7 @@ class Settler:
     async def _decide(self, adapter: Adapter, doubtful: Head, reason: str) -> None:
         """Nobody can tell: a view is dropped, a text is repeated once and marked, then it counts as lost."""
         now = self._clock.now()
-        edits = adapter.can(doubtful.owed.target).streaming_edits
+        edits = adapter.can(self._where(doubtful.owed.target)).streaming_edits
         if doubtful.kind is PartKind.OPENING:
             await self._close(doubtful, lambda tx: outbox.die(tx, doubtful, outbox.DROPPED, now, silent=True), None)
             return
@@ -148,20 +173,46 @@ class Settler:
             await self._close(doubtful, lambda tx: doubts.again_marked(tx, doubtful, anchored=edits), None)
         else:
             why = f"unconfirmed: {reason}"
-            await self._close(doubtful, lambda tx: outbox.die(tx, doubtful, why, self._clock.now()), None)
             target = doubtful.owed.target
-            self._alarms.sound("unconfirmed", f"{doubtful.owed.id} to {target}: {reason}", target.at)
+            if await self._close(doubtful, lambda tx: outbox.die(tx, doubtful, why, self._clock.now()), None):
+                self._alarms.sound("unconfirmed", f"{doubtful.owed.id} to {target}: {reason}", target.at)
 
-    async def _close(self, doubtful: Head, decision: Decision, receipt: Receipt | None) -> None:
+    async def _close(self, doubtful: Head, decision: Decision, receipt: Receipt | None) -> bool:
+        """False when there was nothing left to decide."""
         fail_here("rec.pre_commit")
 
-        def unit(tx: Transaction) -> None:
-            # It may have expired while we asked, and the dead stay dead.
-            if doubts.doubtful(tx, doubtful.owed.id) is not None:
-                decision(tx)
+        def unit(tx: Transaction) -> bool:
+            if not is_still(doubts.doubtful(tx, doubtful.owed.id), doubtful):
+                return False
+            decision(tx)
+            return True
 
-        await self._store.insist(unit)
-        await self._settled(doubtful, receipt)
+        decided = await self._store.insist(unit)
+        await self._settled(doubtful, receipt if decided else None)
+        return decided
+
+
+def is_still(doubtful: Head | None, asked: Head) -> bool:
+    """Is it the doubt that we asked about?
+
+    Meanwhile it may have expired, and the dead stay dead; or the owner had it sent again, and the copy is in doubt.
+    """
+    if doubtful is None:
+        return False
+    return (doubtful.position, doubtful.key, doubtful.tried) == (asked.position, asked.key, asked.tried)
+
+
+async def answered(clock: Clock, call: Coroutine[Any, Any, T]) -> T:
+    """Raises Doubtful for an adapter that hangs or gives up by itself: it has said nothing."""
+    task = asyncio.create_task(call)
+    try:
+        if not await ended_within(clock, task, CALL_SECONDS):
+            raise Doubtful(f"no verdict after {CALL_SECONDS:g} s")
+    finally:
+        task.cancel()
+    if task.cancelled():
+        raise Doubtful("the adapter gave up")
+    return task.result()
 
 
 def is_harmless(tried: Head, can: Capabilities, now: float) -> bool:

@@ -14,12 +14,24 @@ from core.errors import ConfigError, HomeInUse
 LOCK = "lock"
 
 
-def unusable(home: Path, error: OSError) -> str:
+def unusable(home: Path, error: OSError, wanted: str = "written") -> str:
     """One sentence for a home that nothing can be kept in."""
-    if home.exists() and not home.is_dir():
+    # Path's own questions raise where one may not look.
+    if os.path.exists(home) and not os.path.isdir(home):
         return f"the home {home} is a file, not a folder; choose another with --home or TIDINGS_HOME"
     mend = "or choose another with --home or TIDINGS_HOME"
-    return f"the home {home} cannot be written ({error.strerror}); mend its permissions{_whose(home)}, {mend}"
+    return f"the home {home} cannot be {wanted} ({error.strerror}); mend its permissions{_whose(home)}, {mend}"
+
+
+def is_there(home: Path, name: str = "") -> bool:
+    """Whether the home, or a file in it, exists. Raises ConfigError where we may not even look."""
+    try:
+        (home / name).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise ConfigError(unusable(home, error, "read")) from error
+    return True
 
 
 def check_owner(home: Path) -> None:

@@ -315,11 +315,17 @@ def _old_firings(tx: Transaction, after: int | str, terms: Terms) -> tuple[str |
 def _old_history(tx: Transaction, after: int | str, terms: Terms) -> tuple[int | None, Pruned]:
     if terms.said == float("-inf"):
         return None, Pruned()
-    page = tx.all("SELECT seq, at FROM history WHERE seq > ? ORDER BY seq LIMIT ?", after, LOOKED_AT)
-    old = [row["seq"] for row in page if row["at"] < terms.said]
-    for seq in old if not terms.rehearsal else ():
-        tx.execute("DELETE FROM history WHERE seq = ?", seq)
-    return (page[-1]["seq"] if len(page) == LOOKED_AT and old else None), Pruned(history=len(old))
+    page = tx.all("SELECT seq, at, conversation FROM history WHERE seq > ? ORDER BY seq LIMIT ?", after, LOOKED_AT)
+    old = [row for row in page if row["at"] < terms.said]
+    newest = tx.one("SELECT max(seq) AS seq FROM history")
+    for row in old if not terms.rehearsal else ():
+        if newest and row["seq"] == newest["seq"]:
+            # Its number stays, without a word: else the numbers would begin anew, and who reads on would miss them.
+            tx.execute("UPDATE history SET conversation = '', run = '', text = '' WHERE seq = ?", row["seq"])
+        else:
+            tx.execute("DELETE FROM history WHERE seq = ?", row["seq"])
+    gone = sum(row["conversation"] != "" for row in old)
+    return (page[-1]["seq"] if len(page) == LOOKED_AT and old else None), Pruned(history=gone)
 
 
 def _old_memories(tx: Transaction, after: int | str, terms: Terms) -> tuple[str | None, Pruned]:

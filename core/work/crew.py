@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from core.cards import BY_WORKER, Block, CardFile
-from core.clock import Clock, Timer
+from core.clock import HOP_SECONDS, Clock, Timer
 from core.errors import Fenced, TidingsError, Unkeepable
 from core.inbound.dispatcher import Dispatcher
 from core.inbound.settlement import After
@@ -180,7 +180,7 @@ class Crew:
 
 
 class _Watch:
-    """The time that one worker has."""
+    """The time that one worker has; what the machine sleeps is not counted."""
 
     def __init__(self, clock: Clock, seconds: float, worker: Worker) -> None:
         self._clock = clock
@@ -190,13 +190,29 @@ class _Watch:
         note = {
             "note": f"Of {seconds:g} s only {seconds * (1 - NEARLY):g} are left: say what is done and what is open."
         }
-        self._timers: list[Timer] = [
-            clock.call_later(seconds * NEARLY, lambda: worker.tell(note)),
-            clock.call_later(seconds, lambda: self._end("time")),
+        self._duties: list[tuple[float, Callable[[], None]]] = [
+            (seconds * NEARLY, lambda: worker.tell(note)),
+            (seconds, lambda: self._end("time")),
         ]
+        self._spent = 0.0
+        self._leaving: Timer | None = None
+        self._timer = self._wait()
 
     def leave(self, seconds: float) -> None:
-        self._timers.append(self._clock.call_later(seconds, lambda: self._end("left")))
+        self._leaving = self._clock.call_later(seconds, lambda: self._end("left"))
+
+    def _wait(self) -> Timer:
+        """In short hops: one that takes much longer than it should was slept through."""
+        began, hop = self._clock.now(), min(self._duties[0][0] - self._spent, HOP_SECONDS)
+
+        def arrive() -> None:
+            self._spent += min(self._clock.now() - began, hop + HOP_SECONDS)
+            while self._duties and self._spent >= self._duties[0][0]:
+                self._duties.pop(0)[1]()
+            if self._duties:
+                self._timer = self._wait()
+
+        return self._clock.call_later(hop, arrive)
 
     def _end(self, why: str) -> None:
         self.is_over = self.is_over or why
@@ -204,8 +220,9 @@ class _Watch:
             self.task.cancel()
 
     def cancel(self) -> None:
-        for timer in self._timers:
-            timer.cancel()
+        self._timer.cancel()
+        if self._leaving is not None:
+            self._leaving.cancel()
 
 
 def _keep_pid(tx: Transaction, hold: Hold, pid: int) -> None:

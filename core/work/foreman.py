@@ -73,6 +73,8 @@ class Foreman:
         self.renew(bots)
         self._crew = Crew(store, clock, settings, home, self._heard_no_more, dispatcher)
         self._timer: Timer | None = None
+        # When the board is looked at next.
+        self._due: float | None = None
         self._looking: asyncio.Task[None] | None = None
         self._crew.changed = self.wake
         self._endings: set[asyncio.Task[None]] = set()
@@ -146,6 +148,7 @@ class Foreman:
         if self._timer:
             self._timer.cancel()
             self._timer = None
+        self._due = looked.next
         if looked.next is not None and not self._stopped:
             self._timer = self._clock.call_later(max(looked.next - self._clock.now(), 0.0), self.wake)
 
@@ -167,6 +170,8 @@ class Foreman:
     def _look(self, tx: Transaction) -> _Round:
         at = self.moment
         _renew_runs(tx, at.now + self._settings.lease_seconds)
+        if self._due is not None and at.now - self._due > self._settings.heartbeat_seconds:
+            self._listen_longer(tx, at)
         after, fenced = self._take_back(tx, at)
         after += self._set_aside(tx, at)
         jobs: list[Job] = []
@@ -179,6 +184,12 @@ class Foreman:
             else:
                 after += self._put_run(tx, claimed, brief, at)
         return _Round(after, jobs, fenced, self._next(tx, at))
+
+    def _listen_longer(self, tx: Transaction, at: Moment) -> None:
+        """The machine slept, or we could not look: meanwhile nobody could be heard, so each has one more lease."""
+        lease = at.now + self._settings.lease_seconds
+        if tx.execute("UPDATE cards SET lease = ? WHERE state = 'running' AND lease < ?", lease, lease):
+            log.info("the board could not be looked at for a while; whoever works on a card has one more lease")
 
     def _take_back(self, tx: Transaction, at: Moment) -> tuple[After, list[Row]]:
         """Whoever has not been heard of for so long has lost the card."""

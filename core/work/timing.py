@@ -20,6 +20,7 @@ CHANGE_SECONDS = 3 * 3600.0
 # No way to say when has more words.
 MOST_WORDS = 10
 FIELDS = 5
+HOURS = range(24)
 EARLIEST, LATEST = 1900, 9000
 TOO_FAR = "that is further off than ten years"
 
@@ -111,12 +112,20 @@ class When(NamedTuple):
 def _instants(cron: str, after: float, zone: tzinfo) -> Iterator[float]:
     """Cron's own rules: a time of day that a change skips comes as soon as it is over, one that comes twice, once."""
     last = after
-    for local in CronSim(cron, datetime.fromtimestamp(after, zone)):
+    for local in CronSim(_spelled_out(cron), datetime.fromtimestamp(after, zone)):
         instant = local.timestamp()
         # Within an hour that comes twice it would begin with the first one.
         if instant > last:
             yield instant
             last = instant
+
+
+def _spelled_out(cron: str) -> str:
+    """Minutes of named hours are times of day, as `0,20,40 2` is; a star makes an interval of `*/20 2`."""
+    minute, hour, *rest = cron.split()
+    if "*" in hour or len(CronSim(cron, datetime(2026, 1, 1)).hours) == len(HOURS):
+        return cron
+    return " ".join((minute.replace("*", "0-59"), hour, *rest))
 
 
 def read(text: str, zone: str, now: float) -> When:

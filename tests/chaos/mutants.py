@@ -455,6 +455,66 @@ MUTANTS: dict[str, Mutant] = {
             work.unknown_entry_breaks_the_reader,
             _test("recovery", "entries_of_a_newer_version_are_kept_and_break_neither_recovery_nor_a_reader"),
         ),
+        Mutant(
+            "lost under an old id",
+            outbound.losses_told_under_one_id_only,
+            _test("delivery", "a_loss_is_told_where_the_chat_lives_now"),
+        ),
+        Mutant(
+            "moved twice, and forgotten",
+            outbound.second_move_hides_where_it_began,
+            _test("delivery", "a_chat_that_moved_twice_is_one_conversation_also_after_a_restart"),
+        ),
+        Mutant(
+            "a verdict on another copy",
+            outbound.decided_about_another_doubt,
+            _test("deliveries", "who_asked_about_the_first_copy_decides_nothing_about_the_second"),
+        ),
+        Mutant(
+            "asking goes wrong for ever",
+            outbound.asks_for_ever,
+            _test("delivery", "a_fault_in_reading_back_is_logged_and_the_doubt_is_settled_all_the_same"),
+        ),
+        Mutant(
+            "half a command offline",
+            outbound.half_of_it_is_done,
+            _test("deliveries", "without_a_gateway_it_is_done_whole_or_not_at_all"),
+        ),
+        Mutant(
+            "a traceback about a home",
+            outbound.looks_where_it_may_not,
+            _test("store_bad_days", "who_only_looks_at_a_home_that_cannot_be_looked_at_is_told_so"),
+        ),
+        Mutant(
+            "ten retries, no memory",
+            inbound.retries_crowd_out_the_memory,
+            _test("memory", "however_often_it_is_tried_again_it_goes_back_to_the_same_memory"),
+        ),
+        Mutant(
+            "the wrong exchange is undone",
+            inbound.undone_by_arrival,
+            _test("memory", "what_was_said_last_is_taken_back_though_it_came_in_first"),
+        ),
+        Mutant(
+            "a card lost in sleep",
+            board.sleep_counts_as_silence,
+            _test("board_processes", "a_machine_that_slept_costs_no_worker_its_card"),
+        ),
+        Mutant(
+            "a worker's time slept away",
+            board.sleep_counts_as_work,
+            _test("board_processes", "a_machine_that_slept_costs_no_worker_its_card"),
+        ),
+        Mutant(
+            "an hour of jobs skipped, or twice",
+            work.minutes_of_an_hour_are_an_interval,
+            ("tests/unit/test_timing.py::test_minutes_of_a_named_hour_are_neither_skipped_nor_doubled",),
+        ),
+        Mutant(
+            "a reader left behind by a prune",
+            work.history_counts_anew,
+            _test("retention", "who_reads_on_in_a_history_misses_nothing_when_all_before_it_was_pruned"),
+        ),
     )
 }
 

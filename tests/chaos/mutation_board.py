@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from core.inbound.settlement import After
 from core.store.database import Row, Transaction
 from core.types import File
-from core.work import board, cardfile
+from core.work import board, cardfile, crew
 from core.work.board import Hold
 from core.work.cardfile import Moment
 from core.work.foreman import Foreman
@@ -67,3 +67,17 @@ def worker_outlives_its_card() -> None:
         return
 
     swap(Foreman, "end", end)
+
+
+def sleep_counts_as_silence() -> None:
+    """The machine slept, and whoever slept with it has lost the card."""
+
+    def listen_longer(self: Foreman, tx: Transaction, at: Moment) -> None:
+        return
+
+    swap(Foreman, "_listen_longer", listen_longer)
+
+
+def sleep_counts_as_work() -> None:
+    """The time that a worker has runs out while the machine sleeps."""
+    swap(crew, "HOP_SECONDS", 1e9)

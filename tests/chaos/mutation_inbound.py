@@ -16,10 +16,11 @@ from core.agent import Ended, Outcome
 from core.context import Session
 from core.desk import Numbered
 from core.gateway import Gateway
-from core.inbound import door, inbox, recovery
+from core.inbound import door, inbox, recollection, recovery
 from core.inbound.dispatcher import Dispatcher
 from core.inbound.door import Door
 from core.inbound.inbox import Claim
+from core.inbound.recollection import TakenBack
 from core.outbound import outbox
 from core.outbound.courier import Courier, Reserved
 from core.outbound.outbox import Head, Owed
@@ -153,6 +154,32 @@ def effect_repeated_after_restart() -> None:
         return ""
 
     swap(recovery, "_unknown_tool", unknown_tool)
+
+
+def retries_crowd_out_the_memory() -> None:
+    """What was taken back counts among the memories that are kept."""
+    real = recollection.take_back
+
+    def take_back(tx: Transaction, conversation: str, purpose: str) -> TakenBack:
+        sql = "SELECT run, checkpoint FROM inbox WHERE conversation = ? AND checkpoint IS NOT NULL"
+        kept = tx.all(sql, conversation)
+        taken = real(tx, conversation, purpose)
+        for row in kept:
+            tx.execute("UPDATE inbox SET checkpoint = ? WHERE run = ?", row["checkpoint"], row["run"])
+        return taken
+
+    swap(recollection, "take_back", take_back)
+
+
+def undone_by_arrival() -> None:
+    """The exchange that came in last is taken for the last one."""
+
+    def last_exchange(tx: Transaction, conversation: str, generation: int) -> tuple[list[str], Inbound] | None:
+        sql = "SELECT run FROM inbox WHERE conversation = ? AND generation = ? AND state = 'done' ORDER BY seq DESC"
+        row = tx.one(sql, conversation, generation)
+        return ([row["run"]], inbox.message_of(tx, row["run"])) if row else None
+
+    swap(recollection, "_last_exchange", last_exchange)
 
 
 def crash_loop_for_ever() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
+from core import offline
 from core.errors import RateLimited
-from core.outbound import courier, doubts, outbox, pace
+from core.outbound import courier, doubts, outbox, pace, settler
 from core.outbound.aliases import Aliases
 from core.outbound.courier import Courier
 from core.outbound.draft import Draft
@@ -70,10 +73,58 @@ def key_reused_for_a_changed_body() -> None:
 def losses_never_told() -> None:
     """What is given up is known to the database alone."""
 
-    def tell_losses(tx: Transaction, target: Target, notice: Owed, now: float) -> bool:
+    def tell_losses(tx: Transaction, lanes: tuple[str, ...], notice: Owed, now: float) -> bool:
         return False
 
     swap(outbox, "tell_losses", tell_losses)
+
+
+def losses_told_under_one_id_only() -> None:
+    """A chat has moved, and what was lost under its old id is told nowhere."""
+
+    def lanes(self: Aliases, target: Target) -> tuple[str, ...]:
+        return (target.lane,)
+
+    swap(Aliases, "lanes", lanes)
+
+
+def second_move_hides_where_it_began() -> None:
+    """What a chat was called in the middle is taken for its beginning."""
+
+    def load(self: Aliases, tx: Transaction) -> None:
+        for row in tx.all("SELECT adapter, account, chat, moved_to FROM aliases ORDER BY chat"):
+            self._moved[row["adapter"], row["account"], row["chat"]] = row["moved_to"]
+            self._origins[row["adapter"], row["account"], row["moved_to"]] = row["chat"]
+
+    swap(Aliases, "load", load)
+
+
+def decided_about_another_doubt() -> None:
+    """Whoever asked about the first copy says what becomes of the second."""
+
+    def is_still(doubtful: Head | None, asked: Head) -> bool:
+        return doubtful is not None
+
+    swap(settler, "is_still", is_still)
+
+
+def asks_for_ever() -> None:
+    """An adapter whose code fails each time is asked until the answer has expired."""
+    swap(settler, "READBACK_FAULTS", 1_000_000)
+
+
+def half_of_it_is_done() -> None:
+    """What belongs together is committed piece by piece."""
+    swap(offline, "_one_transaction", offline._opened)
+
+
+def looks_where_it_may_not() -> None:
+    """Whoever asks whether there is a home is shown what the system says about it."""
+
+    def is_there(home: Path, name: str = "") -> bool:
+        return (home / name).exists()
+
+    swap(offline, "is_there", is_there)
 
 
 def final_dropped_after_a_rate_limit() -> None:

@@ -138,6 +138,37 @@ async def test_a_worker_that_is_heard_of_keeps_its_card_however_long_it_takes(tm
         assert len((await card(world, made.id)).attempts) == 1
 
 
+@pytest.mark.parametrize("faithful", [True, False])
+async def test_a_machine_that_slept_costs_no_worker_its_card(tmp_path: Path, faithful: bool) -> None:
+    """The worker slept as well and could not be heard; one that is silent from then on loses the card as ever."""
+    worker = process(
+        "say(do='heartbeat', note='before')\n"
+        "while not os.path.exists('go'): time.sleep(0.01)\n"
+        "answer = say(do='heartbeat', note='after')\n"
+        "say(do='complete', summary=f'told: {answer}')"
+    )
+    clock = OwnedClock()
+    board = {"workers": {"joiner": worker}, "worker_seconds": 3600}
+    async with World(tmp_path, Verdict("unused"), clock=clock, board=board) as world:
+        made = await world.gateway.board.add(NewCard("a", assignee="joiner"), HAND)
+        await world.eventually(lambda: world.rows("SELECT 1 FROM card_events WHERE words = 'before'"))
+        clock.doze(8 * 3600)
+        await clock.advance(0)
+        assert state_of(world, made.id) == "running"
+        # The hop that it slept in counts, and no more.
+        await clock.advance(30)
+        assert state_of(world, made.id) == "running"
+        if faithful:
+            (tmp_path / "workspaces" / "card-1" / "go").touch()
+            await world.eventually(lambda: state_of(world, made.id) == "done")
+            # Nobody told it that its time was nearly up.
+            assert (await card(world, made.id)).summary == "told: {'ok': True}"
+        else:
+            await clock.advance(30)
+        first = (await card(world, made.id)).attempts[0]
+        assert (first.number, first.ending) == (1, Ending.COMPLETE if faithful else Ending.RETRY)
+
+
 async def test_a_process_is_told_that_its_time_is_nearly_up_and_is_then_out_of_budget(tmp_path: Path) -> None:
     worker = process("open('told', 'w').write(sys.stdin.readline())\ntime.sleep(600)")
     clock = OwnedClock()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,8 @@ import pytest
 from adapters.shared.local import LocalServer, routes_for
 from core import offline
 from core.errors import Conflict, TidingsError, Unknown
+from core.gateway import DATABASE
+from core.outbound import redress
 from core.outbound.outbox import EXPIRES_SECONDS, MARK
 from core.settings import Retention
 from tests.builders import body, target
@@ -132,6 +136,38 @@ async def test_a_doubt_that_nobody_can_settle_now_is_sent_again_if_the_owner_say
     assert world.posts[-1] == f"{MARK}hello" or world.paper.visible()[-1].text == f"{MARK}hello"
 
 
+@pytest.mark.parametrize("kind", [Kind(readback=True, streaming="none")])
+async def test_who_asked_about_the_first_copy_decides_nothing_about_the_second(world: World, clock: OwnedClock) -> None:
+    """The owner has it sent again while the platform is being asked, and the second copy comes into doubt, too."""
+    world.paper.drop_next(after_effect=True, method="post")
+    gate = world.paper.hold_next("history")
+    id = await owe(world)
+    await world.until(lambda: world.paper.calls("history"))
+    world.paper.drop_next(after_effect=False, method="post")
+    # As by upkeep, which would also end whoever asks.
+    await world.gateway._store.write(lambda tx: redress.retry(tx, id, clock.now(), edits=False))
+    world.gateway._courier.wake(target().lane)
+    await world.until(lambda: len(world.paper.calls("post")) == 2 and is_state(world, id, "doubtful")(), limit=0.0)
+    gate.set()
+    await world.until(is_state(world, id, "delivered"))
+    assert world.posts == ["hello", f"{MARK}hello"]
+    (part,) = world.rows("SELECT receipt FROM parts WHERE delivery = ?", id)
+    assert world.paper.sent[1].id in part["receipt"].decode(), "the receipt is the second copy's"
+
+
+@pytest.mark.parametrize("kind", [Kind(readback=True)])
+async def test_nobody_asks_any_more_about_what_was_dropped(world: World, clock: OwnedClock) -> None:
+    world.paper.drop_next(after_effect=False, method="post")
+    world.paper.fail_next(503, method="history", count=1000)
+    id = await owe(world)
+    await world.until(lambda: world.paper.calls("history"))
+    await world.gateway.upkeep.drop(id)
+    asked = len(world.paper.calls("history"))
+    await clock.advance(3600.0)
+    assert (len(world.paper.calls("history")), world.posts) == (asked, [])
+    assert is_state(world, id, "dead")()
+
+
 async def test_what_is_held_goes_on_after_a_retry(world: World) -> None:
     world.paper.fail_next(401, method="post")
     id = await owe(world)
@@ -191,6 +227,31 @@ async def test_without_a_gateway_the_store_itself_is_asked_and_the_next_start_se
     await world.start()
     await world.until(is_state(world, id, "delivered"))
     assert world.posts == ["hello"]
+
+
+@pytest.mark.parametrize("verb", [offline.retry, offline.drop])
+@pytest.mark.parametrize("kind", [Kind(readback=True)])
+async def test_without_a_gateway_it_is_done_whole_or_not_at_all(
+    world: World, verb: Callable[[Path, str], object]
+) -> None:
+    world.paper.drop_next(after_effect=False, method="post")
+    world.paper.fail_next(503, method="history", count=1000)
+    id = await owe(world)
+    await world.until(is_state(world, id, "doubtful"))
+    await world.end()
+    with closing(sqlite3.connect(world.home / DATABASE)) as connection, connection:
+        connection.execute(
+            "CREATE TRIGGER full BEFORE UPDATE OF created, dismissed ON deliveries"
+            " BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+        )
+    stored = "SELECT d.state, d.reason, p.* FROM deliveries d JOIN parts p ON p.delivery = d.id"
+    before = [tuple(row) for row in world.rows(stored)]
+    with pytest.raises(sqlite3.Error, match="disk is full"):
+        verb(world.home, id)
+    assert [tuple(row) for row in world.rows(stored)] == before
+    with closing(sqlite3.connect(world.home / DATABASE)) as connection, connection:
+        connection.execute("DROP TRIGGER full")
+    await world.start()
 
 
 def test_whoever_looks_at_an_empty_home_makes_nothing(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
@@ -17,11 +18,12 @@ from core.gateway import DATABASE, SWEEP_SECONDS
 from core.inbound.door import MAY_BE_LOST
 from core.outbound.outbox import EXPIRES_SECONDS, MARK
 from core.outbound.settler import ANCHORS
-from core.types import Body, Choice, File, Pace, Target, encode
+from core.outbound.settler import CALL_SECONDS as CALL_SECONDS_OF_ADAPTERS
+from core.types import Absent, Body, Choice, File, Pace, Part, Receipt, Target, Unreadable, encode
 from core.work.tasks import TaskKind
 from tests.builders import body, target
 from tests.simulators.paper import Kind, PaperServer
-from tests.world import KEYED, PROOFS, Echo, Gate, OwnedClock, Scripted, World
+from tests.world import KEYED, PROOFS, Doorway, Echo, Gate, OwnedClock, Scripted, World
 
 READBACK, NEITHER = Kind(readback=True), Kind()
 MUTE = Kind(streaming="none")
@@ -53,6 +55,13 @@ async def world(tmp_path: Path, clock: OwnedClock, kind: Kind) -> AsyncIterator[
 
 async def owe(world: World, text: str = "hello", *, to: Target | None = None) -> str:
     return await world.gateway.owe(to or target(), body(text), "test")
+
+
+async def heard(world: World, text: str, *, chat: str) -> str:
+    """Says it and waits for the answer; returns the key."""
+    key = world.paper.says(text, chat=chat, private=False)
+    await world.until(lambda: world.paper.posts_in(chat)[-1:] == [f"you said: {text}"])
+    return key
 
 
 def state(world: World, id: str) -> str:
@@ -678,6 +687,71 @@ async def test_a_chat_that_moves_twice_is_followed_twice(world: World) -> None:
     assert world.paper.posts_in("100") == ["hello"]
 
 
+async def moves(world: World, chat: str, to: str, *, told: bool) -> None:
+    """The gateway learns of it by an event, or by the answer to what it sends there."""
+    world.paper.move(chat, to)
+    if told:
+        await world.gateway.moved("paper", "main", chat, to)
+    id = await owe(world, f"to {to}")
+    await world.until(is_state(world, id, "delivered"))
+
+
+@pytest.mark.parametrize("second_told", [True, False])
+@pytest.mark.parametrize("first_told", [True, False])
+async def test_a_chat_that_moved_twice_is_one_conversation_also_after_a_restart(
+    world: World, first_told: bool, second_told: bool
+) -> None:
+    began = await heard(world, "hi", chat="1")
+    await moves(world, "1", "99", told=first_told)
+    between = await heard(world, "still here?", chat="99")
+    await moves(world, "99", "100", told=second_told)
+    await world.restart()
+    # What names a place in the middle finds its way, and the conversation is the one that it was.
+    id = await owe(world, "by an old name", to=target("99"))
+    await world.until(is_state(world, id, "delivered"))
+    assert world.paper.posts_in("100")[-1] == "by an old name"
+    last = await heard(world, "and now?", chat="100")
+    assert {world.run(key)["conversation"] for key in (between, last)} == {world.run(began)["conversation"]}
+    await world.restart()
+    after = await heard(world, "and after that?", chat="100")
+    assert world.run(after)["conversation"] == world.run(began)["conversation"]
+
+
+async def test_a_chat_that_moved_back_lives_where_it_began(world: World) -> None:
+    began = await heard(world, "hi", chat="1")
+    await moves(world, "1", "99", told=True)
+    world.paper.chats.moved.clear()
+    world.paper.move("99", "1")
+    await world.gateway.moved("paper", "main", "99", "1")
+    for _ in range(2):
+        ids = [await owe(world, "here"), await owe(world, "there", to=target("99"))]
+        await world.until(lambda ids=ids: all(state(world, id) == "delivered" for id in ids))  # type: ignore[misc]
+        assert sorted(world.paper.posts_in("1")[-2:]) == ["here", "there"]
+        key = await heard(world, "and now?", chat="1")
+        assert world.run(key)["conversation"] == world.run(began)["conversation"]
+        await world.restart()
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+async def test_a_loss_is_told_where_the_chat_lives_now(world: World, restarted: bool) -> None:
+    world.paper.block("1")
+    id = await owe(world)
+    await world.until(is_state(world, id, "dead"))
+    world.paper.block("1", on=False)
+    await moves(world, "1", "99", told=True)
+    world.paper.block("99")
+    id = await owe(world, "by its new name", to=target("99"))
+    await world.until(is_state(world, id, "dead"))
+    world.paper.block("99", on=False)
+    await moves(world, "99", "100", told=True)
+    if restarted:
+        await world.restart()
+    await heard(world, "hi", chat="100")
+    assert world.paper.posts_in("100") == ["to 100", MAY_BE_LOST, "you said: hi"]
+    await heard(world, "anything else?", chat="100")
+    assert world.paper.posts_in("100")[3:] == ["you said: anything else?"]
+
+
 # Order, and who waits for whom.
 
 
@@ -851,6 +925,62 @@ async def test_a_doubt_that_nobody_works_on_is_found_by_the_sweeper(world: World
         )
     await world.until(is_state(world, id, "delivered"), limit=SWEEP_SECONDS + 1.0)
     assert world.posts == ["found"]
+
+
+class Baffled(Doorway):
+    """Reading back raises what no adapter should, so many times."""
+
+    faults = 0
+    asked = 0
+
+    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+        type(self).asked += 1
+        if type(self).faults:
+            type(self).faults -= 1
+            raise AttributeError("'NoneType' object has no attribute 'ts'")
+        return await super().find(part)
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+@pytest.mark.parametrize("faults", [1, 1000])
+async def test_a_fault_in_reading_back_is_logged_and_the_doubt_is_settled_all_the_same(
+    tmp_path: Path, clock: OwnedClock, caplog: pytest.LogCaptureFixture, faults: int, arrived: bool
+) -> None:
+    class Reader(Baffled):
+        pass
+
+    Reader.faults = faults
+    async with World(tmp_path, Echo(), kind=READBACK, clock=clock, adapter=Reader) as world:
+        world.paper.drop_next(after_effect=arrived, method="post")
+        id = await owe(world)
+        await world.until(is_state(world, id, "delivered"), limit=SWEEP_SECONDS)
+        if faults == 1:
+            assert world.posts == ["hello"], "it could be asked after all"
+        else:
+            assert [message.text for message in world.paper.visible()][-1] == f"{MARK}hello"
+        assert "has no attribute 'ts'" in caplog.text
+
+
+class Hanging(Doorway):
+    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+class GivingUp(Doorway):
+    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+        raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("adapter", [Hanging, GivingUp])
+async def test_a_reading_back_that_never_ends_or_gives_up_means_that_nobody_can_be_asked(
+    tmp_path: Path, clock: OwnedClock, adapter: type[Doorway]
+) -> None:
+    async with World(tmp_path, Echo(), kind=READBACK, clock=clock, adapter=adapter) as world:
+        world.paper.drop_next(after_effect=False, method="post")
+        id = await owe(world)
+        await world.until(is_state(world, id, "delivered"), limit=CALL_SECONDS_OF_ADAPTERS + SWEEP_SECONDS)
+        assert [message.text for message in world.paper.visible()][-1] == f"{MARK}hello"
 
 
 def test_every_kind_of_proof_is_played() -> None:

@@ -81,6 +81,24 @@ async def test_the_memory_of_few_runs_is_kept_beside_the_conversation(tmp_path: 
         assert agent.turns[-1].checkpoint == f"turn {inbox.KEPT_CHECKPOINTS + 3}".encode()
 
 
+async def test_what_was_said_last_is_taken_back_though_it_came_in_first(tmp_path: Path) -> None:
+    """What was overtaken on its way runs in the order in which it was said."""
+    gate = Gate()
+    later = (Scripted("fine", Checkpoint(number)) for number in (b"2", b"3", b"4"))
+    agent = Takes(Scripted(gate, "fine", Checkpoint(b"1")), *later)
+    async with World(tmp_path, agent) as world:
+        for text, said in (("first", 1.0), ("third", 3.0), ("second", 2.0)):
+            await world.receive(handed(text, said=said))
+            await gate.reached()
+        gate.open()
+        await world.settled()
+        assert [turn.message.text for turn in agent.turns] == ["first", "second", "third"]
+        await say(world, "/undo")
+        assert "“third”" in world.posts[-1]
+        await say(world, "fourth")
+        assert (given(agent.turns[3]), agent.turns[3].checkpoint) == (["first", "fine", "second", "fine"], b"2")
+
+
 async def test_an_undo_told_twice_takes_back_once(tmp_path: Path) -> None:
     agent = learning()
     async with World(tmp_path, agent) as world:
@@ -168,6 +186,9 @@ async def test_a_message_that_was_cancelled_in_the_queue_can_be_taken_back(tmp_p
         assert await world.gateway.stop(world.run(waiting)["run"], "the owner")
         gate.open()
         await world.settled()
+        # The exchange that ended last is the first to go.
+        await say(world, "/undo")
+        assert "“b”" in world.posts[-1]
         await say(world, "/undo")
         assert "“c”" in world.posts[-1]
 
@@ -226,6 +247,19 @@ async def test_one_can_try_again_as_often_as_one_likes(tmp_path: Path) -> None:
             await say(world, text)
         assert world.posts == ["first", "second", "third"]
         assert [given(turn) for turn in agent.turns] == [[], [], []]
+
+
+async def test_however_often_it_is_tried_again_it_goes_back_to_the_same_memory(tmp_path: Path) -> None:
+    agent = learning()
+    async with World(tmp_path, agent) as world:
+        await say(world, "a")
+        await say(world, "b")
+        for _ in range(inbox.KEPT_CHECKPOINTS + 2):
+            await say(world, "/retry")
+        assert {turn.checkpoint for turn in agent.turns[1:]} == {b"a"}
+        assert {tuple(given(turn)) for turn in agent.turns[1:]} == {("a", "fine")}
+        kept = world.rows("SELECT checkpoint FROM inbox WHERE checkpoint IS NOT NULL ORDER BY seq")
+        assert [row["checkpoint"] for row in kept] == [b"a", b"ab"], "nobody goes back to what was taken back"
 
 
 async def test_a_retry_told_twice_is_one_run(tmp_path: Path) -> None:

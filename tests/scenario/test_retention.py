@@ -317,8 +317,28 @@ async def test_history_goes_only_where_the_owner_says_so_and_what_bots_remember_
     pruned = await walk.prune(None, rehearsal=False)
     assert (pruned.history, pruned.runs) == (2, 1)
     assert world.rows("SELECT checkpoint FROM conversations")[0]["checkpoint"] is None
-    assert count(world, "history") == 0
+    assert count(world, "history", "text <> '' OR conversation <> ''") == 0
     assert await world.gateway.conversations("", "", 10, 0) == []
+    assert await walk.prune(None, rehearsal=False) == NOTHING, "what stays for its number alone is not told every day"
+
+
+async def test_who_reads_on_in_a_history_misses_nothing_when_all_before_it_was_pruned(
+    world: World, clock: OwnedClock
+) -> None:
+    await talk(world, "one", "two")
+    (conversation,) = {row["conversation"] for row in world.runs()}
+    last = (await world.gateway.history(conversation, limit=100, after=0))[-1]
+    await world.end()
+    aged(world, MONTH)
+    await world.start()
+    periods = Core(retention=Retention(history_days=10)).retention
+    walk = retention.Retention(world.gateway._store, clock, periods, world.home)
+    assert (await walk.prune(None, rehearsal=False)).history == 4
+    await talk(world, "three")
+    read = await world.gateway.history(conversation, limit=100, after=last.seq)
+    assert [line.entry.text for line in read] == ["three", "you said: three"]
+    assert (await walk.prune(None, rehearsal=False)).history == 0
+    assert count(world, "history") == 2
 
 
 async def test_what_happened_to_a_card_that_is_over_goes_only_where_the_owner_says_so(

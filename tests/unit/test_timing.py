@@ -162,6 +162,20 @@ def test_within_the_hour_that_comes_twice_nothing_is_found_that_has_passed() -> 
     assert local(timing.read("30 2 * * *", BERLIN, second).after(second)) == "2026-10-26 02:30+0100"
 
 
+@pytest.mark.parametrize("text", ["*/20 2 * * *", "*/20,40 2 * * *", "0,20,40 2 * * *"])
+def test_minutes_of_a_named_hour_are_neither_skipped_nor_doubled(text: str) -> None:
+    expected = ["2026-03-29 03:00+0200", "2026-03-30 02:00+0200", "2026-03-30 02:20+0200"]
+    assert instants(text, BERLIN, "2026-03-28 12:00", 3) == expected
+    expected = [f"2026-10-25 02:{minute}+0200" for minute in ("00", "20", "40")]
+    assert instants(text, BERLIN, "2026-10-24 12:00", 4) == [*expected, "2026-10-26 02:00+0100"]
+
+
+@pytest.mark.parametrize("hours", ["*", "0-23"])
+def test_what_comes_in_every_hour_comes_in_each_that_is_there(hours: str) -> None:
+    expected = ["2026-10-25 02:00+0200", "2026-10-25 02:30+0200", "2026-10-25 02:00+0100", "2026-10-25 02:30+0100"]
+    assert instants(f"*/30 {hours} * * *", BERLIN, "2026-10-25 01:45", 4) == expected
+
+
 def test_hours_are_real_hours_at_both_changes() -> None:
     expected = ["2026-03-29 01:00+0100", "2026-03-29 03:00+0200"]
     assert instants("0 * * * *", BERLIN, "2026-03-29 00:30", 2) == expected
