@@ -22,3 +22,5 @@ def reload(context: typer.Context) -> None:
         typer.echo("nothing has changed that holds at once")
     for setting in answer["restart"]:
         typer.echo(f"only after a restart: {setting}")
+    for part in answer["tried"]:
+        typer.echo(f"trying again now: {part}; see `tidings status`")

@@ -32,11 +32,15 @@ class Change(NamedTuple):
     changed: tuple[str, ...]
     restart: tuple[str, ...]
     warnings: tuple[str, ...] = ()
+    # Platforms that were misconfigured and are tried again at once.
+    tried: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         words = [f"changed: {', '.join(self.changed)}" if self.changed else "nothing has changed that holds at once"]
         if self.restart:
             words.append(f"only after a restart: {', '.join(self.restart)}")
+        if self.tried:
+            words.append(f"trying again now: {', '.join(self.tried)}")
         return "; ".join(words)
 
 
@@ -111,7 +115,7 @@ class Reloading:
         agents = {**kept, **fresh.agents}
         staff = Staff({name: agents[name] for name in new.bots}, fresh.kinds)
         commands = self._commands(new, staff)
-        gateway.renew(new.core, staff.agents, new.bot.called, commands)
+        tried = gateway.renew(new.core, staff.agents, new.bot.called, commands)
         logging.getLogger().setLevel(new.core.log.level.upper())
         self._loaded, self._staff = new, staff
         self._keep(new)
@@ -120,7 +124,7 @@ class Reloading:
         if gone := [agent for agent in before.agents.values() if not _is_among(agent, staff.agents)]:
             self._retired += gone
             self._begin(self._retire(gone, gateway))
-        change = Change(tuple(_changed(old, new)), tuple(self._restart(new, fresh, commands)), new.warnings)
+        change = Change(tuple(_changed(old, new)), tuple(self._restart(new, fresh, commands)), new.warnings, tried)
         log.info("the settings were taken over; %s", change)
         for warning in change.warnings:
             log.warning("%s", warning)

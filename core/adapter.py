@@ -65,7 +65,7 @@ class Server(Protocol):
     """The one HTTP listener; a route lives as long as the `async with` around it.
 
     A handler is given the server's own request and what the path names, and answers with the server's own
-    response. Raises Misconfigured when nobody can listen there.
+    response. Raises Misconfigured where listening is impossible, Unreachable while another program has the port.
     """
 
     def route(

@@ -276,10 +276,13 @@ class Gateway(FrontDesk):
         while self._is_busy() and self._clock.now() < deadline:
             await self._clock.sleep(0.05)
 
-    def renew(self, settings: Core, bots: Mapping[str, Agent], default_bot: str, commands: Sequence[Command]) -> None:
+    def renew(
+        self, settings: Core, bots: Mapping[str, Agent], default_bot: str, commands: Sequence[Command]
+    ) -> tuple[str, ...]:
         """Other bots, rules, access and limits from now on; a run that goes on keeps the agent it began with.
 
-        Raises ConfigError, and then nothing has changed.
+        Returns the misconfigured platforms, which are tried again at once. Raises ConfigError, and then nothing has
+        changed.
         """
         _check_bots(settings.rules, bots, default_bot, settings.board.workers)
         self._settings = self._settings.model_copy(
@@ -293,6 +296,7 @@ class Gateway(FrontDesk):
         # The door has this very set.
         self._allowed.clear()
         self._allowed.update(settings.access.allow, self._admitted)
+        return self._supervisor.try_misconfigured()
 
     async def released(self, agents: Sequence[Agent]) -> None:
         """Returns when none of these agents is at work any more."""

@@ -35,12 +35,20 @@ class Supervisor:
         self._troubled: set[str] = set()
         # When each part shows as well, if nothing comes between.
         self._timers: dict[str, Timer] = {}
+        # Parts that the owner must mend, until they are tried again.
+        self._misconfigured: dict[str, asyncio.Event] = {}
         self._stopping = False
 
     def keep(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
         """Runs `part` until `stop`, again and again however it ends."""
         self._set(name, "starting", "")
         self._tasks[name] = asyncio.create_task(self._keep(name, part), name=name, context=Context())
+
+    def try_misconfigured(self) -> tuple[str, ...]:
+        """Tries at once what the owner may have mended; returns the names of those parts."""
+        for mended in self._misconfigured.values():
+            mended.set()
+        return tuple(self._misconfigured)
 
     async def stop(self) -> None:
         self._stopping = True
@@ -105,7 +113,19 @@ class Supervisor:
             failures += 1
             self._set(name, state, clean(reason), restarted=True)
             self._alarms.sound("adapter", f"{name} is {state}: {reason}; next try in {pause:g} s", name)
-            await self._clock.sleep(pause)
+            if state == "misconfigured":
+                await self._wait_for_owner(name, pause)
+            else:
+                await self._clock.sleep(pause)
+
+    async def _wait_for_owner(self, name: str, seconds: float) -> None:
+        mended = self._misconfigured[name] = asyncio.Event()
+        timer = self._clock.call_later(seconds, mended.set)
+        try:
+            await mended.wait()
+        finally:
+            timer.cancel()
+            del self._misconfigured[name]
 
     async def _stand_by(self, name: str, error: StandingBy) -> None:
         """Nothing is wrong: somebody else does the work, and we are there when they are not."""

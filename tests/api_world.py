@@ -121,6 +121,7 @@ class ApiWorld(World):
             self._server,
             self.kinds,
             self.commands,
+            clock=self.clock,
             grouped=self._grouped,
             owner=Target(adapter="console") if self._console else None,
         )

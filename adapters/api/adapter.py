@@ -111,6 +111,7 @@ class ApiAdapter:
                 for route in reception.routes(self, self._gate):
                     await stack.enter_async_context(route)
                 stack.enter_context(self.host.local.route("key", self._change_keys))
+                await self.host.desk.reachable(self.name, self.account)
                 # Cancelling is the only way out.
                 await asyncio.get_running_loop().create_future()
         finally:

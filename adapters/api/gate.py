@@ -16,7 +16,7 @@ from adapters.api.keys import Key, Keys, Scope
 from adapters.api.models import Named
 from adapters.api.problem import Problem
 from adapters.api.settings import HttpSettings
-from adapters.shared.server import read_body
+from adapters.shared.server import abandon_when_gone, read_body, vouch
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -84,13 +84,14 @@ class Gate:
         secret = _secret(request)
         if not secret:
             raise unauthorised("a key is needed: Authorization: Bearer KEY; yours is in api.key in the home")
-        if self._guesses.is_repeated(address, secret):
-            raise unauthorised("this key is not known")
         key = self._keys.find(secret)
         if key is None:
-            await self._guesses.count(address, secret)
-            raise unauthorised("this key is not known")
+            # A client that leaves meanwhile takes its place with it.
+            abandon_when_gone(request)
+            await self._guesses.hold_back(address)
+            raise unauthorised("this key is not known; check that it is whole and was not revoked (tidings key list)")
         self._guesses.welcome(address)
+        vouch(request)
         if not key.may(scope):
             raise Problem(403, f"this key has no scope {scope.value!r}", "missing_scope")
         return Call(request, names, key)

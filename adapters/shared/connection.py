@@ -36,6 +36,9 @@ SURPLUS = 64
 ACCEPT_TURNS = 5
 CANCEL_SECONDS = 1.0
 CLOSE_SECONDS = 0.1
+# For connections that have shown neither a key nor a signature: how many from one address, how long at rest.
+UNKNOWN_PER_ADDRESS = 64
+UNKNOWN_SECONDS = 10.0
 
 OVERLONG = "the headers are too long"
 NOT_HTTP = "this is not a request that can be understood"
@@ -55,7 +58,6 @@ class Request(web.BaseRequest):
 
     path_of_route = ""
     body_bytes = 0
-    body_seconds = 0.0
     # Go with every answer, whoever makes it, unless that one has its own.
     answer_headers: Mapping[str, str] = MappingProxyType({})
 
@@ -67,9 +69,24 @@ class Request(web.BaseRequest):
         """From now on the running task is the handler of this request, and whoever closes waits for it."""
         self.path_of_route = path_of_route
         self.body_bytes = body_bytes
-        connection = cast(Connection, self.protocol)
-        self.body_seconds = connection.limits.body_seconds
-        connection.begin(cancel_when_gone=cancel_when_gone)
+        self._connection.begin(cancel_when_gone=cancel_when_gone)
+
+    @property
+    def _connection(self) -> Connection:
+        return cast(Connection, self.protocol)
+
+    @property
+    def body_seconds(self) -> float:
+        most = self._connection.limits.body_seconds
+        return most if self._connection.is_known else min(most, UNKNOWN_SECONDS)
+
+    def vouch(self) -> None:
+        """It has shown a valid key or signature: its connection is never closed to make room for another."""
+        self._connection.vouch()
+
+    def abandon_when_gone(self) -> None:
+        """From now on the handler is cancelled when its client goes away."""
+        self._connection.abandon_when_gone()
 
     def refuse(self, status: int, message: str, kind: str, headers: Mapping[str, str] | None = None) -> web.Response:
         """Raises ConnectionResetError when an answer has begun: what is broken must look broken."""
@@ -89,7 +106,7 @@ class Request(web.BaseRequest):
 
     def cut_off(self) -> NoReturn:
         """Ends an answer that has begun so that nobody takes it for a whole one."""
-        cast(Connection, self.protocol).abort()
+        self._connection.abort()
         raise ConnectionResetError("the answer was cut off")
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
@@ -112,6 +129,8 @@ class Connection(web.RequestHandler):
         "_line",
         "_listener",
         "_reader_timer",
+        "address",
+        "is_known",
         "limits",
     )
 
@@ -123,6 +142,8 @@ class Connection(web.RequestHandler):
         self._handler: asyncio.Task[Any] | None = None
         self._cancels = False
         self._is_last = False
+        self.address = ""
+        self.is_known = False
         # Set while part of a request's headers is awaited. One timer serves many requests: it looks when it fires.
         self._headers_since: float | None = None
         self._header_bytes = 0
@@ -131,6 +152,7 @@ class Connection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         line = cast(asyncio.Transport, transport)
+        self.address = str((line.get_extra_info("peername") or ("",))[0])
         if not self._listener.take(self, line):
             return
         self._line = line
@@ -147,7 +169,7 @@ class Connection(web.RequestHandler):
                 timer.cancel()
         self._line = None
         if self._handler is None:
-            self._listener.held.discard(self)
+            self._listener.held.pop(self, None)
         elif self._cancels:
             self._handler.cancel()
 
@@ -181,6 +203,18 @@ class Connection(web.RequestHandler):
         self._cancels = cancel_when_gone
         self._listener.running.add(task)
         task.add_done_callback(self._ended)
+
+    def vouch(self) -> None:
+        self.is_known = True
+        self._keepalive_timeout = self.limits.idle_seconds
+
+    def abandon_when_gone(self) -> None:
+        self._cancels = True
+
+    def evict(self) -> None:
+        """Makes room at once; a handler that has not seen a key or a signature yet has nothing to lose."""
+        self._cancels = True
+        self.abort()
 
     def finish(self) -> None:
         """The request that is being handled is the last one; if there is none, this is the end."""
@@ -226,7 +260,7 @@ class Connection(web.RequestHandler):
         if self._handler is task:
             self._handler = None
             if self._line is None:
-                self._listener.held.discard(self)
+                self._listener.held.pop(self, None)
             elif self._is_last:
                 self.finish()
 
@@ -301,7 +335,7 @@ class Listener(web.Server):
         self._options: dict[str, Any] = {
             "loop": asyncio.get_running_loop(),
             "access_log": None,
-            "keepalive_timeout": limits.idle_seconds,
+            "keepalive_timeout": min(limits.idle_seconds, UNKNOWN_SECONDS),
             "lingering_time": LINGER_SECONDS,
             "max_line_size": LINE_BYTES,
             "max_field_size": LINE_BYTES,
@@ -312,7 +346,8 @@ class Listener(web.Server):
         self._sockets: asyncio.Server | None = None
         self._is_closing = False
         self._surplus: set[Surplus] = set()
-        self.held: set[Connection] = set()
+        # In the order in which they came.
+        self.held: dict[Connection, None] = {}
         self.running: set[asyncio.Task[Any]] = set()
 
     def __call__(self) -> Connection:
@@ -334,9 +369,13 @@ class Listener(web.Server):
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def take(self, connection: Connection, line: asyncio.Transport) -> bool:
-        """A connection counts until it is closed and its handler has ended, whichever is later."""
-        if len(self.held) < self._limits.connections and not self._is_closing:
-            self.held.add(connection)
+        """A connection counts until it is closed and its handler has ended, whichever is later.
+
+        One that has shown no key or signature makes room for a new one: the oldest of its address where that has
+        too many, the oldest of all where there is no room.
+        """
+        if not self._is_closing and self._has_room_for(connection):
+            self.held[connection] = None
             return True
         if len(self._surplus) < SURPLUS and not self._is_closing:
             line.set_protocol(Surplus(self._surplus, line))
@@ -344,6 +383,22 @@ class Listener(web.Server):
             line.set_protocol(asyncio.Protocol())
             line.abort()
         return False
+
+    def _has_room_for(self, connection: Connection) -> bool:
+        unknown = [each for each in self.held if not each.is_known]
+        theirs = [each for each in unknown if each.address == connection.address]
+        if len(theirs) >= UNKNOWN_PER_ADDRESS:
+            self._evict(theirs[0])
+        elif len(self.held) >= self._limits.connections:
+            if not unknown:
+                return False
+            self._evict(unknown[0])
+        return True
+
+    def _evict(self, connection: Connection) -> None:
+        # It counts no more, though its end takes a turn of the loop.
+        del self.held[connection]
+        connection.evict()
 
     async def close(self, patience: float) -> None:
         self._is_closing = True

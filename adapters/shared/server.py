@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, cast
 from urllib.parse import unquote_to_bytes
 
-from core.errors import Misconfigured, TidingsError
+from core.errors import Misconfigured, TidingsError, Unreachable
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -169,7 +169,7 @@ class HttpServer:
         """A segment `{name}` of the path takes any one segment and gives it, decoded, to the handler.
 
         A handler goes on when its client has gone, unless `cancel_when_gone`. Raises Misconfigured when the path
-        is taken or nobody can listen; the latter may be tried again.
+        is taken or the address cannot be listened on, and Unreachable while another program has the port.
         """
         route = Route(path, tuple(_NAME.findall(path)), handler, body_bytes, cancel_when_gone)
         self._routes.add(method, route)
@@ -184,7 +184,7 @@ class HttpServer:
         """Answers GET on this path as long as no route does. Where nobody can listen, a route will say so."""
         self._meanwhile[path] = Route(path, (), handler, 0, cancel_when_gone=True)
         try:
-            with contextlib.suppress(Misconfigured):
+            with contextlib.suppress(Misconfigured, Unreachable):
                 await self._open()
             yield
         finally:
@@ -207,7 +207,7 @@ class HttpServer:
                 try:
                     await listener.open(self._host, self._port)
                 except OSError as error:
-                    raise Misconfigured(_explain(error, self._host, self._port)) from error
+                    raise _verdict(error, self._host, self._port) from error
                 if_it_fails.pop_all()
             self._listener = listener
             log.info("the HTTP listener is at %s", listener.address)
@@ -260,6 +260,16 @@ async def read_body(request: web.BaseRequest, limit: int | None = None) -> bytes
     return bytes(body)
 
 
+def vouch(request: web.BaseRequest) -> None:
+    """For who has checked a key or a signature: the connection is known, and keeps its place from now on."""
+    cast("Request", request).vouch()
+
+
+def abandon_when_gone(request: web.BaseRequest) -> None:
+    """From now on the running handler is cancelled when its client goes away."""
+    cast("Request", request).abandon_when_gone()
+
+
 def _too_long(limit: int) -> HttpError:
     return HttpError(413, f"the body is too long: {limit} bytes are taken at most")
 
@@ -285,6 +295,12 @@ def _fits(shape: Shape, segments: list[str]) -> bool:
         if segment != fixed and (fixed is not None or not segment):
             return False
     return True
+
+
+def _verdict(error: OSError, host: str, port: int) -> Misconfigured | Unreachable:
+    """A port that is busy may be free in a moment; anything else the owner has to change."""
+    words = _explain(error, host, port)
+    return Unreachable(words) if error.errno == errno.EADDRINUSE else Misconfigured(words)
 
 
 def _explain(error: OSError, host: str, port: int) -> str:

@@ -75,7 +75,7 @@ class Events:
     async def handle(self, request: web.BaseRequest, names: Mapping[str, str]) -> web.Response:
         from aiohttp import web
 
-        from adapters.shared.server import read_body
+        from adapters.shared.server import read_body, vouch
 
         timestamp = request.headers.get("X-Slack-Request-Timestamp", "")
         signature = request.headers.get("X-Slack-Signature", "")
@@ -85,6 +85,7 @@ class Events:
         body = await read_body(request, BODY_BYTES)
         if not self._signatures.is_good(timestamp, signature, body):
             return web.Response(status=401)
+        vouch(request)
         try:
             asked = _read(body, request.content_type)
         except (KeyError, ValueError, RecursionError) as error:

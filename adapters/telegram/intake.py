@@ -155,7 +155,7 @@ class Intake:
     async def _serve(self, receive: Receive) -> NoReturn:
         from aiohttp import web
 
-        from adapters.shared.server import read_body
+        from adapters.shared.server import read_body, vouch
 
         secret = self._settings.webhook_secret.get_secret_value()
 
@@ -164,6 +164,7 @@ class Intake:
             given = request.headers.get("X-Telegram-Bot-Api-Secret-Token", "")
             if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), secret.encode()):
                 return web.Response(status=403)
+            vouch(request)
             try:
                 update = decode(await read_body(request, WEBHOOK_BYTES))
             except ValueError:

@@ -291,9 +291,19 @@ MUTANTS: dict[str, Mutant] = {
             _security("s5_comparison", "the_value_of_a_key_is_compared_and_not_its_presence"),
         ),
         Mutant(
+            "ten wrong keys lock out the right one",
+            api.wrong_keys_lock_out_the_right_one,
+            _security("s6_guesses", "the_right_key_passes_however_many_wrong_ones_came"),
+        ),
+        Mutant(
             "openclaw #57647: limiter bypassed",
-            api.limiter_by_credential,
-            _security("s6_guesses", "of_a_thousand_guesses_ten_are_looked_at"),
+            api.wrong_keys_at_full_speed,
+            _security("s6_guesses", "each_wrong_key_is_answered_later_than_the_one_before"),
+        ),
+        Mutant(
+            "idle connections close the listener",
+            api.idle_connections_keep_their_places,
+            _test("http_listener", "connections_that_show_nothing_make_room_for_who_comes_later"),
         ),
         Mutant(
             "CVE-2026-44553: outlives revocation",

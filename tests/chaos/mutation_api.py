@@ -23,19 +23,38 @@ def any_key_is_right() -> None:
     swap(Keys, "find", find)
 
 
-def limiter_by_credential() -> None:
-    """Who brings another kind of credential is not counted."""
+def wrong_keys_lock_out_the_right_one() -> None:
+    """Whoever shares an address with a guesser waits for it, whatever key they have."""
     from adapters.api.gate import Call, Gate
     from adapters.api.keys import Scope
 
     real = Gate.admit
 
     async def admit(self: Gate, request: Any, names: Mapping[str, str], scope: Scope) -> Call:
-        if "X-Api-Key" in request.headers:
-            self._guesses._recent.clear()
+        await self._guesses._clock.sleep(self._guesses.delay(request.remote or ""))
         return await real(self, request, names, scope)
 
     swap(Gate, "admit", admit)
+
+
+def wrong_keys_at_full_speed() -> None:
+    """Guesses are counted, and each is answered at once."""
+    from adapters.api.guesses import Guesses
+
+    def delay(self: Guesses, address: str) -> float:
+        return 0.0
+
+    swap(Guesses, "delay", delay)
+
+
+def idle_connections_keep_their_places() -> None:
+    """Connections that have shown nothing are held until the listener is full for everybody."""
+    from adapters.shared.connection import Connection, Listener
+
+    def has_room_for(self: Listener, connection: Connection) -> bool:
+        return len(self.held) < self._limits.connections
+
+    swap(Listener, "_has_room_for", has_room_for)
 
 
 def stream_outlives_its_key() -> None:

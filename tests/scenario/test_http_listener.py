@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import pytest
 from aiohttp import web
 
-from adapters.shared.server import Handler, HttpError, HttpServer, read_body
-from core.errors import Misconfigured
+from adapters.shared.connection import UNKNOWN_PER_ADDRESS, UNKNOWN_SECONDS
+from adapters.shared.server import Handler, HttpError, HttpServer, read_body, vouch
+from core.errors import Misconfigured, Unreachable
 
 LOOPBACK = "127.0.0.1"
 SECONDS = 5.0
@@ -246,7 +247,7 @@ async def test_who_is_cancelled_while_it_opens_leaves_no_port_behind(port: int, 
 
 async def test_a_port_in_use_is_named_with_the_setting_and_may_be_tried_again(port: int) -> None:
     async with HttpServer(LOOPBACK, port) as server:
-        with socket.create_server((LOOPBACK, port)), pytest.raises(Misconfigured) as caught:
+        with socket.create_server((LOOPBACK, port)), pytest.raises(Unreachable) as caught:
             async with server.route("GET", "/", says("hi")):
                 pass
         assert str(caught.value) == (
@@ -340,10 +341,20 @@ async def test_no_answer_names_a_version_not_even_one_that_is_streamed() -> None
 # What strangers cost
 
 
+def knowing(handler: Handler) -> Handler:
+    """As a handler that has checked a key before it does anything else."""
+
+    async def handle(request: web.BaseRequest, names: Mapping[str, str]) -> web.StreamResponse:
+        vouch(request)
+        return await handler(request, names)
+
+    return handle
+
+
 async def test_one_connection_too_many_is_told_to_come_back_and_the_others_go_on() -> None:
     async with (
         HttpServer(LOOPBACK, 0, connections=2) as server,
-        server.route("GET", "/", says("hi")),
+        server.route("GET", "/", knowing(says("hi"))),
         connected(server) as first,
     ):
         async with connected(server) as second:
@@ -375,7 +386,7 @@ async def test_who_leaves_keeps_its_place_while_its_handler_works() -> None:
     desk = Desk()
     async with (
         HttpServer(LOOPBACK, 0, connections=1) as server,
-        server.route("GET", "/", desk),
+        server.route("GET", "/", knowing(desk)),
         connected(server) as client,
     ):
         client.ask("GET", "/")
@@ -385,6 +396,58 @@ async def test_who_leaves_keeps_its_place_while_its_handler_works() -> None:
             assert (await ask(server, "GET", "/")).status == 503
         desk.may_end.set()
         await until(server, "GET", "/", status=200)
+
+
+async def test_connections_that_show_nothing_make_room_for_who_comes_later() -> None:
+    """Silent ones, half a request, and a handler that waits for a body before it can check a signature."""
+    async with (
+        HttpServer(LOOPBACK, 0, connections=3) as server,
+        server.route("GET", "/", knowing(says("hi"))),
+        server.route("POST", "/signed", repeat),
+        connected(server) as known,
+        connected(server) as silent,
+        connected(server) as slow,
+    ):
+        known.ask("GET", "/")
+        assert (await known.answer()).status == 200
+        silent.send("GET / HT")
+        slow.ask("POST", "/signed", "Content-Length: 10")
+        async with connected(server) as third, connected(server) as fourth:
+            for client in (third, fourth, known):
+                client.ask("GET", "/")
+                assert (await client.answer()).status == 200
+            assert await silent.rest() == b""
+            assert await slow.rest() == b""
+
+
+async def test_one_address_holds_only_so_many_connections_that_show_nothing() -> None:
+    async with (
+        HttpServer(LOOPBACK, 0, connections=512) as server,
+        server.route("GET", "/", says("hi")),
+        AsyncExitStack() as crowd,
+    ):
+        elsewhere = await crowd.enter_async_context(connected(server, local_addr=("127.0.0.2", 0)))
+        silent = [await crowd.enter_async_context(connected(server)) for _ in range(UNKNOWN_PER_ADDRESS + 1)]
+        assert await silent[0].rest() == b""
+        for client in (elsewhere, silent[1], silent[-1]):
+            client.ask("GET", "/")
+            assert (await client.answer()).status == 200
+
+
+async def test_who_has_shown_a_key_may_rest_longer_than_who_has_not() -> None:
+    async with (
+        HttpServer(LOOPBACK, 0, idle_seconds=75.0) as server,
+        server.route("GET", "/known", knowing(says("hi"))),
+        server.route("GET", "/unknown", says("hi")),
+        connected(server) as client,
+    ):
+        client.ask("GET", "/unknown")
+        assert (await client.answer()).status == 200
+        [connection] = server._listener.held  # type: ignore[union-attr]
+        assert connection.keepalive_timeout == UNKNOWN_SECONDS
+        client.ask("GET", "/known")
+        assert (await client.answer()).status == 200
+        assert connection.keepalive_timeout == 75.0
 
 
 @pytest.mark.parametrize("is_chunked", [False, True])

@@ -20,12 +20,13 @@ from adapters.shared import local
 from bots import building, settings
 from bots.renewal import Reloading
 from bots.settings import Loaded
-from core.errors import ConfigError
+from core.adapter import Receive
+from core.errors import ConfigError, Misconfigured
 from core.gateway import DATABASE
 from tests import reload_agents
 from tests.reload_agents import CLOSED, GATES
 from tests.scenario.test_process import ROOT, environment, gateway, say
-from tests.world import Echo, Gate, World
+from tests.world import Doorway, Echo, Gate, World
 
 FIRST, SECOND = "tests.reload_agents:First", "tests.reload_agents:Second"
 ALLOWED = '[access]\nallow = ["paper:7"]\n'
@@ -58,7 +59,7 @@ class Running:
 
 
 @asynccontextmanager
-async def running(home: Path, text: str) -> AsyncIterator[Running]:
+async def running(home: Path, text: str, adapter: type[Doorway] = Doorway) -> AsyncIterator[Running]:
     file = home / "tidings.toml"
     file.write_text(text)
 
@@ -68,7 +69,7 @@ async def running(home: Path, text: str) -> AsyncIterator[Running]:
     loaded = load()
     staff = building.build(loaded.bots)
     reloading = Reloading(loaded, staff, load, lambda loaded, staff: (), lambda loaded: None)
-    world = World(home, {name: staff.agents[name] for name in staff.agents}, rules=loaded.core.rules)
+    world = World(home, {name: staff.agents[name] for name in staff.agents}, rules=loaded.core.rules, adapter=adapter)
     world.allow = list(loaded.core.access.allow)
     world.limits |= {"runs": loaded.core.limits.runs}
     async with reloading, world:
@@ -176,6 +177,36 @@ async def test_whoever_is_taken_off_the_list_is_not_answered_and_whoever_was_adm
         await paper.until(lambda paper: {"first: two", "first: three"} <= set(paper.posts))
         assert "first: one" not in paper.posts
         now.world.skip.update({"I1", "I2"})
+
+
+class Misled(Doorway):
+    """Cannot go on once `wrong` is set, until the owner has changed something elsewhere."""
+
+    wrong: asyncio.Event
+
+    async def listen(self, receive: Receive) -> None:
+        if self.wrong.is_set():
+            raise Misconfigured("the port is wrong")
+        listening = asyncio.ensure_future(super().listen(receive))
+        try:
+            await self.wrong.wait()
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+        raise Misconfigured("the port is wrong")
+
+
+async def test_a_reload_tries_at_once_what_was_misconfigured(tmp_path: Path) -> None:
+    Misled.wrong = asyncio.Event()
+    async with running(tmp_path, bot(FIRST), adapter=Misled) as here:
+        Misled.wrong.set()
+        await here.world.eventually(lambda: not here.world.paper.attached())
+        here.world.paper.says("hi")
+        Misled.wrong.clear()
+        change = await here.reloading.reload(here.world.gateway)
+        assert change.tried == ("paper@main",)
+        assert str(change).endswith("trying again now: paper@main")
+        await here.answers("first: hi")
 
 
 async def test_more_runs_at_once_are_begun_as_soon_as_they_are_allowed(tmp_path: Path) -> None:
