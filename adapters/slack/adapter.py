@@ -220,7 +220,7 @@ class SlackAdapter:
         return wording.wordings(body, mentions=self._settings.mentions)
 
     def _receipt(self, part: Part, shown: Shown) -> Receipt:
-        return Receipt(ids=(shown.id,), view=None if part.kind is PartKind.PLAIN else _view(shown))
+        return _landed(shown, None if part.kind is PartKind.PLAIN else _view(shown))
 
     async def _whisper(self, part: Part, handle: Handle) -> Receipt:
         """To the one who gave a command; when that is no longer possible, to nobody."""
@@ -240,11 +240,11 @@ class SlackAdapter:
         if shown.channel != channel:
             raise ViewLost("what was shown stands elsewhere")
         if await self._streams.finish(shown, part.body, await self._seal.sign(part, channel)):
-            return Receipt(ids=(shown.id,))
+            return _landed(shown)
         message = await self._readback.read(channel, shown.thread, shown.ts)
         if message and await self._seal.proves(message, part, channel):
             # It was finished before, and nobody heard.
-            return Receipt(ids=(shown.id,))
+            return _landed(shown)
         await self._streams.drop(shown)
         raise ViewLost("what was shown could not become the answer")
 
@@ -259,6 +259,11 @@ class SlackAdapter:
         if not self._me:
             self._me = str((await self._client.call("auth.test"))["user_id"])
         return message.get("user") == self._me
+
+
+def _landed(shown: Shown, view: View | None = None) -> Receipt:
+    """A person's id leads to another channel, and whoever replies to a message opens the thread with its time."""
+    return Receipt(ids=(shown.id,), view=view, chat=shown.channel, opens="" if shown.thread else shown.ts)
 
 
 def _shown(view: View | None) -> Shown | None:

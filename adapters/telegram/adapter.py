@@ -212,13 +212,13 @@ class TelegramAdapter:
         if part.kind is not PartKind.PLAIN:
             shown = Shown(part.target.chat, part.target.thread, message=posted["message_id"])
             view = View(handle=msgspec.json.encode(shown).decode(), anchored=True)
-        return Receipt(ids=(str(posted["message_id"]),), view=view)
+        return _receipt(posted, view)
 
     async def _finish(self, part: Part, shown: Shown) -> Receipt:
         if shown.chat != part.target.chat:
             raise ViewLost("the chat has moved, and what was shown there stayed behind")
         await self._edit(shown, part.body.text, {"reply_markup": _buttons(part.body.choices)})
-        return Receipt(ids=(str(shown.message),))
+        return Receipt(ids=(str(shown.message),), chat=shown.chat)
 
     async def _edit(self, shown: Shown, text: str | Rendered, call: dict[str, Any]) -> None:
         try:
@@ -294,7 +294,7 @@ class TelegramAdapter:
         for method, field in file.ways:
             try:
                 sent = await self._client.call(method, {**call, field: file.content()})
-                return Receipt(ids=(str(sent["message_id"]),))
+                return _receipt(sent)
             except BadRequest as error:
                 # What is not the picture or the voice that it looks like is still a file.
                 if not says(error, upload.NOT_WHAT_IT_SEEMS):
@@ -329,6 +329,11 @@ def _answered(target: Target) -> int:
 
 def _place(target: Target) -> dict[str, Any]:
     return {"chat_id": target.chat, "message_thread_id": target.thread}
+
+
+def _receipt(posted: dict[str, Any], view: View | None = None) -> Receipt:
+    """A chat may be written to by its public name; it is remembered by its id."""
+    return Receipt(ids=(str(posted["message_id"]),), view=view, chat=str(posted["chat"]["id"]))
 
 
 def _shown(view: View | None) -> Shown | None:

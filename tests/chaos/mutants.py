@@ -421,6 +421,21 @@ MUTANTS: dict[str, Mutant] = {
             _test("background", "a_notice_is_remembered_as_one_and_starts_no_turn"),
         ),
         Mutant(
+            "A12: a notice is remembered where it was addressed, not where it landed",
+            work.notice_remembered_where_it_was_addressed,
+            _test("notices", "a_notice_to_a_person_on_slack_is_remembered_in_their_direct_messages"),
+        ),
+        Mutant(
+            "A12: a reply below a post reaches the agent without it",
+            work.reply_without_the_post_above_it,
+            _test("notices", "a_reply_below_a_post_of_a_schedule_reaches_the_agent_with_what_it_said"),
+        ),
+        Mutant(
+            "A12: each part of a notice is remembered as one of its own",
+            work.notice_remembered_for_each_part,
+            _test("notices", "a_notice_is_told_with_what_it_came_from_and_only_once_however_long_it_is"),
+        ),
+        Mutant(
             "A29: the alert dies as well",
             work.alert_where_the_trouble_is,
             _test("schedules", "a_delivery_that_dies_is_told_at_the_home_of_another_platform"),
