@@ -159,7 +159,7 @@ class Inbound(Value, frozen=True, kw_only=True):
     """One thing that came from a platform.
 
     `key` is the identity of the message, not of the event that announced it. Edited, Deleted and
-    Pressed have keys of their own and name the message in `about`.
+    Pressed have keys of their own and name the message in `about`; a stop of one answer names its view there.
     """
 
     key: str

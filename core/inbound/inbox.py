@@ -286,6 +286,14 @@ def ask_stop(tx: Transaction, run: str, by: str) -> bool:
     )
 
 
+def is_shown_in(tx: Transaction, run: str, handle: str) -> bool:
+    """Is this the view in which the run's answer grows?"""
+    row = tx.one("SELECT view FROM inbox WHERE run = ?", run)
+    if row is None or row["view"] is None:
+        return False
+    return msgspec.json.decode(row["view"], type=View).handle == handle
+
+
 def stop_asked(tx: Transaction, run: str) -> str | None:
     row = tx.one("SELECT stop_asked FROM inbox WHERE run = ?", run)
     return row["stop_asked"] if row else None

@@ -201,6 +201,16 @@ MUTANTS: dict[str, Mutant] = {
             _test("telegram_streaming", "a_flood_on_a_draft_is_no_reason_to_edit_instead"),
         ),
         Mutant(
+            "a late press of stop ends the next answer",
+            telegram.old_button_stops_what_runs_now,
+            _test("telegram_streaming", "a_late_press_of_stop_neither_stops_the_next_run_nor_says_anything"),
+        ),
+        Mutant(
+            "no drafts on a server without the button",
+            telegram.button_of_an_older_server,
+            _test("telegram_streaming", "a_server_that_is_older_than_the_stop_of_drafts_shows_them_all_the_same"),
+        ),
+        Mutant(
             "the cursor runs ahead of the store",
             discord.cursor_before_the_message,
             _test("discord_resume", "a_crash_at_any_moment_loses_no_message_and_repeats_none"),
