@@ -15,12 +15,13 @@ from adapters.shared.claim import claim
 from adapters.slack import render, wording
 from adapters.slack.client import Client, Refused
 from adapters.slack.intake import Intake
-from adapters.slack.places import ADAPTER, RESPONSE_SECONDS, Handle, handle_of
+from adapters.slack.places import ADAPTER, RESPONSE_SECONDS, Handle, Shown, handle_of
 from adapters.slack.proof import Seal, payload_of
 from adapters.slack.readback import Readback
+from adapters.slack.sessions import Sessions
 from adapters.slack.settings import SlackAccount
 from adapters.slack.signals import Signals
-from adapters.slack.streams import EDIT_SECONDS, Shown, Streams
+from adapters.slack.streams import EDIT_SECONDS, Streams
 from adapters.slack.uploads import Uploads
 from core import redaction
 from core.adapter import Host, Receive
@@ -61,7 +62,8 @@ class SlackAdapter:
         self._seal = Seal(host.notebook)
         self._readback = Readback(self._client, host.clock, f"{self._key}/history")
         self._uploads = Uploads(self._client, host.notebook)
-        self._signals = Signals(self._client, self._key)
+        self._sessions = Sessions(self._client)
+        self._signals = Signals(self._client, self._sessions, self._key)
         self._streams = Streams(
             self._client, host.clock, self._key, native=settings.native_streams, mentions=settings.mentions
         )
@@ -111,7 +113,8 @@ class SlackAdapter:
 
     async def listen(self, receive: Receive) -> None:
         with claim(self.name, self._settings.api_url, self._token):
-            await Intake(self.name, self.account, self._settings, self._client, self._host).run(receive)
+            intake = Intake(self.name, self.account, self._settings, self._client, self._sessions, self._host)
+            await intake.run(receive)
 
     async def send(self, part: Part) -> Receipt:
         handle = handle_of(part.target)
@@ -271,4 +274,4 @@ def _shown(view: View | None) -> Shown | None:
 
 
 def _view(shown: Shown) -> View:
-    return View(handle=msgspec.json.encode(shown).decode(), anchored=True)
+    return View(handle=shown.write(), anchored=True)

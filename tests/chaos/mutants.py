@@ -276,6 +276,24 @@ MUTANTS: dict[str, Mutant] = {
             ("tests/unit/test_slack_sending.py::test_metadata_that_another_app_has_forged_proves_nothing",),
         ),
         Mutant(
+            "no status where there are no sessions",
+            slack.sessions_or_nothing,
+            _test("slack_threads", "an_app_without_sessions_shows_its_work_as_before_and_asks_for_them_once"),
+        ),
+        Mutant(
+            "a session that works for ever after a stop",
+            slack.session_left_at_work,
+            _test("slack_threads", "a_stop_in_slacks_own_way_stops_that_run_and_ends_the_work_of_its_session"),
+        ),
+        Mutant(
+            "a stop of nobody knows whom",
+            slack.anybodys_stop_counts,
+            _test(
+                "slack_threads",
+                "a_stream_that_slack_says_was_stopped_is_a_stop_where_only_one_person_could_press_it",
+            ),
+        ),
+        Mutant(
             "CVE-2026-28472: presence of a key",
             api.any_key_is_right,
             _security("s5_comparison", "the_value_of_a_key_is_compared_and_not_its_presence"),
