@@ -139,7 +139,8 @@ class Adapter(Protocol):
     async def show(self, view: View, text: str) -> View:
         """Grows what an opening part opened; the text is always whole, never a delta.
 
-        Raises ViewLost when there is nothing left to grow. What it returns replaces the view.
+        Raises ViewLost when there is nothing left to grow, Stopped when the person has stopped it. What it returns
+        replaces the view.
         """
         ...
 

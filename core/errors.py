@@ -140,5 +140,9 @@ class ViewLost(SendError):
     pass
 
 
+class Stopped(ViewLost):
+    """The person has stopped the answer where it grows, and nobody else could have done it."""
+
+
 class Doubtful(SendError):
     pass

@@ -99,7 +99,7 @@ class FrontDesk:
     async def owe(self, target: Target, body: Body, cause: str, key: str = "", digest: str = "") -> str:
         target = await self._store.read(lambda tx: homes.resolve(tx, target))
         self._check(target, body)
-        owed = Owed(ids.new("dlv"), Class.REPLY, target, body, None, cause, key, digest)
+        owed = Owed(ids.new("dlv"), Class.REPLY, target, body, None, cause, key, digest, "a notice")
         delivery = await self._store.write(lambda tx: outbox.put_once(tx, owed, self._clock.now()))
         self._courier.wake(target.lane)
         return delivery
@@ -249,7 +249,7 @@ def _tell_recent(tx: Transaction, adapter: str, account: str, words: str, since:
     lanes = []
     for row in rows:
         target = replace(decode(row["message"], type=Inbound).target, reply_to="", handle="")
-        notice = Owed(ids.new("dlv"), Class.NOTICE, target, Body(text=words), None, "gap")
+        notice = Owed(ids.new("dlv"), Class.NOTICE, target, Body(text=words), None, "gap", source="the gateway")
         if outbox.put_notice(tx, notice, clock.now()):
             lanes.append(target.lane)
     return lanes

@@ -184,6 +184,7 @@ class Gateway(FrontDesk):
             self._settlement,
             tell_strangers=self._settings.access.tell_strangers,
         )
+        self._courier.views.on_stop = self._door.stop_for_sender
 
     def _build_the_office(self) -> None:
         self._office = Office(

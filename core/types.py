@@ -159,7 +159,7 @@ class Inbound(Value, frozen=True, kw_only=True):
     """One thing that came from a platform.
 
     `key` is the identity of the message, not of the event that announced it. Edited, Deleted and
-    Pressed have keys of their own and name the message in `about`.
+    Pressed have keys of their own and name the message in `about`; a stop of one answer names its view there.
     """
 
     key: str
@@ -222,6 +222,8 @@ class Entry(Value, frozen=True, kw_only=True):
     text: str
     run: str = ""
     at: float = 0.0
+    # What a notice comes from, in words, where it was told beside the talk.
+    source: str = ""
 
 
 class Pace(Value, frozen=True, kw_only=True):
@@ -315,6 +317,10 @@ class Receipt(Value, frozen=True, kw_only=True):
 
     ids: tuple[str, ...]
     view: View | None = None
+    # The chat that it landed in, where that is not the target's own name for it.
+    chat: str = ""
+    # The thread that a reply to it opens; empty where a reply stays in the same conversation.
+    opens: str = ""
 
 
 class Absent(Value, frozen=True, kw_only=True):

@@ -145,7 +145,8 @@ class ConsoleAdapter:
         if not was_shown:
             raise Doubtful("whoever is at the console did not say that it was shown")
         view = View(handle=_handle(part), anchored=True) if part.kind is not PartKind.PLAIN else None
-        return Receipt(ids=(part.key,), view=view)
+        chat, _ = place
+        return Receipt(ids=(part.key,), view=view, chat=chat)
 
     async def show(self, view: View, text: str) -> View:
         # Past one part the end is what is being written.

@@ -270,7 +270,7 @@ class DiscordAdapter:
             channel = channel_of(part.target)
             shown = Shown(channel, str(message["id"]), handle.application, handle.token, handle.at, secret)
             view = View(handle=msgspec.json.encode(shown).decode(), anchored=True)
-        return Receipt(ids=(str(message["id"]),), view=view)
+        return _landed(part.target, str(message["id"]), str(message.get("channel_id") or ""), view)
 
     # Answers to commands.
 
@@ -315,7 +315,7 @@ class DiscordAdapter:
         words = self._words(part)
         uploads = await wording.attached(part.body, words)
         await self._edit(shown, wording.message(part.body, words, uploads), uploads)
-        return Receipt(ids=(shown.message,))
+        return _landed(part.target, shown.message, shown.channel)
 
     async def _edit(self, shown: Shown, said: dict[str, Any], uploads: tuple[tuple[str, bytes], ...] = ()) -> None:
         budget = f"{self.name}/{self.account}/{shown.channel}/show"
@@ -347,7 +347,9 @@ class DiscordAdapter:
                 if error.code in ENDED:
                     continue
                 return Absent() if error.code in GONE else Unreadable(reason=str(error))
-            return Receipt(ids=(shown.message,)) if wording.is_said(found, part.body, words) else Absent()
+            if not wording.is_said(found, part.body, words):
+                return Absent()
+            return _landed(part.target, shown.message, shown.channel)
         return Unreadable(reason=TOO_LATE)
 
     # The rest.
@@ -385,6 +387,13 @@ def _answered(target: Target) -> str:
 
 def _hook(handle: Handle) -> str:
     return f"/webhooks/{handle.application}/{handle.token}"
+
+
+def _landed(target: Target, message: str, channel: str, view: View | None = None) -> Receipt:
+    """A thread that is opened of a message has the message's own id."""
+    if target.thread:
+        return Receipt(ids=(message,), view=view)
+    return Receipt(ids=(message,), view=view, chat=channel, opens=message)
 
 
 def _is_thinking(message: dict[str, Any]) -> bool:

@@ -15,12 +15,13 @@ from adapters.shared.claim import claim
 from adapters.slack import render, wording
 from adapters.slack.client import Client, Refused
 from adapters.slack.intake import Intake
-from adapters.slack.places import ADAPTER, RESPONSE_SECONDS, Handle, handle_of
+from adapters.slack.places import ADAPTER, RESPONSE_SECONDS, Handle, Shown, handle_of
 from adapters.slack.proof import Seal, payload_of
 from adapters.slack.readback import Readback
+from adapters.slack.sessions import Sessions
 from adapters.slack.settings import SlackAccount
 from adapters.slack.signals import Signals
-from adapters.slack.streams import EDIT_SECONDS, Shown, Streams
+from adapters.slack.streams import EDIT_SECONDS, Streams
 from adapters.slack.uploads import Uploads
 from core import redaction
 from core.adapter import Host, Receive
@@ -61,7 +62,8 @@ class SlackAdapter:
         self._seal = Seal(host.notebook)
         self._readback = Readback(self._client, host.clock, f"{self._key}/history")
         self._uploads = Uploads(self._client, host.notebook)
-        self._signals = Signals(self._client, self._key)
+        self._sessions = Sessions(self._client)
+        self._signals = Signals(self._client, self._sessions, self._key)
         self._streams = Streams(
             self._client, host.clock, self._key, native=settings.native_streams, mentions=settings.mentions
         )
@@ -111,7 +113,8 @@ class SlackAdapter:
 
     async def listen(self, receive: Receive) -> None:
         with claim(self.name, self._settings.api_url, self._token):
-            await Intake(self.name, self.account, self._settings, self._client, self._host).run(receive)
+            intake = Intake(self.name, self.account, self._settings, self._client, self._sessions, self._host)
+            await intake.run(receive)
 
     async def send(self, part: Part) -> Receipt:
         handle = handle_of(part.target)
@@ -220,7 +223,7 @@ class SlackAdapter:
         return wording.wordings(body, mentions=self._settings.mentions)
 
     def _receipt(self, part: Part, shown: Shown) -> Receipt:
-        return Receipt(ids=(shown.id,), view=None if part.kind is PartKind.PLAIN else _view(shown))
+        return _landed(shown, None if part.kind is PartKind.PLAIN else _view(shown))
 
     async def _whisper(self, part: Part, handle: Handle) -> Receipt:
         """To the one who gave a command; when that is no longer possible, to nobody."""
@@ -240,11 +243,11 @@ class SlackAdapter:
         if shown.channel != channel:
             raise ViewLost("what was shown stands elsewhere")
         if await self._streams.finish(shown, part.body, await self._seal.sign(part, channel)):
-            return Receipt(ids=(shown.id,))
+            return _landed(shown)
         message = await self._readback.read(channel, shown.thread, shown.ts)
         if message and await self._seal.proves(message, part, channel):
             # It was finished before, and nobody heard.
-            return Receipt(ids=(shown.id,))
+            return _landed(shown)
         await self._streams.drop(shown)
         raise ViewLost("what was shown could not become the answer")
 
@@ -261,9 +264,14 @@ class SlackAdapter:
         return message.get("user") == self._me
 
 
+def _landed(shown: Shown, view: View | None = None) -> Receipt:
+    """A person's id leads to another channel, and whoever replies to a message opens the thread with its time."""
+    return Receipt(ids=(shown.id,), view=view, chat=shown.channel, opens="" if shown.thread else shown.ts)
+
+
 def _shown(view: View | None) -> Shown | None:
     return msgspec.json.decode(view.handle, type=Shown) if view else None
 
 
 def _view(shown: Shown) -> View:
-    return View(handle=msgspec.json.encode(shown).decode(), anchored=True)
+    return View(handle=shown.write(), anchored=True)

@@ -36,7 +36,7 @@ TAKES_JSON = ("chat.", "assistant.", "reactions.", "agents.")
 # Whoever only asks can ask again, and so can whoever says what may be said twice.
 HARMLESS = re.compile(
     r"(?:auth|conversations|users|apps|files)\.(?!completeUploadExternal)\w.*"
-    r"|chat\.delete|assistant\.threads\..*|reactions\..*|upload|download"
+    r"|chat\.delete|assistant\.threads\..*|agents\.sessions\..*|reactions\..*|upload|download"
 )
 
 CONNECT = "apps.connections.open"

@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import logging
 from collections import OrderedDict
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
@@ -17,6 +17,7 @@ from adapters.slack.events import BODY_BYTES, Events
 from adapters.slack.parse import Me, Reader, time_of
 from adapters.slack.people import People
 from adapters.slack.places import ADAPTER, handle_of
+from adapters.slack.sessions import Sessions
 from adapters.slack.settings import SlackAccount
 from adapters.slack.sockets import Sockets
 from adapters.slack.teams import TEAMS
@@ -37,7 +38,7 @@ KEPT_SECONDS = 6 * 60.0
 NOTED_EVERY_SECONDS = 60.0
 MOST_PROMPTS = 4
 TITLE_CHARACTERS = 60
-STARTED = 1000
+LOOKED_AT = 1000
 STRANGE = (AttributeError, LookupError, TypeError, ValueError)
 TAKEN: dict[str, Any] = {}
 
@@ -62,11 +63,14 @@ class Waiting(NamedTuple):
 
 
 class Intake:
-    def __init__(self, name: str, account: str, settings: SlackAccount, client: Client, host: Host) -> None:
+    def __init__(
+        self, name: str, account: str, settings: SlackAccount, client: Client, sessions: Sessions, host: Host
+    ) -> None:
         self._name = name
         self._account = account
         self._settings = settings
         self._client = client
+        self._sessions = sessions
         self._host = host
         self._people = People(client, self._begin)
         # Those that came by now, by conversation.
@@ -74,8 +78,8 @@ class Intake:
         self._tasks: set[asyncio.Task[None]] = set()
         self._came = 0
         self._held = 0
-        # Panes of which nobody has said anything yet.
-        self._started: OrderedDict[str, None] = OrderedDict()
+        # Threads in private that were looked at: whether something had been said there.
+        self._looked_at: OrderedDict[str, None] = OrderedDict()
         self._unknown: set[str] = set()
 
     async def run(self, receive: Receive) -> NoReturn:
@@ -169,10 +173,21 @@ class Intake:
 
     async def _happened(self, payload: dict[str, Any]) -> dict[str, Any] | None:
         event = payload["event"]
-        if event["type"] == "assistant_thread_started":
-            thread = event["assistant_thread"]
-            self._begin(self._suggest(str(thread["channel_id"]), str(thread["thread_ts"])))
-            return TAKEN
+        match event["type"]:
+            case "assistant_thread_started":
+                thread = event["assistant_thread"]
+                self._begin(self._suggest(str(thread["channel_id"]), str(thread["thread_ts"])))
+                return TAKEN
+            case "app_home_opened":
+                if event.get("tab") == "messages":
+                    self._begin(self._suggest(str(event["channel"]), ""))
+                return TAKEN
+            case "agent_session_stopped":
+                # Slack leaves it to us to say that nobody works there any more.
+                self._begin(self._rest(str(event["channel"]), str(event["thread_ts"])))
+            case _:
+                # The rest is for the reader.
+                pass
         inbound = self._reader.event(payload)
         if inbound is None:
             return TAKEN
@@ -180,12 +195,10 @@ class Intake:
             log.warning("too much waits to be stored; Slack has to say it again")
             return None
         try:
-            admission = await self._in_turn(inbound, time_of(payload))
+            await self._in_turn(inbound, time_of(payload))
         except Unstored as error:
             log.warning("%s could not be stored, so it is not confirmed: %s", inbound.key, error)
             return None
-        if isinstance(admission, Stored) and inbound.kind is Kind.MESSAGE:
-            self._name_pane(inbound)
         return TAKEN
 
     # Each conversation's own order.
@@ -228,7 +241,11 @@ class Intake:
             if not await self._host.desk.knows(inbound.conversation.id):
                 return Ignored()
             inbound = msgspec.structs.replace(inbound, addressed=True)
-        return await self._receive(inbound)
+        begins = await self._begins_session(inbound)
+        admission = await self._receive(inbound)
+        if begins and isinstance(admission, Stored):
+            self._name_session(inbound)
+        return admission
 
     # Commands and presses, which Slack tells once.
 
@@ -278,30 +295,38 @@ class Intake:
             log.info("nobody could be told %r: %s", words, error)
 
     async def _suggest(self, channel: str, ts: str) -> None:
-        """What somebody who opens the pane may want to say."""
-        self._started[f"{channel}:{ts}"] = None
-        if len(self._started) > STARTED:
-            self._started.popitem(last=False)
+        """What somebody who opens the pane, or the direct messages, may want to say."""
         prompts = [{"title": each, "message": each} for each in self._settings.prompts[:MOST_PROMPTS]]
         if prompts:
-            await self._set("SuggestedPrompts", channel, ts, prompts=prompts)
+            await self._try("prompts", self._sessions.suggest(channel, ts, prompts, seconds=ASIDE_SECONDS))
 
-    def _name_pane(self, inbound: Inbound) -> None:
+    async def _begins_session(self, inbound: Inbound) -> bool:
+        """Is this the first that is said to us in this thread?"""
+        conversation = inbound.conversation.id
+        if inbound.kind is not Kind.MESSAGE or not handle_of(inbound.target).assistant:
+            return False
+        if conversation in self._looked_at:
+            return False
+        self._looked_at[conversation] = None
+        if len(self._looked_at) > LOOKED_AT:
+            self._looked_at.popitem(last=False)
+        return not await self._host.desk.knows(conversation)
+
+    def _name_session(self, inbound: Inbound) -> None:
         """By what was said in it first."""
-        place = f"{inbound.target.chat}:{inbound.target.thread}"
-        words = " ".join(inbound.text.split())
-        if not handle_of(inbound.target).assistant or place not in self._started or not words:
-            return
-        del self._started[place]
-        title = words if len(words) <= TITLE_CHARACTERS else f"{words[: TITLE_CHARACTERS - 1]}\u2026"
-        self._begin(self._set("Title", inbound.target.chat, inbound.target.thread, title=title))
+        words, place = " ".join(inbound.text.split()), inbound.target
+        if words:
+            title = words if len(words) <= TITLE_CHARACTERS else f"{words[: TITLE_CHARACTERS - 1]}\u2026"
+            self._begin(self._try("name", self._sessions.name(place.chat, place.thread, title, seconds=ASIDE_SECONDS)))
 
-    async def _set(self, what: str, channel: str, thread: str, **values: Any) -> None:
-        method = f"assistant.threads.set{what}"
+    async def _rest(self, channel: str, thread: str) -> None:
+        await self._try("status", self._sessions.work(channel, thread, on=False, seconds=ASIDE_SECONDS))
+
+    async def _try(self, what: str, calling: Awaitable[None]) -> None:
         try:
-            await self._client.call(method, seconds=ASIDE_SECONDS, channel_id=channel, thread_ts=thread, **values)
+            await calling
         except SendError as error:
-            log.info("the assistant pane goes without its %s: %s", what, error)
+            log.info("the thread goes without its %s: %s", what, error)
 
     async def _tell_gap(self) -> None:
         """What nobody took in six minutes Slack does not say again, and somebody should know."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from adapters.slack.places import ADAPTER, Handle, is_direct
+from adapters.slack.places import ADAPTER, Handle, Shown, is_direct
 from adapters.slack.settings import SlackAccount
 from core.adapter import MenuItem
 from core.types import Attachment, Audience, Conversation, Inbound, Kind, Quoted, Sender, Target
@@ -165,11 +165,17 @@ class Reader:
         )
 
     def _stopped(self, event: Mapping[str, Any], id: str) -> Inbound:
-        """Whoever presses stop below an answer that grows says the same as by the command."""
+        """Whoever presses stop says the same as by the command; of that one answer, where Slack names it."""
         place = Place(str(event["channel"]), str(event["thread_ts"]))
+        match event.get("streaming_message_ts"):
+            case [str() as ts]:
+                about = Shown(place.channel, ts, place.thread, stream=True).write()
+            case _:
+                about = ""
         return Inbound(
             key=f"event:{id}",
             kind=Kind.COMMANDED,
+            about=about,
             conversation=self._conversation(place),
             target=self._target(place),
             sender=self._sender(str(event["user"])),
@@ -248,8 +254,8 @@ class Reader:
             # Its reply is a plain message at once.
             return Handle()
         if place.is_private:
-            is_pane = "assistant_thread" in event or event.get("parent_user_id") == self._me.user
-            return Handle(assistant=bool(place.thread) and is_pane)
+            # The assistant's pane begins its threads itself, an agent's sessions begin with the person's own words.
+            return Handle(assistant=bool(place.thread))
         return Handle(team=str(event.get("user_team") or event.get("team") or team), user=str(event["user"]))
 
     def _conversation(self, place: Place) -> Conversation:

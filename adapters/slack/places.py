@@ -20,11 +20,29 @@ class Handle(msgspec.Struct, frozen=True, omit_defaults=True):
     # Where a slash command is answered, and when it came by the wall clock; only the person sees that answer.
     response_url: str = ""
     at: float = 0.0
-    # The assistant pane: its status line shows what goes on.
+    # A thread in private, which the assistant's pane or an agent's session shows: its status says what goes on.
     assistant: bool = False
 
     def write(self) -> str:
         return "" if self == Handle() else msgspec.json.encode(self).decode()
+
+
+class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The handle of a view: one message, which perhaps began as a stream."""
+
+    channel: str
+    ts: str
+    thread: str = ""
+    stream: bool = False
+    # A message where streams are usual, which are shown more often than a message may be edited.
+    instead: bool = False
+
+    @property
+    def id(self) -> str:
+        return f"{self.channel}:{self.ts}"
+
+    def write(self) -> str:
+        return msgspec.json.encode(self).decode()
 
 
 def handle_of(target: Target) -> Handle:

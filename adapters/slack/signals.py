@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from adapters.slack.client import Client, Refused, Scopeless
+from adapters.slack.sessions import Sessions
 from core.errors import SendError
 from core.types import Signal
 
@@ -14,7 +17,6 @@ log = logging.getLogger(__name__)
 
 # A signal that comes late is worse than none.
 SIGNAL_SECONDS = 3.0
-STATUS = "is working on it\u2026"
 REACTIONS = {Signal.SEEN: "eyes", Signal.DONE: "white_check_mark", Signal.FAILED: "x"}
 # It stands there already, or is gone with its message.
 AS_WANTED = ("already_reacted", "no_reaction", "message_not_found")
@@ -23,8 +25,9 @@ SHUT = ("not_in_channel", "channel_not_found", "is_archived", "no_permission", "
 
 
 class Signals:
-    def __init__(self, client: Client, account: str) -> None:
+    def __init__(self, client: Client, sessions: Sessions, account: str) -> None:
         self._client = client
+        self._sessions = sessions
         self._account = account
         # What the app may not do at all, and where it may not; it is not tried again by this process.
         self._lacking: set[str] = set()
@@ -32,9 +35,8 @@ class Signals:
         self._asides: set[asyncio.Task[None]] = set()
 
     async def work(self, channel: str, thread: str, *, on: bool) -> None:
-        """The line below a thread in the assistant's pane."""
-        status = STATUS if on else ""
-        await self._call("assistant.threads.setStatus", channel, channel_id=channel, thread_ts=thread, status=status)
+        """What stands below a thread in private."""
+        await self._guard("status", channel, partial(self._sessions.work, channel, thread, on=on))
 
     async def react(self, channel: str, ts: str, signal: Signal) -> None:
         """The last one takes the place of the first."""
@@ -57,16 +59,19 @@ class Signals:
             log.debug("a reaction stays: %s", error)
 
     async def _call(self, method: str, where: str, **arguments: Any) -> None:
-        if method in self._lacking or (method, where) in self._refused:
+        await self._guard(method, where, partial(self._client.call, method, **arguments))
+
+    async def _guard(self, what: str, where: str, call: Callable[..., Awaitable[Any]]) -> None:
+        if what in self._lacking or (what, where) in self._refused:
             return
         try:
-            await self._client.call(method, seconds=SIGNAL_SECONDS, budget=f"{self._account}/signal", **arguments)
+            await call(seconds=SIGNAL_SECONDS, budget=f"{self._account}/signal")
         except Scopeless as error:
-            self._lacking.add(method)
+            self._lacking.add(what)
             log.warning("%s shows fewer signs: %s", self._account, error)
         except Refused as error:
             if error.code in AS_WANTED:
                 return
             if error.code in SHUT:
-                self._refused.add((method, where))
+                self._refused.add((what, where))
             raise

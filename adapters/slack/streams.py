@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-import msgspec
-
 from adapters.slack import render, wording
 from adapters.slack.client import GONE, UNDRAWN, Client, Refused, Scopeless
-from adapters.slack.places import Handle, handle_of, is_direct
+from adapters.slack.places import Handle, Shown, handle_of, is_direct
 from core.clock import Clock
-from core.errors import Doubtful, RateLimited, SendError, Unfit, Unreachable, ViewLost
+from core.errors import Doubtful, RateLimited, SendError, Stopped, Unfit, Unreachable, ViewLost
 from core.outbound.pace import Budgets
 from core.types import Body, Pace, Part, Target
 
@@ -29,21 +27,6 @@ STOPPED = "stopped_by_user"
 BUDGETS = {"chat.appendStream": "append", "chat.stopStream": "stop", "chat.update": "update"}
 # Nobody will ever stream with this app.
 NEVER = ("unknown_method", "feature_not_enabled", "not_allowed", "method_deprecated")
-
-
-class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The handle of a view: one message, which perhaps began as a stream."""
-
-    channel: str
-    ts: str
-    thread: str = ""
-    stream: bool = False
-    # A message where streams are usual, which are shown more often than a message may be edited.
-    instead: bool = False
-
-    @property
-    def id(self) -> str:
-        return f"{self.channel}:{self.ts}"
 
 
 class _Live:
@@ -135,6 +118,9 @@ class Streams:
             self._await_turn(shown, live)
             await self._edit(shown, self._growing(shown, text))
         except Refused as error:
+            if error.code == STOPPED and is_direct(shown.channel):
+                # Nobody else could press it; elsewhere only the event says who did.
+                raise Stopped(str(error)) from error
             if error.code in (*GONE, STOPPED):
                 raise ViewLost(str(error)) from error
             raise

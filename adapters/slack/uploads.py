@@ -44,7 +44,7 @@ class Uploads:
         except Scopeless as error:
             # The words arrive without it; whoever waits for the file is told why it is not there.
             raise Rejected(str(error)) from error
-        return Receipt(ids=(id,))
+        return Receipt(ids=(id,), chat=channel)
 
     async def is_it(self, message: dict[str, Any], part: Part) -> bool:
         id = (await self._known()).get(part.key)

@@ -28,6 +28,7 @@ from adapters.telegram.client import (
 )
 from adapters.telegram.intake import Intake
 from adapters.telegram.parse import ADAPTER, Me, Reader
+from adapters.telegram.places import Shown, shown_of
 from adapters.telegram.render import Rendered
 from adapters.telegram.settings import TelegramAccount
 from core import redaction
@@ -61,15 +62,8 @@ LOOK_SECONDS = 10.0
 # Among the few that Telegram lets a bot use everywhere.
 REACTIONS = {Signal.SEEN: "👀", Signal.DONE: "👍", Signal.FAILED: "💔"}
 SHORT_LABEL = 14
-
-
-class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The handle of a view: a message that is edited, or a draft that a message will follow."""
-
-    chat: str
-    thread: str = ""
-    message: int = 0
-    draft: int = 0
+# A button below a draft; what was shown stays until the message that says that it was stopped.
+STOPPABLE = {"can_stop": True, "keep_on_stop": True}
 
 
 class TelegramAdapter:
@@ -85,6 +79,7 @@ class TelegramAdapter:
         # What a server or a chat has turned down once is not tried there again by this process.
         self._takes_rich = True
         self._takes_drafts = True
+        self._takes_stops = True
         self._no_drafts: set[str] = set()
         self._no_reactions: set[str] = set()
 
@@ -146,7 +141,7 @@ class TelegramAdapter:
         try:
             if part.body.files:
                 return await self._send_file(part)
-            shown = _shown(part.view)
+            shown = shown_of(part.view)
             if shown and shown.message:
                 return await self._finish(part, shown)
             if part.kind is PartKind.OPENING and self._may_draft(part.target):
@@ -156,7 +151,7 @@ class TelegramAdapter:
             raise verdict(error) from error
 
     async def show(self, view: View, text: str) -> View:
-        shown = _shown(view)
+        shown = shown_of(view)
         assert shown is not None
         try:
             if shown.draft:
@@ -211,14 +206,14 @@ class TelegramAdapter:
         view = None
         if part.kind is not PartKind.PLAIN:
             shown = Shown(part.target.chat, part.target.thread, message=posted["message_id"])
-            view = View(handle=msgspec.json.encode(shown).decode(), anchored=True)
-        return Receipt(ids=(str(posted["message_id"]),), view=view)
+            view = View(handle=shown.write(), anchored=True)
+        return _receipt(posted, view)
 
     async def _finish(self, part: Part, shown: Shown) -> Receipt:
         if shown.chat != part.target.chat:
             raise ViewLost("the chat has moved, and what was shown there stayed behind")
         await self._edit(shown, part.body.text, {"reply_markup": _buttons(part.body.choices)})
-        return Receipt(ids=(str(shown.message),))
+        return Receipt(ids=(str(shown.message),), chat=shown.chat)
 
     async def _edit(self, shown: Shown, text: str | Rendered, call: dict[str, Any]) -> None:
         try:
@@ -272,13 +267,22 @@ class TelegramAdapter:
             if not _refuses_draft(error):
                 raise
             return await self._post(part)
-        return Receipt(ids=(), view=View(handle=msgspec.json.encode(shown).decode(), anchored=False))
+        return Receipt(ids=(), view=View(handle=shown.write(), anchored=False))
 
     async def _draft(self, shown: Shown, text: str) -> None:
         rendered = _tail(text)
         place = {"chat_id": shown.chat, "message_thread_id": shown.thread, "draft_id": shown.draft}
+        call = {**place, "text": rendered.text, "entities": rendered.entities}
         try:
-            call = {**place, "text": rendered.text, "entities": rendered.entities}
+            if self._takes_stops:
+                try:
+                    await self._client.call("sendMessageDraft", {**call, **STOPPABLE})
+                    return
+                except BadRequest as error:
+                    if not says(error, STOPPABLE):
+                        raise
+                    # A server that is older than the button.
+                    self._takes_stops = False
             await self._client.call("sendMessageDraft", call)
         except TelegramError as error:
             if is_unknown_method(error):
@@ -294,7 +298,7 @@ class TelegramAdapter:
         for method, field in file.ways:
             try:
                 sent = await self._client.call(method, {**call, field: file.content()})
-                return Receipt(ids=(str(sent["message_id"]),))
+                return _receipt(sent)
             except BadRequest as error:
                 # What is not the picture or the voice that it looks like is still a file.
                 if not says(error, upload.NOT_WHAT_IT_SEEMS):
@@ -331,8 +335,9 @@ def _place(target: Target) -> dict[str, Any]:
     return {"chat_id": target.chat, "message_thread_id": target.thread}
 
 
-def _shown(view: View | None) -> Shown | None:
-    return msgspec.json.decode(view.handle, type=Shown) if view else None
+def _receipt(posted: dict[str, Any], view: View | None = None) -> Receipt:
+    """A chat may be written to by its public name; it is remembered by its id."""
+    return Receipt(ids=(str(posted["message_id"]),), view=view, chat=str(posted["chat"]["id"]))
 
 
 def _tail(text: str) -> Rendered:

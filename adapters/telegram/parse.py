@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from adapters.telegram.places import Shown
 from adapters.telegram.settings import Rule
 from core.types import Attachment, Audience, Conversation, Inbound, Kind, Quoted, Sender, Target
 
 ADAPTER = "telegram"
 # What we ask the server for; it remembers the last list, so it is said at every start.
-WANTED = ("message", "edited_message", "callback_query")
+WANTED = ("message", "edited_message", "callback_query", "stopped_message_generation")
 # A quotation is context, not the message.
 QUOTE_CHARACTERS = 1000
 
@@ -63,6 +64,8 @@ class Reader:
             return self._said(message)
         if (edited := update.get("edited_message")) is not None:
             return self._edited(update["update_id"], edited)
+        if (stopped := update.get("stopped_message_generation")) is not None:
+            return self._stopped(update["update_id"], stopped)
         return None
 
     def _said(self, message: dict[str, Any]) -> Inbound | None:
@@ -127,6 +130,24 @@ class Reader:
             target=self._target(message, private),
             sender=_person(press["from"]),
             choice=press["data"],
+        )
+
+    def _stopped(self, update: int, stopped: dict[str, Any]) -> Inbound | None:
+        """The button below a draft says the same as the command, of that one answer."""
+        chat = stopped["chat"]
+        if chat["type"] != "private":
+            return None
+        id, thread = str(chat["id"]), str(stopped.get("message_thread_id") or "")
+        return Inbound(
+            key=f"update:{update}",
+            kind=Kind.COMMANDED,
+            about=Shown(id, thread, draft=stopped["draft_id"]).write(),
+            conversation=Conversation(adapter=ADAPTER, account=self._account, chat=id, thread=thread),
+            target=Target(adapter=ADAPTER, account=self._account, chat=id, thread=thread),
+            # In private the chat is the person.
+            sender=_person(chat),
+            text="/stop",
+            command="stop",
         )
 
     def _conversation(self, message: dict[str, Any]) -> Conversation:

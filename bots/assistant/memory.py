@@ -286,9 +286,9 @@ def _told(entries: Iterable[Entry], begun: str = "") -> list[ModelMessage]:
                 messages.append(ModelResponse(parts=[TextPart(entry.text)]))
             case Author.NOTICE:
                 # What became of a run is our own word; what began it, and any other, may hold an output or a report.
-                is_ours = not entry.run or (entry.run.startswith("run_") and not is_first)
-                words = prompt.note if is_ours else prompt.news
-                messages.append(ModelRequest(parts=[UserPromptPart(words(entry.text))]))
+                is_ours = not entry.source and (not entry.run or (entry.run.startswith("run_") and not is_first))
+                words = prompt.note(entry.text) if is_ours else prompt.news(entry.text, entry.source)
+                messages.append(ModelRequest(parts=[UserPromptPart(words)]))
             case _:
                 continue
     return messages

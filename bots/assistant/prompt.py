@@ -67,9 +67,9 @@ def note(text: str) -> str:
     return f"(Note: {inside}.)"
 
 
-def news(text: str) -> str:
+def news(text: str, source: str) -> str:
     """What was told here beside the talk; it may hold anybody's words."""
-    return f"(Note: this was told here meanwhile.)\n{fence(text, 'a notice')}"
+    return f"(Note: this was told here meanwhile.)\n{fence(text, source or 'a notice')}"
 
 
 def recalled(text: str) -> str:

@@ -29,25 +29,29 @@ class Memory(Value, frozen=True, kw_only=True):
     resumed: bool = False
     # ... and had ended: all that is missing is to say it.
     answer: str = ""
+    # When the newest was said that the run knew when it began.
+    told: float = 0.0
 
 
-def seal(run: str, messages: Sequence[ModelMessage], answer: str = "") -> bytes:
-    told = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
-    return json.dumps({"hosted": VERSION, "run": run, "messages": told, "answer": answer}).encode()
+def seal(run: str, messages: Sequence[ModelMessage], answer: str = "", told: float = 0.0) -> bytes:
+    said = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
+    return json.dumps({"hosted": VERSION, "run": run, "messages": said, "answer": answer, "told": told}).encode()
 
 
 def recall(turn: Turn) -> Memory:
     """A checkpoint that is not ours, or of a form that is no longer read, counts as none."""
     kept = _open(turn.checkpoint) if turn.checkpoint else None
+    newest = max((entry.at for entry in turn.history), default=0.0)
     if kept is None:
-        return Memory(messages=tuple(_told(turn.history)))
-    run, messages, answer = kept
+        return Memory(messages=tuple(_told(turn.history)), told=newest)
+    run, memory = kept
     if run == turn.run:
-        return Memory(messages=messages, resumed=True, answer=answer)
-    return Memory(messages=(*messages, *_told(_since(turn.history, run, bool(answer)))))
+        return memory
+    return Memory(messages=(*memory.messages, *_told(_since(turn.history, run, memory))), told=newest)
 
 
-def _open(checkpoint: bytes) -> tuple[str, tuple[ModelMessage, ...], str] | None:
+def _open(checkpoint: bytes) -> tuple[str, Memory] | None:
+    """As the run that is named has left it."""
     try:
         envelope = json.loads(checkpoint)
     except ValueError:
@@ -58,17 +62,19 @@ def _open(checkpoint: bytes) -> tuple[str, tuple[ModelMessage, ...], str] | None
         messages = ModelMessagesTypeAdapter.validate_python(envelope.get("messages"))
     except ValidationError:
         return None
-    return str(envelope.get("run", "")), tuple(messages), str(envelope.get("answer", ""))
+    answer, told = str(envelope.get("answer", "")), float(envelope.get("told") or 0.0)
+    return str(envelope.get("run", "")), Memory(messages=tuple(messages), resumed=True, answer=answer, told=told)
 
 
-def _since(history: Sequence[Entry], run: str, answered: bool) -> list[Entry]:
-    """What the checkpoint's run could not know: how it ended itself, and all that was said after it."""
+def _since(history: Sequence[Entry], run: str, kept: Memory) -> list[Entry]:
+    """What the checkpoint's run could not know: how it ended itself, and what was told meanwhile and after it."""
     own = [place for place, entry in enumerate(history) if entry.run == run]
     if not own:
         return list(history)
-    unknown = {Author.NOTICE} if answered else {Author.NOTICE, Author.BOT}
+    unknown = {Author.NOTICE} if kept.answer else {Author.NOTICE, Author.BOT}
     ending = [history[place] for place in own[1:] if history[place].author in unknown]
-    return [*ending, *history[own[-1] + 1 :]]
+    meanwhile = [entry for entry in history[: own[0]] if entry.author is Author.NOTICE and entry.at > kept.told]
+    return [*ending, *meanwhile, *history[own[-1] + 1 :]]
 
 
 def _told(entries: Iterable[Entry]) -> list[ModelMessage]:
@@ -78,7 +84,8 @@ def _told(entries: Iterable[Entry]) -> list[ModelMessage]:
             case Author.BOT:
                 messages.append(ModelResponse(parts=[TextPart(entry.text)]))
             case Author.NOTICE:
-                messages.append(ModelRequest(parts=[UserPromptPart(f"(Note: {entry.text})")]))
+                whose = f", from {entry.source}" if entry.source else ""
+                messages.append(ModelRequest(parts=[UserPromptPart(f"(Note{whose}: {entry.text})")]))
             case Author.PERSON:
                 messages.append(ModelRequest(parts=[UserPromptPart(entry.text)]))
     return messages

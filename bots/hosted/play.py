@@ -83,6 +83,8 @@ class Play:
             isinstance(agent.output_type, (list, tuple)) and str in agent.output_type
         )
         self._last = ""
+        # When the newest was said that this run was told at its beginning.
+        self._told = 0.0
         self._scope = anyio.CancelScope()
 
     def stop(self) -> None:
@@ -96,6 +98,7 @@ class Play:
 
     async def _perform(self) -> Ending:
         memory = recall(self._turn)
+        self._told = memory.told
         if memory.answer:
             await self._say(memory.answer)
             return Ending()
@@ -188,7 +191,7 @@ class Play:
         await self._stage.show(TextDelta(text))
 
     async def _keep(self, messages: list[ModelMessage], answer: str = "") -> None:
-        await self._stage.show(Checkpoint(seal(self._turn.run, messages, answer)))
+        await self._stage.show(Checkpoint(seal(self._turn.run, messages, answer, self._told)))
 
     def _failed(self, error: BaseException, run: AgentRun[Any, Any] | None) -> Ending:
         log.warning("the hosted agent failed: %s", error, exc_info=error)

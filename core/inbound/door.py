@@ -307,6 +307,14 @@ class Door:
             self._dispatcher.hurry(closed.after)
         return live or closed is not None
 
+    async def stop_for_sender(self, run: str) -> None:
+        """Whoever asked for the answer has stopped it where it grows."""
+        try:
+            message = await self._store.read(lambda tx: inbox.message_of(tx, run))
+            await self.stop(run, message.sender.name or message.sender.id)
+        except Unstored as error:
+            log.warning("the stop of %s could not be stored: %s", run, error)
+
     def _remember(self, inbound: Inbound) -> None:
         name = policy.names(inbound)[0]
         self.strangers.pop(name, None)

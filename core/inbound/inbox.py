@@ -235,15 +235,17 @@ def _with_album(tx: Transaction, run: str, inbound: Inbound, album: str) -> Inbo
 
 def history(tx: Transaction, conversation: str, generation: int) -> tuple[Entry, ...]:
     rows = tx.all(
-        "SELECT author, text, run, at FROM history WHERE conversation = ? AND generation = ? AND undone = 0"
+        "SELECT author, text, run, at, source FROM history WHERE conversation = ? AND generation = ? AND undone = 0"
         " ORDER BY seq DESC LIMIT ?",
         conversation,
         generation,
         HISTORY_ENTRIES,
     )
-    return tuple(
-        Entry(author=Author(row["author"]), text=row["text"], run=row["run"], at=row["at"]) for row in reversed(rows)
-    )
+    return tuple(map(entry_of, reversed(rows)))
+
+
+def entry_of(row: Row) -> Entry:
+    return Entry(author=Author(row["author"]), text=row["text"], run=row["run"], at=row["at"], source=row["source"])
 
 
 def remember(
@@ -311,6 +313,14 @@ def ask_stop(tx: Transaction, run: str, by: str) -> bool:
             run,
         )
     )
+
+
+def is_shown_in(tx: Transaction, run: str, handle: str) -> bool:
+    """Is this the view in which the run's answer grows?"""
+    row = tx.one("SELECT view FROM inbox WHERE run = ?", run)
+    if row is None or row["view"] is None:
+        return False
+    return msgspec.json.decode(row["view"], type=View).handle == handle
 
 
 def stop_asked(tx: Transaction, run: str) -> str | None:

@@ -6,9 +6,10 @@ import msgspec
 
 from core.desk import ConversationLine, HistoryLine, Run
 from core.errors import Unknown
+from core.inbound import inbox
 from core.runs import journal
 from core.store.database import Row, Transaction
-from core.types import Author, Conversation, Entry, Inbound, Target
+from core.types import Conversation, Entry, Inbound, Target
 
 # No message has such a number.
 NEVER = 2**62
@@ -84,28 +85,24 @@ def _conversation(tx: Transaction, row: Row, ahead: float) -> ConversationLine:
 
 def memory(tx: Transaction, conversation: str, before: str, limit: int) -> tuple[Entry, ...]:
     rows = tx.all(
-        "SELECT author, text, run, at FROM history WHERE conversation = ? AND undone = 0 AND seq <"
+        "SELECT author, text, run, at, source FROM history WHERE conversation = ? AND undone = 0 AND seq <"
         " (SELECT min(seq) FROM history WHERE run = ?) ORDER BY seq DESC LIMIT ?",
         conversation,
         before,
         limit,
     )
-    return tuple(_entry(row) for row in reversed(rows))
-
-
-def _entry(row: Row) -> Entry:
-    return Entry(author=Author(row["author"]), text=row["text"], run=row["run"], at=row["at"])
+    return tuple(inbox.entry_of(row) for row in reversed(rows))
 
 
 def history(tx: Transaction, conversation: str, limit: int, after: int) -> list[HistoryLine]:
     rows = tx.all(
-        "SELECT seq, author, text, run, at, undone FROM history WHERE conversation = ? AND seq > ?"
+        "SELECT seq, author, text, run, at, source, undone FROM history WHERE conversation = ? AND seq > ?"
         " ORDER BY seq LIMIT ?",
         conversation,
         after,
         limit,
     )
-    return [HistoryLine(row["seq"], _entry(row), bool(row["undone"])) for row in rows]
+    return [HistoryLine(row["seq"], inbox.entry_of(row), bool(row["undone"])) for row in rows]
 
 
 def knows(tx: Transaction, conversation: str) -> bool:

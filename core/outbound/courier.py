@@ -381,7 +381,8 @@ class Courier:
     async def _delivered(self, sending: Head, receipt: Receipt) -> None:
         fail_here(_effect_label(sending))
         fail_here("out.pre_receipt")
-        await self._store.insist(lambda tx: outbox.delivered(tx, sending, receipt, self._clock.now()))
+        now, wall = self._clock.now(), self._clock.wall()
+        await self._store.insist(lambda tx: outbox.delivered(tx, sending, receipt, now, wall))
         fail_here("out.post_receipt" if sending.position >= sending.total else "out.between_parts")
         self.views.opened(sending.owed.id, receipt.view)
 

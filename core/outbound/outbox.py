@@ -8,6 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from core.errors import Conflict, Unknown
+from core.outbound import notices
+from core.outbound.notices import Notice
 from core.redaction import one_line, plain
 from core.store.database import Row, Transaction
 from core.types import Body, Choice, Delivery, DeliveryState, File, Part, PartKind, Receipt, Target, View, encode
@@ -41,6 +43,12 @@ class Owed(NamedTuple):
     # Whoever asks twice with the same key is owed once.
     key: str = ""
     digest: str = ""
+    # What it comes from, in words, where it is told beside a talk: it becomes part of the memory there.
+    source: str = ""
+
+    @property
+    def notice(self) -> Notice:
+        return Notice(self.id, self.source, safe(self.body))
 
 
 class Opening(NamedTuple):
@@ -94,8 +102,8 @@ def put(tx: Transaction, owed: Owed, now: float) -> None:
     if owed.kind is Class.FINAL:
         _supersede_opening(tx, owed.run, now)
     tx.execute(
-        "INSERT INTO deliveries (id, lane, kind, run, cause, target, body, state, created, key, digest)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?)",
+        "INSERT INTO deliveries (id, lane, kind, run, cause, target, body, state, created, key, digest, source)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?, ?)",
         owed.id,
         owed.target.lane,
         owed.kind,
@@ -106,6 +114,7 @@ def put(tx: Transaction, owed: Owed, now: float) -> None:
         now,
         owed.key,
         owed.digest,
+        owed.source,
     )
 
 
@@ -317,8 +326,10 @@ def mark_sending(tx: Transaction, next_part: Head, now: float, wall: float) -> b
     )
 
 
-def delivered(tx: Transaction, next_part: Head, receipt: Receipt, now: float) -> None:
+def delivered(tx: Transaction, next_part: Head, receipt: Receipt, now: float, wall: float) -> None:
     owed, position = next_part.owed, next_part.position
+    if owed.source and next_part.kind is not PartKind.ANCHOR:
+        notices.land(tx, owed.notice, owed.target, receipt, wall)
     tx.execute(
         "UPDATE parts SET state = 'delivered', receipt = ? WHERE delivery = ? AND position = ?",
         encode(receipt),
@@ -492,6 +503,7 @@ def _owed(row: Row) -> Owed:
         body=msgspec.json.decode(row["body"], type=Body),
         run=row["run"],
         cause=row["cause"],
+        source=row["source"],
     )
 
 

@@ -99,8 +99,8 @@ class Settler:
             return
         found = await self._ask(adapter, doubtful)
         if isinstance(found, Receipt):
-            receipt = found
-            await self._close(doubtful, lambda tx: outbox.delivered(tx, doubtful, receipt, self._clock.now()), receipt)
+            receipt, now, wall = found, self._clock.now(), self._clock.wall()
+            await self._close(doubtful, lambda tx: outbox.delivered(tx, doubtful, receipt, now, wall), receipt)
         elif isinstance(found, Absent):
             await self._close(doubtful, lambda tx: doubts.again(tx, doubtful, absent=True), None)
         elif found is None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context
 
 from core import ids
 from core.adapter import Adapter
 from core.clock import Clock, ended_within
-from core.errors import Misconfigured, Moved, RateLimited, Rejected, ViewLost
+from core.errors import Misconfigured, Moved, RateLimited, Rejected, Stopped, ViewLost
 from core.failpoints import fail_here
 from core.outbound import outbox, pace
 from core.outbound.outbox import Class, Opening, Owed
@@ -44,6 +44,8 @@ class Views:
         self._shows: dict[str, asyncio.Task[View | None]] = {}
         self._signals: set[asyncio.Task[None]] = set()
         self._stopped = False
+        # Told of a run whose answer the person has stopped where it grows.
+        self.on_stop: Callable[[str], Awaitable[None]] | None = None
 
     async def stop(self) -> None:
         self._stopped = True
@@ -128,6 +130,8 @@ class Views:
             return view
         except (ViewLost, Rejected, Misconfigured, Moved) as error:
             log.info("the view of %s is gone: %s", run, error)
+            if isinstance(error, Stopped) and self.on_stop is not None:
+                await self.on_stop(run)
             return None
         except Exception as error:
             log.info("a show for %s was lost: %s", run, error)

@@ -13,7 +13,7 @@ from core.duties import Firing, Plan, Schedule
 from core.errors import Unknown
 from core.inbound import inbox
 from core.inbound.settlement import After
-from core.outbound import outbox
+from core.outbound import notices, outbox
 from core.outbound.outbox import Class, Owed
 from core.redaction import one_line, plain
 from core.store.database import Row, Transaction
@@ -138,7 +138,8 @@ def miss(
     where = plan.failures or plan.target
     if not hourly:
         return _tell(tx, firing, plan, where, words, clock)
-    notice = Owed(ids.new("dlv"), Class.NOTICE, where, Body(text=words), None, f"missed/{schedule}")
+    cause, source = f"missed/{schedule}", _source(plan)
+    notice = Owed(ids.new("dlv"), Class.NOTICE, where, Body(text=words), None, cause, source=source)
     return After((where.lane,)) if outbox.put_notice(tx, notice, clock.now()) else After()
 
 
@@ -170,18 +171,18 @@ def _tell(
     tx: Transaction, firing: str, plan: Plan, where: Target, words: str, clock: Clock, files: tuple[File, ...] = ()
 ) -> After:
     """To the fixed target, whoever spoke last; and the bot there knows what was said."""
-    words = plain(words)
-    owed = Owed(ids.new("dlv"), Class.REPLY, where, Body(text=words, files=files), None, firing, f"firing/{firing}")
+    body, key = Body(text=plain(words), files=files), f"firing/{firing}"
+    owed = Owed(ids.new("dlv"), Class.REPLY, where, body, None, firing, key, source=_source(plan))
     outbox.put(tx, owed, clock.now())
     tx.execute("UPDATE firings SET delivery = ? WHERE id = ?", owed.id, firing)
-    _remember(tx, plan, where, words, firing, clock)
+    if plan.conversation and where == plan.target:
+        # Elsewhere it is remembered when it has arrived: only then is it known in which conversation.
+        notices.remember(tx, plan.conversation, owed.notice, clock.wall())
     return After((where.lane,))
 
 
-def _remember(tx: Transaction, plan: Plan, where: Target, words: str, firing: str, clock: Clock) -> None:
-    place = Conversation(adapter=where.adapter, account=where.account, chat=where.chat, thread=where.thread).id
-    told_at = plan.conversation if plan.conversation and where == plan.target else place
-    ledger.remember(tx, told_at, f"(Scheduled, “{plan.name}”:) {words}", firing, clock.wall())
+def _source(plan: Plan) -> str:
+    return f"the schedule “{plan.name}”"
 
 
 def follow_deliveries(tx: Transaction, clock: Clock) -> After:
@@ -205,7 +206,8 @@ def follow_deliveries(tx: Transaction, clock: Clock) -> After:
             words = f"⚠ “{plan.name}” ran, but what it said could not be delivered to {place}: {row['why']}."
             text = "\n\n".join(filter(None, (words, said)))
             key = f"undelivered/{row['id']}"
-            owed = Owed(ids.new("dlv"), Class.REPLY, plan.failures, Body(text=text), None, row["id"], key)
+            body, source = Body(text=text), _source(plan)
+            owed = Owed(ids.new("dlv"), Class.REPLY, plan.failures, body, None, row["id"], key, source=source)
             if outbox.put_once(tx, owed, clock.now()) == owed.id:
                 after += After((plan.failures.lane,))
     return after

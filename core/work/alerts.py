@@ -98,5 +98,5 @@ class Alerts:
         trouble = f"{about} {TOLD[alarm.name]}" if about else TOLD_ANYWHERE[alarm.name]
         words = f"⚠ {trouble}: {alarm.last.rstrip('.')}.\n`tidings status` says more."
         cause = f"alarm/{alarm.name}/{about}"
-        notice = Owed(ids.new("dlv"), Class.NOTICE, target, Body(text=words), None, cause)
+        notice = Owed(ids.new("dlv"), Class.NOTICE, target, Body(text=words), None, cause, source="the gateway")
         return After((target.lane,)) if outbox.put_notice(tx, notice, self._clock.now()) else After()

@@ -11,12 +11,11 @@ from core import ids
 from core.cards import Attempt, Block, Board, Card, CardFile, CardLine, CardState, Ending, Happening, Remark
 from core.errors import Unkeepable, Unknown
 from core.inbound.settlement import After
-from core.outbound import outbox
+from core.outbound import notices, outbox
 from core.outbound.outbox import Class, Owed
 from core.redaction import one_line, plain
 from core.store.database import Row, Transaction
 from core.types import Body, Conversation, File, Target, encode
-from core.work import ledger
 
 # What a row keeps of what a worker says.
 WORDS_CHARACTERS = 20_000
@@ -206,9 +205,10 @@ def tell(
         target = msgspec.json.decode(row["target"], type=Target)
         body = Body(text=plain(text), files=tuple(files))
         key = f"card/{card}/{event}/{row['place']}"
-        outbox.put_once(tx, Owed(ids.new("dlv"), Class.REPLY, target, body, None, f"card/{card}", key), at.now)
-        if row["conversation"]:
-            ledger.remember(tx, row["conversation"], plain(text), f"card/{card}", at.wall)
+        source = f"the card #{card}"
+        owed = Owed(ids.new("dlv"), Class.REPLY, target, body, None, f"card/{card}", key, source=source)
+        if outbox.put_once(tx, owed, at.now) == owed.id and row["conversation"]:
+            notices.remember(tx, row["conversation"], owed.notice, at.wall)
         lanes.append(target.lane)
     return After(tuple(lanes))
 

@@ -13,11 +13,11 @@ from core.duties import Manner, Task, TaskState
 from core.errors import Overdrawn, Unknown
 from core.inbound import inbox
 from core.inbound.settlement import After
-from core.outbound import outbox
+from core.outbound import notices, outbox
 from core.outbound.outbox import Class, Owed
 from core.redaction import one_line, plain
 from core.store.database import Row, Transaction
-from core.types import Author, Body, Conversation, File, Inbound, Origin, Sender, Target, encode
+from core.types import Body, Conversation, File, Inbound, Origin, Sender, Target, encode
 
 # Kinds that are no agent's own.
 DELEGATE, PROCESS = "delegate", "process"
@@ -137,18 +137,14 @@ def tell(tx: Transaction, row: Row, words: str, clock: Clock, key: str, files: t
         names = plain(", ".join(file.name for file in files))
         words = f"{words}\n\n(Files: {names})" if names else words
         return _wake(tx, row, conversation, target, words, clock, key)
-    owed = Owed(ids.new("dlv"), Class.REPLY, target, Body(text=words, files=files), None, row["id"], key)
+    source = f"the task “{row['title'] or row['kind']}”"
+    body = Body(text=words, files=files)
+    owed = Owed(ids.new("dlv"), Class.REPLY, target, body, None, row["id"], key, source=source)
     if outbox.put_once(tx, owed, clock.now()) != owed.id:
         return After()
-    remember(tx, conversation.id, words, row["id"], clock.wall())
+    # Whoever goes on with the talk knows how it ended, whatever becomes of the notice.
+    notices.remember(tx, conversation.id, owed.notice, clock.wall())
     return After((target.lane,))
-
-
-def remember(tx: Transaction, conversation: str, words: str, cause: str, wall: float) -> None:
-    """As a notice and never as a person's words; not under a run's name, which may still be at work."""
-    generation = tx.one("SELECT generation FROM conversations WHERE id = ?", conversation)
-    if generation:
-        inbox.remember(tx, conversation, generation["generation"], Author.NOTICE, words, cause, wall)
 
 
 def _wake(

@@ -221,6 +221,16 @@ MUTANTS: dict[str, Mutant] = {
             _test("telegram_streaming", "a_flood_on_a_draft_is_no_reason_to_edit_instead"),
         ),
         Mutant(
+            "a late press of stop ends the next answer",
+            telegram.old_button_stops_what_runs_now,
+            _test("telegram_streaming", "a_late_press_of_stop_neither_stops_the_next_run_nor_says_anything"),
+        ),
+        Mutant(
+            "no drafts on a server without the button",
+            telegram.button_of_an_older_server,
+            _test("telegram_streaming", "a_server_that_is_older_than_the_stop_of_drafts_shows_them_all_the_same"),
+        ),
+        Mutant(
             "the cursor runs ahead of the store",
             discord.cursor_before_the_message,
             _test("discord_resume", "a_crash_at_any_moment_loses_no_message_and_repeats_none"),
@@ -284,6 +294,24 @@ MUTANTS: dict[str, Mutant] = {
             "forged metadata is believed",
             slack.any_metadata_is_proof,
             ("tests/unit/test_slack_sending.py::test_metadata_that_another_app_has_forged_proves_nothing",),
+        ),
+        Mutant(
+            "no status where there are no sessions",
+            slack.sessions_or_nothing,
+            _test("slack_threads", "an_app_without_sessions_shows_its_work_as_before_and_asks_for_them_once"),
+        ),
+        Mutant(
+            "a session that works for ever after a stop",
+            slack.session_left_at_work,
+            _test("slack_threads", "a_stop_in_slacks_own_way_stops_that_run_and_ends_the_work_of_its_session"),
+        ),
+        Mutant(
+            "a stop of nobody knows whom",
+            slack.anybodys_stop_counts,
+            _test(
+                "slack_threads",
+                "a_stream_that_slack_says_was_stopped_is_a_stop_where_only_one_person_could_press_it",
+            ),
         ),
         Mutant(
             "CVE-2026-28472: presence of a key",
@@ -449,6 +477,21 @@ MUTANTS: dict[str, Mutant] = {
             "A12: a notice in a person's mouth",
             work.notice_as_a_persons_words,
             _test("background", "a_notice_is_remembered_as_one_and_starts_no_turn"),
+        ),
+        Mutant(
+            "A12: a notice is remembered where it was addressed, not where it landed",
+            work.notice_remembered_where_it_was_addressed,
+            _test("notices", "a_notice_to_a_person_on_slack_is_remembered_in_their_direct_messages"),
+        ),
+        Mutant(
+            "A12: a reply below a post reaches the agent without it",
+            work.reply_without_the_post_above_it,
+            _test("notices", "a_reply_below_a_post_of_a_schedule_reaches_the_agent_with_what_it_said"),
+        ),
+        Mutant(
+            "A12: each part of a notice is remembered as one of its own",
+            work.notice_remembered_for_each_part,
+            _test("notices", "a_notice_is_told_with_what_it_came_from_and_only_once_however_long_it_is"),
         ),
         Mutant(
             "A29: the alert dies as well",

@@ -83,3 +83,30 @@ def any_metadata_is_proof() -> None:
         return (payload.get("k"), payload.get("i")) == (part.key, part.position)
 
     swap(Seal, "proves", proves)
+
+
+def sessions_or_nothing() -> None:
+    """Whoever knows no sessions is shown nothing."""
+    from adapters.slack import sessions
+
+    swap(sessions, "NO_SESSIONS", ())
+
+
+def session_left_at_work() -> None:
+    """Slack is trusted to say itself that nobody works there any more."""
+    from adapters.slack.intake import Intake
+
+    async def rest(self: Intake, channel: str, thread: str) -> None:
+        return
+
+    swap(Intake, "_rest", rest)
+
+
+def anybodys_stop_counts() -> None:
+    """A stream that somebody has stopped ends the run, whoever it was."""
+    from adapters.slack import streams
+
+    def is_direct(channel: str) -> bool:
+        return True
+
+    swap(streams, "is_direct", is_direct)

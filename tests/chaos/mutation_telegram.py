@@ -5,10 +5,12 @@ The adapter is imported by who becomes one of these, and by nobody else: its lib
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from core.adapter import Receive
+from core.inbound import inbox
+from core.store.database import Transaction
 from core.types import Target
 from tests.chaos.mutation_seams import later, swap
 
@@ -81,3 +83,22 @@ def flood_on_a_draft_opens_a_message() -> None:
         return isinstance(error, Flooded) or real(error)
 
     swap(adapter, "_refuses_draft", refuses_draft)
+
+
+def old_button_stops_what_runs_now() -> None:
+    """Whichever answer the button stood below."""
+
+    def is_shown_in(tx: Transaction, run: str, handle: str) -> bool:
+        return True
+
+    swap(inbox, "is_shown_in", is_shown_in)
+
+
+def button_of_an_older_server() -> None:
+    """Whoever does not know the button is not asked again without it."""
+    from adapters.telegram import adapter
+
+    def says(error: Exception, fragments: Iterable[str]) -> bool:
+        return "can_stop" not in fragments and any(each in str(error).lower() for each in fragments)
+
+    swap(adapter, "says", says)

@@ -7,20 +7,22 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from core import ids
 from core.agent import JournalEvent, Outcome
 from core.clock import Clock
 from core.context import Session
 from core.desk import Numbered
 from core.duties import Log, Plan
-from core.inbound import answer, inbox
+from core.inbound import answer
 from core.inbound.settlement import After
-from core.outbound import outbox
+from core.outbound import notices, outbox
+from core.outbound.notices import Notice
 from core.outbound.outbox import Owed
 from core.runs import journal
 from core.store import retention
 from core.store.database import Row, Transaction
 from core.store.retention import Place, Step, Terms
-from core.types import Author, Body, File, Inbound, Target
+from core.types import Author, Body, File, Inbound, Receipt, Target
 from core.work import agenda, homes, kin, ledger, timing
 from core.work.agenda import Fired
 from core.work.jobs import Jobs
@@ -143,15 +145,42 @@ def polling_uses_up_the_notice() -> None:
 
 
 def notice_as_a_persons_words() -> None:
-    real = inbox.remember
+    real = notices.remember
 
-    def remember(
-        tx: Transaction, conversation: str, generation: int, author: Author, text: str, run: str, at: float
-    ) -> None:
-        person = Author.PERSON if author is Author.NOTICE else author
-        real(tx, conversation, generation, person, text, run, at)
+    def remember(tx: Transaction, conversation: str, notice: Notice, wall: float) -> None:
+        real(tx, conversation, notice, wall)
+        tx.execute("UPDATE history SET author = ? WHERE run = ?", Author.PERSON, notice.delivery)
 
-    swap(inbox, "remember", remember)
+    swap(notices, "remember", remember)
+
+
+def notice_remembered_where_it_was_addressed() -> None:
+    """What the platform says of where it landed is not read."""
+    real = notices.land
+
+    def land(tx: Transaction, notice: Notice, target: Target, receipt: Receipt, wall: float) -> None:
+        real(tx, notice, target, msgspec.structs.replace(receipt, chat=""), wall)
+
+    swap(notices, "land", land)
+
+
+def reply_without_the_post_above_it() -> None:
+    """The thread that a reply opens begins without the post."""
+    real = notices.land
+
+    def land(tx: Transaction, notice: Notice, target: Target, receipt: Receipt, wall: float) -> None:
+        real(tx, notice, target, msgspec.structs.replace(receipt, opens=""), wall)
+
+    swap(notices, "land", land)
+
+
+def notice_remembered_for_each_part() -> None:
+    real = notices.remember
+
+    def remember(tx: Transaction, conversation: str, notice: Notice, wall: float) -> None:
+        real(tx, conversation, notice._replace(delivery=ids.new("dlv")), wall)
+
+    swap(notices, "remember", remember)
 
 
 def alert_where_the_trouble_is() -> None:

@@ -332,6 +332,30 @@ async def test_the_next_turn_knows_what_tools_returned(provider: ProviderServer,
     assert lines(provider.last)[-2:] == [("user", "(Note: the bank called)"), ("user", "how much?")]
 
 
+async def test_what_was_told_while_a_run_was_at_work_is_known_to_the_next_with_what_it_comes_from(
+    provider: ProviderServer, model: Model, till: Till
+) -> None:
+    agent = HostedAgent(agent_with(model, till), PERMITTED)
+    known = Entry(author=Author.NOTICE, text="the shop is open", run="dlv_1", at=1.0, source="a notice")
+    provider.script(Say("Paid."), Say("Tea."))
+    first = await hear(agent, "pay it", run="run_0", history=(known,))
+    history = (
+        known,
+        # It came before the run had ended, so it stands before the run's own lines.
+        Entry(author=Author.NOTICE, text="tea is ready", run="dlv_2", at=2.0, source="the schedule “tea”"),
+        Entry(author=Author.PERSON, text="pay it", run="run_0", at=3.0),
+        Entry(author=Author.BOT, text="Paid.", run="run_0", at=3.0),
+    )
+    await hear(agent, "what was that?", checkpoint=kept(first), history=history)
+    assert lines(provider.last) == [
+        ("user", "(Note, from a notice: the shop is open)"),
+        ("user", "pay it"),
+        ("assistant", "Paid."),
+        ("user", "(Note, from the schedule “tea”: tea is ready)"),
+        ("user", "what was that?"),
+    ]
+
+
 async def test_how_a_run_ended_after_its_last_checkpoint_is_known_too(
     provider: ProviderServer, model: Model, till: Till
 ) -> None:

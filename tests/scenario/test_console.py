@@ -211,6 +211,21 @@ async def test_a_part_is_delivered_when_one_client_has_shown_it(house: House, tm
         assert receipt.view is None
 
 
+async def test_what_is_sent_to_the_console_alone_lands_in_the_talk_that_a_person_has_there(
+    house: House, tmp_path: Path
+) -> None:
+    """By its receipt a notice is remembered, and what is asked about it comes from this chat."""
+    async with attached(tmp_path) as line:
+        alone = Target(adapter="console")
+        sending = asyncio.create_task(house.adapter.send(part("tea is ready", target=alone)))
+        await line.read()
+        await line.write({"shown": "key of tea is ready"})
+        receipt = await sending
+        await line.write({"say": "what was that?", "key": "k1"})
+        await line.read()
+    assert receipt.chat == house.inbounds["k1"].conversation.chat
+
+
 async def test_with_nobody_attached_nothing_is_sent_and_attaching_says_so(house: House, tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="tidings chat"):
         await house.send("hi")

@@ -88,8 +88,10 @@ async def test_a_job_runs_in_a_talk_of_its_own_and_its_answer_comes_to_its_targe
         await world.gateway.schedules.fire(added.id)
         await world.until(lambda: len(world.posts) == 3)
         assert world.posts[2] == "all is well, 0 before"
-        told = world.rows("SELECT text FROM history WHERE conversation = 'paper:main:1' AND author = 'notice'")
-        assert [row["text"] for row in told] == ["(Scheduled, “the report”:) all is well, 0 before"] * 2
+        await world.settled()
+        told = world.rows("SELECT text, source FROM history WHERE conversation = 'paper:main:1' AND author = 'notice'")
+        expected = ("all is well, 0 before", "the schedule “the report”")
+        assert [(row["text"], row["source"]) for row in told] == [expected] * 2
 
 
 @pytest.mark.parametrize(

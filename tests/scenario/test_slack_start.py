@@ -281,7 +281,10 @@ def test_the_manifest_asks_for_every_scope_that_the_doctor_looks_for_and_for_eve
     asked = set(re.findall(r"^ +- ([\w.:]+)$", manifest, re.MULTILINE))
     assert set(SCOPES) - asked == set()
     heard = {"app_mention", "message.im", "message.channels", "message.groups", "message.mpim"}
-    assert heard | {"assistant_thread_started", "agent_session_stopped"} <= asked
+    assert heard | {"app_home_opened", "agent_session_stopped", "agent_session_title_changed"} <= asked
+    # New apps cannot show themselves otherwise.
+    assert "agent_view:" in manifest
+    assert "assistant_view:" not in manifest
     assert "command: /tidings" in manifest
 
 

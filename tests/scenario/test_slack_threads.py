@@ -143,6 +143,122 @@ async def test_an_answer_grows_in_the_pane_below_a_status_which_goes_also_when_i
         assert "could not finish" in world.posts[1]
 
 
+async def test_an_agents_session_works_while_its_answer_grows_and_is_called_after_what_was_said_first(
+    tmp_path: Path,
+) -> None:
+    """A session is a thread in the direct messages, whose root is the person's own message."""
+    gates = {"count: for me": Gate()}
+    settings, server = {"prompts": ("What is new?",)}, {"view": "agent"}
+    async with SlackWorld(tmp_path, Echo(gates), settings=settings, clock=OwnedClock(), server=server) as world:
+        direct = world.ada.direct
+        world.ada.opens_messages()
+        world.ada.opens_messages("home")
+        await world.until(lambda: world.slack.truth.prompts)
+        assert world.slack.truth.prompts == {(direct.id, ""): (("What is new?", "What is new?"),)}
+        root = world.ada.says(direct, "hello")
+        await world.until(lambda: finished(world))
+        world.ada.says(direct, "count: for me", thread=root)
+        await world.until(lambda: world.slack.session(direct, root.ts) == "processing")
+        gates["count: for me"].open()
+        await world.until(lambda: finished(world) and len(world.posts) == 2)
+        await world.until(lambda: world.slack.session(direct, root.ts) == "active")
+        assert world.slack.truth.titles[direct.id, root.ts] == "count: for me"
+        # Who has given it another name keeps it.
+        world.ada.renames(root, "Numbers")
+        world.ada.says(direct, "again", thread=root)
+        await world.until(lambda: finished(world) and len(world.posts) == 3)
+        assert world.slack.truth.titles[direct.id, root.ts] == "Numbers"
+        assert not world.slack.calls("assistant.threads.setStatus")
+        assert not world.slack.calls("assistant.threads.setTitle")
+
+
+@pytest.mark.parametrize("view", ["assistant", "neither"])
+async def test_an_app_without_sessions_shows_its_work_as_before_and_asks_for_them_once(
+    tmp_path: Path, view: str
+) -> None:
+    gates = {"one": Gate(), "two": Gate()}
+    async with SlackWorld(tmp_path, Echo(gates), clock=OwnedClock(), server={"view": view}) as world:
+        root = world.ada.opens_assistant()
+        for text, gate in gates.items():
+            world.ada.says(world.ada.direct, text, thread=root)
+            await world.until(lambda: world.slack.status(world.ada.direct, root.ts))
+            gate.open()
+            await world.until(lambda: finished(world))
+            await world.until(lambda: not world.slack.status(world.ada.direct, root.ts))
+        asked = [call.method for call in world.slack.calls() if call.method.startswith("agents.")]
+        assert len(asked) == 1
+        assert world.slack.truth.titles[world.ada.direct.id, root.ts] == "one"
+
+
+async def test_a_stop_in_slacks_own_way_stops_that_run_and_ends_the_work_of_its_session(tmp_path: Path) -> None:
+    gate = Gate()
+    agent = Scripted("half an ", gate, "answer")
+    async with SlackWorld(tmp_path, agent, clock=OwnedClock(), server={"view": "agent"}) as world:
+        asked = world.ada.says(world.room, "go on", mention=True)
+        await world.until(lambda: world.posts == ["half an"])
+        assert world.slack.session(world.room, asked.ts) == "processing"
+        world.ada.stops(world.slack.sent[0])
+        assert (await world.outcome(asked.id)).kind == "cancelled"
+        await world.until(lambda: finished(world))
+        await world.until(lambda: world.slack.session(world.room, asked.ts) == "active")
+        (told,) = world.slack.posts_in(world.room, asked.ts)
+        assert told.startswith("half an \n\nStopped by") or told.startswith("half an\n\nStopped by")
+
+
+async def test_a_late_stop_in_slacks_own_way_neither_stops_the_next_run_nor_says_anything(tmp_path: Path) -> None:
+    gates = {"two": Gate()}
+    async with SlackWorld(tmp_path, Echo(gates), clock=OwnedClock(), server={"view": "agent"}) as world:
+        asked = world.ada.says(world.room, "one", mention=True)
+        await world.until(lambda: finished(world))
+        (first,) = world.slack.sent
+        world.ada.says(world.room, "two", thread=asked)
+        await gates["two"].reached()
+        pressed = world.slack.tells(
+            {
+                "type": "agent_session_stopped",
+                "channel": world.room.id,
+                "thread_ts": asked.ts,
+                "user": world.ada.id,
+                "streaming_message_ts": [first.ts],
+                "event_ts": world.slack.truth.next_ts(),
+            }
+        )
+        await world.until(lambda: pressed.state == "confirmed")
+        gates["two"].open()
+        await world.until(lambda: finished(world) and len(world.posts) == 2)
+        assert world.slack.posts_in(world.room, asked.ts) == said("one", "two")
+
+
+@pytest.mark.parametrize("private", [True, False])
+async def test_a_stream_that_slack_says_was_stopped_is_a_stop_where_only_one_person_could_press_it(
+    tmp_path: Path, private: bool
+) -> None:
+    """An app that is not told of the button hears of it only when its answer can grow no more."""
+    gate, late = Gate(), Gate()
+    agent = Scripted("half an ", gate, "answer", late)
+    async with SlackWorld(tmp_path, agent, clock=OwnedClock()) as world:
+        world.slack.app.events.discard("agent_session_stopped")
+        place = world.ada.direct if private else world.room
+        root = world.ada.says(place, "hello") if private else None
+        if root:
+            gate.open()
+            late.open()
+            await world.until(lambda: finished(world))
+            gate, late = Gate(), Gate()
+            agent.steps = ("half an ", gate, "answer", late)
+        asked = world.ada.says(place, "go on", thread=root or "", mention=not private)
+        await world.until(lambda: world.posts[-1:] == ["half an"])
+        assert world.ada.stops(world.slack.sent[-1]) is None
+        gate.open()
+        await world.until(lambda: any(call.verdict == "stopped_by_user" for call in world.slack.calls()))
+        if not private:
+            await world.rest()
+            late.open()
+        await world.until(lambda: finished(world))
+        assert (await world.outcome(asked.id)).kind == ("cancelled" if private else "completed")
+        assert ("Stopped by" in world.posts[-1]) is private
+
+
 async def test_a_pane_whose_abilities_are_missing_still_answers(tmp_path: Path) -> None:
     """Neither prompts, nor a title, nor a status."""
     settings = {"prompts": ("What is new?",)}

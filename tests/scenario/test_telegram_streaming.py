@@ -468,6 +468,58 @@ async def test_nothing_of_a_stopped_run_is_shown_after_its_end(
         assert texts(world.telegram, mode.chat)[0].startswith("one two three\n\nStopped by ")
 
 
+async def test_whoever_presses_stop_below_a_draft_stops_that_run(
+    open_world: Callable[..., TelegramWorld], agent: Dictated, clock: OwnedClock
+) -> None:
+    async with open_world() as world:
+        await begins(world, agent, "one")
+        world.telegram.stops(PERSON)
+        await world.until(finished(world))
+        agent.say(" two")
+        await clock.advance(60.0)
+        assert [row["outcome"] for row in world.runs() if row["outcome"]] == ["cancelled"]
+        (told,) = texts(world.telegram)
+        assert told.startswith("one\n\nStopped by ")
+
+
+async def test_a_late_press_of_stop_neither_stops_the_next_run_nor_says_anything(
+    open_world: Callable[..., TelegramWorld], agent: Dictated, clock: OwnedClock
+) -> None:
+    """The button was pressed as the answer ended, and the next one had begun when we heard of it."""
+    async with open_world() as world:
+        await begins(world, agent, "one")
+        (draft,) = [message.key for message in world.telegram.visible() if message.streaming]
+        agent.end()
+        await world.until(finished(world))
+        await begins(world, agent, "two")
+        world.telegram.stops(PERSON, draft=draft)
+        await world.until(lambda: f"stopped:{draft}" in world.telegram.confirmed)
+        agent.end()
+        await world.until(finished(world))
+        world.telegram.stops(PERSON, draft=draft)
+        await clock.advance(10.0)
+        assert texts(world.telegram) == ["one", "two"]
+
+
+@pytest.mark.parametrize("stops", ["ignored", "refused"])
+async def test_a_server_that_is_older_than_the_stop_of_drafts_shows_them_all_the_same(
+    open_world: Callable[..., TelegramWorld], agent: Dictated, clock: OwnedClock, stops: str
+) -> None:
+    async with open_world(server={"stops": stops}) as world:
+        for answer in ("one", "two"):
+            await begins(world, agent, answer)
+            assert [message.streaming for message in world.telegram.visible()][-1]
+            agent.say(" more")
+            await clock.advance(2.0)
+            assert shown(world.telegram) == f"{answer} more"
+            agent.end()
+            await world.until(finished(world))
+            await clock.advance(10.0)
+        refused = [call for call in world.telegram.calls("sendMessageDraft") if call.verdict != "ok"]
+        assert len(refused) == (1 if stops == "refused" else 0)
+        assert await alarms(world) == {}
+
+
 @each_mode
 async def test_an_answer_that_fails_says_so_where_it_grew(
     open_world: Callable[..., TelegramWorld], agent: Dictated, mode: Mode

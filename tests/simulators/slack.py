@@ -17,7 +17,7 @@ from tests.simulators.slack_history import History
 from tests.simulators.slack_levers import Levers
 from tests.simulators.slack_messages import Messages
 from tests.simulators.slack_people import Desk, Person, Workspace
-from tests.simulators.slack_places import App, Channel, Ids
+from tests.simulators.slack_places import App, Channel, Ids, View
 from tests.simulators.slack_rates import Rates
 from tests.simulators.slack_requests import Request, Requests, headers_for
 from tests.simulators.slack_sockets import PING_SECONDS, Sockets
@@ -73,7 +73,8 @@ class SlackServer(Levers):
     Socket Mode until `send_events_to` gives it a URL. Who has no socket open and no URL hears of what happens
     only by retries. All times are the clock's: how long an answer may take, when an event comes again, when a
     stream ends, when a socket is pinged (never, where `ping_seconds` is None). `retry_seconds` has a pause for each
-    retry.
+    retry. `view` says how the first app shows itself: as an agent with sessions, by the assistant's pane as older apps
+    do, or in a workspace that knows no sessions.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class SlackServer(Levers):
         retry_seconds: tuple[float, ...] = RETRY_SECONDS,
         stream_seconds: float = STREAM_SECONDS,
         ping_seconds: float | None = PING_SECONDS,
+        view: View = "assistant",
     ) -> None:
         self.clock: Clock = SystemClock() if clock is None else clock
         self.truth = Truth(self.clock)
@@ -102,6 +104,7 @@ class SlackServer(Levers):
         self._desk.origin = self.origin
         self._workspaces: dict[str, Workspace] = {}
         self.app = self.add_app("main", APP_TOKEN, SECRET)
+        self.app.view = view
         self.main = self.workspace("main")
 
     def add_app(self, name: str, token: str, secret: str) -> App:
@@ -259,6 +262,10 @@ class SlackServer(Levers):
         """What stands below a thread while the app works."""
         status, until = self.truth.statuses.get((channel.id, thread), ("", 0.0))
         return status if self.clock.now() < until else ""
+
+    def session(self, channel: Channel, thread: str) -> str:
+        """The status of an agent's session; empty where there is none."""
+        return self.truth.sessions.get((channel.id, thread), "")
 
     def typing_times(self, channel: Channel | str) -> list[float]:
         id = channel if isinstance(channel, str) else channel.id

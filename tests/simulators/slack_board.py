@@ -131,6 +131,12 @@ class Board:
         message = self.truth.messages.get(key)
         if message is not None and message.streaming:
             self.edit(team, message, "expire", stream="expired")
+            self.set_session(team, message.channel, message.thread, "active")
+
+    def set_session(self, team: Team, channel: str, thread: str, status: str) -> None:
+        """Only what shows itself as an agent has sessions."""
+        if team.app.view == "agent":
+            self.truth.sessions[channel, thread] = status
 
     def _watch(self, team: Team, key: tuple[str, str]) -> None:
         if self.idle_seconds is None:

@@ -20,6 +20,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
         (
             *("chat.postMessage", "chat.update", "chat.delete", "chat.postEphemeral"),
             *("chat.startStream", "chat.appendStream", "chat.stopStream", "agents.sessions.setStatus"),
+            "agents.sessions.rename",
         ),
         ("chat:write",),
     ),
@@ -33,7 +34,7 @@ UNSIMULATED = {
     *("conversations.invite", "conversations.leave", "conversations.mark", "conversations.close", "emoji.list"),
     *("files.delete", "files.list", "files.upload", "pins.add", "reactions.get", "search.messages", "team.info"),
     *("users.list", "users.lookupByEmail", "users.conversations", "views.open", "views.publish", "views.update"),
-    *("agents.sessions.rename", "auth.revoke", "oauth.v2.access", "bookmarks.add", "canvases.create"),
+    *("auth.revoke", "oauth.v2.access", "bookmarks.add", "canvases.create"),
 }
 
 

@@ -163,6 +163,8 @@ class Person:
 
     def opens_assistant(self, context: Channel | None = None) -> Message:
         """The first message of a new thread in the assistant's pane; what is said in it follows it."""
+        if self.workspace.app.view == "agent":
+            raise LookupError("an app that shows itself as an agent has no pane")
         root = self._desk.board.post(
             self.workspace,
             self.direct,
@@ -173,6 +175,39 @@ class Person:
         )
         self._assistant("assistant_thread_started", root, context)
         return root
+
+    def opens_messages(self, tab: str = "messages") -> None:
+        """Goes to the direct messages with the app, or to another tab of its home."""
+        if self.workspace.hears("app_home_opened"):
+            event = {
+                "type": "app_home_opened",
+                "user": self.id,
+                "channel": self.direct.id,
+                "tab": tab,
+                "event_ts": self.workspace.truth.next_ts(),
+            }
+            self._desk.feeds.tell(self.workspace, event, f"{self.direct.id} {tab} opened", self.direct.id)
+
+    def renames(self, message: Message, title: str) -> Happening | None:
+        """Gives a session another name."""
+        truth, place = self.workspace.truth, (message.channel, message.thread or message.ts)
+        if place not in truth.sessions:
+            raise LookupError(f"there is no session in {place}")
+        before = truth.titles.get(place)
+        truth.titles[place] = title
+        if not self.workspace.hears("agent_session_title_changed"):
+            return None
+        event = {
+            "type": "agent_session_title_changed",
+            "channel": message.channel,
+            "thread_ts": place[1],
+            "title": title,
+            "user": self.id,
+            "team_id": self.workspace.id,
+            "event_ts": truth.next_ts(),
+            **({"previous_title": before} if before else {}),
+        }
+        return self._desk.feeds.tell(self.workspace, event, f"{message.channel}:{place[1]} renamed", message.channel)
 
     def looks_at(self, channel: Channel, assistant: Message) -> None:
         """The pane stays open while the person goes to another channel."""

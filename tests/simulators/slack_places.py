@@ -25,7 +25,12 @@ EVENTS = {
     "assistant_thread_started": "assistant:write",
     "assistant_thread_context_changed": "assistant:write",
     "agent_session_stopped": "chat:write",
+    "agent_session_title_changed": "chat:write",
+    # Needs no scope.
+    "app_home_opened": "",
 }
+# How an app shows itself: as an agent, by the assistant's pane as older apps do, or in a workspace that is older still.
+View = Literal["agent", "assistant", "neither"]
 MESSAGE_EVENTS = {"channel": "message.channels", "group": "message.groups", "im": "message.im"}
 _HISTORY = {"channel": "channels:history", "group": "groups:history", "im": "im:history"}
 _READ = {"channel": "channels:read", "group": "groups:read", "im": "im:read"}
@@ -45,6 +50,7 @@ class App:
     url: str = ""
     # The origin under which files are fetched.
     url_of_files: str = ""
+    view: View = "assistant"
 
 
 @dataclass(slots=True)
@@ -109,7 +115,8 @@ class Team:
         self.need(_READ[channel.kind])
 
     def hears(self, event: str) -> bool:
-        return event in self.app.events and EVENTS[event] in self.scopes and not self.token_error
+        may_hear = EVENTS[event] in ("", *self.scopes)
+        return event in self.app.events and may_hear and not self.token_error
 
     def find(self, named: str) -> Channel | None:
         """By its id, or by its name with or without a hash."""

@@ -14,7 +14,7 @@ TIERS = {
         (
             *("chat.update", "chat.delete", "conversations.history", "conversations.replies", "conversations.info"),
             *("conversations.open", "conversations.join", "reactions.add", "reactions.remove"),
-            *("agents.sessions.setStatus", "apps.connections.open"),
+            *("agents.sessions.setStatus", "agents.sessions.rename", "apps.connections.open"),
         ),
         50,
     ),

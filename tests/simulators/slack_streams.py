@@ -41,6 +41,7 @@ class Streams:
             "assistant.threads.setTitle": self._set_title,
             "assistant.threads.setSuggestedPrompts": self._set_prompts,
             "agents.sessions.setStatus": self._set_session,
+            "agents.sessions.rename": self._rename_session,
         }
 
     def _start(self, team: Team, params: dict[str, Any]) -> dict[str, Any]:
@@ -52,6 +53,7 @@ class Streams:
         _check_length(text)
         message = self._board.post(team, channel, team.bot.id, text, thread=thread, stream="open", chunks=chunks)
         self._board.begin(team, message)
+        self._board.set_session(team, channel.id, thread, "processing")
         return {"channel": channel.id, "ts": message.ts}
 
     @staticmethod
@@ -108,8 +110,7 @@ class Streams:
             chunks=(*message.chunks, *chunks),
             stream="stopped",
         )
-        if status:
-            self._truth.sessions[message.channel, message.thread] = status
+        self._board.set_session(team, message.channel, message.thread, status or "active")
         shape = message_of(self._truth, team, message, metadata=True)
         return {"channel": message.channel, "ts": message.ts, "message": shape}
 
@@ -129,6 +130,8 @@ class Streams:
             self._truth.statuses[channel.id, thread] = (status, until)
         else:
             self._truth.statuses.pop((channel.id, thread), None)
+        # The old way is carried over to the new one.
+        self._board.set_session(team, channel.id, thread, "processing" if status else "active")
         self._truth.log("status", team.name, channel=channel.id, thread=thread, text=status)
         return {}
 
@@ -141,7 +144,11 @@ class Streams:
 
     def _set_prompts(self, team: Team, params: dict[str, Any]) -> dict[str, Any]:
         team.need("assistant:write")
-        channel, thread = self._place(team, params)
+        if team.app.view == "agent" and not word(params, "thread_ts"):
+            # They stand above all threads.
+            channel, thread = team.enter(need(params, "channel_id")), ""
+        else:
+            channel, thread = self._place(team, params)
         prompts = parsed(params, "prompts", "invalid_arguments")
         if not isinstance(prompts, list) or not 1 <= len(prompts) <= PROMPTS:
             raise Refusal("invalid_arguments", why=f"must have 1 to {PROMPTS} items [json-pointer:/prompts]")
@@ -151,7 +158,20 @@ class Streams:
         self._truth.log("prompts", team.name, channel=channel.id, thread=thread)
         return {}
 
+    def _rename_session(self, team: Team, params: dict[str, Any]) -> dict[str, Any]:
+        _need_agent(team, "agents.sessions.rename")
+        channel, thread = self._place(team, params)
+        title = need(params, "title")
+        if len(title) > TITLE_LIMIT:
+            raise Refusal("invalid_arguments", why=f"must be less than {TITLE_LIMIT + 1} characters")
+        if (channel.id, thread) not in self._truth.sessions:
+            raise Refusal("not_authorized")
+        self._truth.titles[channel.id, thread] = title
+        self._truth.log("title", team.name, channel=channel.id, thread=thread, text=title)
+        return {"title": title}
+
     def _set_session(self, team: Team, params: dict[str, Any]) -> dict[str, Any]:
+        _need_agent(team, "agents.sessions.setStatus")
         channel, thread = self._place(team, params)
         status = need(params, "status")
         if status not in SESSION_STATUSES:
@@ -160,11 +180,18 @@ class Streams:
         if len(title) > TITLE_LIMIT:
             raise Refusal("invalid_arguments", why=f"must be less than {TITLE_LIMIT + 1} characters")
         if title and (channel.id, thread) not in self._truth.sessions:
-            self._truth.titles[channel.id, thread] = title
+            self._truth.titles[channel.id, thread] = title.replace(":", "_")
         self._truth.sessions[channel.id, thread] = status
         self._truth.log("session", team.name, channel=channel.id, thread=thread, text=status)
-        answer = {"status": status, "title": self._truth.titles.get((channel.id, thread), "")}
+        answer = {"status": status, "agent_status": status, "title": self._truth.titles.get((channel.id, thread), "")}
         return answer if team.hears("agent_session_stopped") else answer | {"warning": UNSUBSCRIBED}
+
+
+def _need_agent(team: Team, method: str) -> None:
+    if team.app.view == "neither":
+        raise Refusal("unknown_method", req_method=method)
+    if team.app.view != "agent":
+        raise Refusal("not_allowed")
 
 
 def _check_length(text: str) -> None:

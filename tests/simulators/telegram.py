@@ -9,7 +9,7 @@ from typing import Self
 
 from core.clock import Clock, SystemClock
 from tests.simulators.telegram_arguments import DEFAULT_SCOPE
-from tests.simulators.telegram_calls import Calls
+from tests.simulators.telegram_calls import Calls, Stops
 from tests.simulators.telegram_chats import PERSON, Bot, Chats, Id
 from tests.simulators.telegram_faults import MILD, NASTY, Faults, Odds
 from tests.simulators.telegram_files import UPLOAD_BYTES, Shelf
@@ -37,7 +37,8 @@ class TelegramServer(People, Levers):
     `repeat_seconds` is how long the server slows down who polls again with the same offset, and who fights over a bot;
     `webhook_pause` is the time between two calls of setWebhook; `retry_seconds` and `longest_retry` are the pauses
     between attempts of a webhook. All but `webhook_pause` are real time. `rich` and `drafts` may be switched at any
-    time; without them the methods do not exist, as on an older server.
+    time; without them the methods do not exist, as on an older server. `stops` says whether a person can stop drafts:
+    "known", or "ignored" or "refused" on a server that is older than that.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class TelegramServer(People, Levers):
         clock: Clock | None = None,
         rich: bool = True,
         drafts: bool = True,
+        stops: Stops = "known",
         reads_all: bool = False,
         repeat_seconds: float = REPEAT_SECONDS,
         webhook_pause: float = 1.0,
@@ -64,6 +66,7 @@ class TelegramServer(People, Levers):
         self._repeat_seconds = repeat_seconds
         self._calls = Calls(self.chats, self.shelf, self.rates)
         self.rich, self.drafts = rich, drafts
+        self._calls.stops = stops
         self._webhooks = Webhooks(self.clock, pause=webhook_pause, delay=retry_seconds, longest=longest_retry)
         self._switchboard = Switchboard(self._calls, self._webhooks, self.faults, self.truth, upload_limit)
         self.add_bot("main", token, username, reads_all=reads_all)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
@@ -21,7 +21,7 @@ from tests.simulators.telegram_files import Shelf, Upload
 from tests.simulators.telegram_markup import Marked
 from tests.simulators.telegram_rates import Rates
 from tests.simulators.telegram_shapes import file_of, me_of, message_of
-from tests.simulators.telegram_texts import CAPTION_LIMIT, bad, fit, parse, read_rich, whole
+from tests.simulators.telegram_texts import CAPTION_LIMIT, bad, fit, parse, read_rich, truth_of, whole
 from tests.simulators.telegram_truth import DRAFT_SECONDS, Draft, File, Message
 
 NOT_MODIFIED = (
@@ -33,6 +33,8 @@ QUERY_INVALID = "query is too old and response timeout expired or query ID is in
 PRESS_SECONDS = 15.0
 # A bot may delete its own messages for so long.
 DELETE_SECONDS = 48 * 3600.0
+
+Stops = Literal["known", "ignored", "refused"]
 
 
 @dataclass(slots=True)
@@ -55,6 +57,10 @@ class Calls:
         # Servers of an older version do not know these methods.
         self.rich = True
         self.drafts = True
+        # Whether drafts can be stopped: a server of an older version passes over what it does not know, or refuses it.
+        self.stops: Stops = "known"
+        # Drafts that a person has stopped, by chat and id; nothing more is shown of them.
+        self.stopped: set[tuple[str, str]] = set()
         # By the id of the callback query.
         self.presses: dict[str, Press] = {}
         self._uploads: dict[str, Upload] = {}
@@ -260,7 +266,10 @@ class Calls:
             raise bad("TEXTDRAFT_PEER_INVALID")
         place = str(self.chats.thread(chat, params) or "")
         marked = text()
+        can_stop, stays = self._stopping(params)
         self.rates.admit(bot.account, chat)
+        if (chat.name, str(draft_id)) in self.stopped:
+            return True
         self.truth.drafts[chat.key, place] = Draft(
             account=bot.account,
             chat=chat.name,
@@ -269,6 +278,8 @@ class Calls:
             entities=marked.entities,
             rich=rich,
             until=self.clock.now() + DRAFT_SECONDS,
+            can_stop=can_stop,
+            stays=stays,
         )
         self.truth.log(
             "draft",
@@ -281,6 +292,14 @@ class Calls:
             rich=rich,
         )
         return True
+
+    def _stopping(self, params: dict[str, str]) -> tuple[bool, bool]:
+        given = [name for name in ("can_stop", "keep_on_stop") if name in params]
+        if given and self.stops == "refused":
+            raise bad(f'unexpected parameter "{given[0]}"')
+        if self.stops != "known":
+            return False, False
+        return truth_of(params.get("can_stop", "")), truth_of(params.get("keep_on_stop", ""))
 
     # The rest.
 

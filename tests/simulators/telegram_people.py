@@ -112,6 +112,23 @@ class People:
         self.chats.bot(pressed.account).queue.put("callback_query", {"callback_query": query}, id, place.name)
         return id
 
+    def stops(self, chat: Id = PERSON, thread: Id = "", *, draft: Id = "", account: str = "main") -> str:
+        """Presses the button below the draft that is shown there, or one that was shown before; returns its id."""
+        place = self.chats.get(account, chat)
+        shown = self.truth.drafts.get((place.key, str(thread)))
+        if not draft and (shown is None or not shown.can_stop or shown.until <= self.clock.now()):
+            raise LookupError(f"no draft with a button to stop it is shown in {chat}")
+        id = str(draft) or (shown.id if shown else "")
+        self._calls.stopped.add((place.name, id))
+        if shown and shown.id == id and not shown.stays:
+            del self.truth.drafts[place.key, str(thread)]
+        stopped: dict[str, Any] = {"chat": chat_of(self.chats, place), "draft_id": int(id)}
+        if thread:
+            stopped["message_thread_id"] = int(thread)
+        body = {"stopped_message_generation": stopped}
+        self.chats.bot(account).queue.put("stopped_message_generation", body, f"stopped:{id}", place.name)
+        return id
+
     def answered(self, query: str) -> str | None:
         """What the person was shown after a press; None while nobody answered."""
         return self._calls.presses[query].answer

@@ -140,6 +140,9 @@ class Draft(Value, frozen=True, kw_only=True):
     rich: str
     # By the steady clock.
     until: float
+    # Whether there is a button below it that stops it, and whether its text stays for a while when it is pressed.
+    can_stop: bool = False
+    stays: bool = False
 
 
 class Truth:

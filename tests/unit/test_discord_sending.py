@@ -103,7 +103,7 @@ async def test_a_repeated_key_is_the_first_message_in_another_process_too(stand:
     with pytest.raises(Doubtful):
         await stand.adapter.send(said)
     (posted,) = stand.discord.sent
-    assert await stand.adapter.send(said) == Receipt(ids=(posted.id,))
+    assert (await stand.adapter.send(said)).ids == (posted.id,)
     other = await stand.adapter.send(replace(said, body=Body(text="ho")))
     assert other.ids != (posted.id,)
     assert stand.discord.posts == ["hi", "ho"]
@@ -263,7 +263,9 @@ async def test_a_doubt_is_settled_by_the_channels_history(stand: Stand) -> None:
     stand.discord.fail_next(502, after_effect=True)
     with pytest.raises(Doubtful):
         await stand.adapter.send(late)
-    assert await stand.adapter.find(late) == Receipt(ids=(stand.discord.sent[1].id,))
+    found = await stand.adapter.find(late)
+    assert isinstance(found, Receipt)
+    assert found.ids == (stand.discord.sent[1].id,)
     assert len(stand.discord.calls("history")) == 4
 
 
@@ -333,7 +335,9 @@ async def test_a_second_answer_to_a_command_does_not_overwrite_the_first(stand: 
     stand.discord.drop_next(after_effect=True, method="follow_up")
     with pytest.raises(Doubtful):
         await stand.adapter.send(second)
-    assert await stand.adapter.find(second) == Receipt(ids=(stand.discord.sent[1].id,))
+    found = await stand.adapter.find(second)
+    assert isinstance(found, Receipt)
+    assert found.ids == (stand.discord.sent[1].id,)
     assert stand.discord.posts == ["first", "second"]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adapters.slack.parse import Me, Reader, time_of
-from adapters.slack.places import Handle, handle_of
+from adapters.slack.places import Handle, Shown, handle_of
 from adapters.slack.settings import SlackAccount
 from core.adapter import MenuItem
 from core.types import Attachment, Audience, Inbound, Kind, Quoted
@@ -120,12 +120,12 @@ def test_a_stream_needs_to_know_whom_it_is_for_outside_of_direct_messages() -> N
     assert handle_of(read(channel="D1").target) == Handle()
 
 
-def test_the_assistant_pane_is_known_by_who_began_its_thread() -> None:
-    pane = {"channel": "D1", "thread_ts": "50.1"}
+@pytest.mark.parametrize("began", ["UBOT", "UANN"])
+def test_a_thread_in_private_shows_that_we_work_whoever_began_it(began: str) -> None:
+    """The assistant's pane begins its threads itself; an agent's session begins with the person's own words."""
+    thread = {"channel": "D1", "thread_ts": "50.1", "parent_user_id": began}
 
-    assert handle_of(read(**pane, parent_user_id="UBOT").target) == Handle(assistant=True)
-    assert handle_of(read(**pane, assistant_thread={"action_token": "x"}).target) == Handle(assistant=True)
-    assert handle_of(read(**pane, parent_user_id="UANN").target) == Handle()
+    assert handle_of(read(**thread).target) == Handle(assistant=True)
 
 
 # Words.
@@ -285,6 +285,12 @@ def test_the_stop_button_is_the_command() -> None:
 
     assert (found.kind, found.command, found.key) == (Kind.COMMANDED, "stop", "event:Ev1")
     assert (found.conversation.thread, found.target.handle) == ("50.1", "")
+    assert found.about == Shown("C1", "60.1", "50.1", stream=True).write()
+
+
+@pytest.mark.parametrize("streams", [[], ["60.1", "61.1"], None, "60.1", [60.1]])
+def test_a_stop_that_names_no_one_answer_is_for_the_whole_thread(streams: Any) -> None:
+    assert read(type="agent_session_stopped", thread_ts="50.1", streaming_message_ts=streams).about == ""
 
 
 # Commands and presses.

@@ -845,7 +845,7 @@ async def test_a_response_url_serves_five_times_and_half_an_hour() -> None:
 
 
 async def test_a_session_has_a_status_and_the_app_is_warned_if_it_would_not_hear_of_stop() -> None:
-    async with platform() as (slack, client, ann, _general):
+    async with platform(view="agent") as (slack, client, ann, _general):
         said = ann.says(ann.direct, "hi")
         where: dict[str, Any] = {"channel_id": said.channel, "thread_ts": said.ts}
         told = await client.agents_sessions_setStatus(**where, status="processing", title="Hello")
@@ -855,6 +855,37 @@ async def test_a_session_has_a_status_and_the_app_is_warned_if_it_would_not_hear
         told = await client.agents_sessions_setStatus(**where, status="active")
         assert told["warning"] == "missing_agent_session_stopped_event_subscription"
         assert ann.stops(said) is None
+
+
+async def test_a_session_begins_with_its_status_or_a_stream_and_only_then_can_be_renamed() -> None:
+    async with platform(view="agent") as (slack, client, ann, _general):
+        said = ann.says(ann.direct, "hi")
+        where: dict[str, Any] = {"channel_id": said.channel, "thread_ts": said.ts}
+        assert await refused(client.agents_sessions_rename(**where, title="Tea")) == "not_authorized"
+        with pytest.raises(LookupError):
+            ann.renames(said, "Tea")
+        stream = await client.chat_startStream(channel=said.channel, thread_ts=said.ts, markdown_text="a")
+        assert slack.session(ann.direct, said.ts) == "processing"
+        await client.agents_sessions_rename(**where, title="Tea")
+        ann.renames(said, "Coffee")
+        told = await client.agents_sessions_setStatus(**where, status="suspended", title="Tea")
+        assert told["title"] == "Coffee"
+        await client.chat_stopStream(channel=said.channel, ts=stream["ts"])
+        assert slack.session(ann.direct, said.ts) == "active"
+        await client.assistant_threads_setStatus(**where, status="is thinking")
+        assert slack.session(ann.direct, said.ts) == "processing"
+
+
+@pytest.mark.parametrize(("view", "error"), [("assistant", "not_allowed"), ("neither", "unknown_method")])
+async def test_an_app_that_is_no_agent_has_no_sessions(view: Any, error: str) -> None:
+    async with platform(view=view) as (slack, client, ann, _general):
+        said = ann.says(ann.direct, "hi")
+        where: dict[str, Any] = {"channel_id": said.channel, "thread_ts": said.ts}
+        assert await refused(client.agents_sessions_setStatus(**where, status="processing")) == error
+        assert await refused(client.agents_sessions_rename(**where, title="Tea")) == error
+        await client.assistant_threads_setStatus(**where, status="is thinking")
+        assert slack.session(ann.direct, said.ts) == ""
+        assert slack.status(ann.direct, said.ts) == "is thinking"
 
 
 async def test_a_status_is_gone_after_two_minutes() -> None:

@@ -919,6 +919,41 @@ async def test_people_correct_what_they_said() -> None:
 # Drafts, rich messages, signs of life.
 
 
+async def test_a_draft_can_be_stopped_where_that_was_allowed_and_who_asked_for_it_is_told() -> None:
+    async with platform() as (telegram, bot):
+        await bot.send_message_draft(7, 1, "half")
+        with pytest.raises(LookupError):
+            telegram.stops(7)
+        for stays in (False, True):
+            number, kept = 2 + stays, {"can_stop": True, "keep_on_stop": stays}
+            await bot.send_message_draft(7, number, "half", api_kwargs=kept)
+            # Nobody is told who did not ask for it.
+            await bot.get_updates(timeout=0, allowed_updates=["message"])
+            telegram.stops(7)
+            assert [each.text for each in telegram.visible()] == (["half"] if stays else [])
+            await bot.send_message_draft(7, number, "more", api_kwargs=kept)
+            assert "more" not in [each.text for each in telegram.visible()]
+            assert not telegram.chats.bot("main").queue.pending
+            await bot.get_updates(timeout=0, allowed_updates=["stopped_message_generation"])
+            telegram.stops(7, draft=number)
+            (update,) = telegram.chats.bot("main").queue.pending
+            told = update.body["stopped_message_generation"]
+            assert (told["chat"]["id"], told["draft_id"], set(told)) == (7, number, {"chat", "draft_id"})
+            telegram.chats.bot("main").queue.pending.clear()
+
+
+async def test_an_older_server_passes_over_a_stop_of_drafts_or_refuses_it() -> None:
+    stoppable = {"can_stop": True}
+    async with platform(stops="ignored") as (telegram, bot):
+        await bot.send_message_draft(7, 1, "half", api_kwargs=stoppable)
+        with pytest.raises(LookupError):
+            telegram.stops(7)
+    async with platform(stops="refused") as (telegram, bot):
+        with pytest.raises(BadRequest, match="can_stop"):
+            await bot.send_message_draft(7, 1, "half", api_kwargs=stoppable)
+        assert telegram.visible() == ()
+
+
 async def test_a_draft_lasts_half_a_minute_or_until_the_message() -> None:
     clock = FakeClock()
     async with platform(clock=clock) as (telegram, bot):

@@ -1,0 +1,58 @@
+"""What is told beside a talk becomes part of the memory of every conversation that it landed in, once in each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from core.store.database import Transaction
+from core.types import Author, Body, Conversation, Receipt, Target
+
+
+class Notice(NamedTuple):
+    """`source` says in words what it comes from; a model reads it as a label, apart from the text."""
+
+    delivery: str
+    source: str
+    body: Body
+
+    @property
+    def text(self) -> str:
+        names = ", ".join(file.name for file in self.body.files)
+        return "\n".join(filter(None, (self.body.text, f"(Files: {names})" if names else "")))
+
+
+def land(tx: Transaction, notice: Notice, target: Target, receipt: Receipt, wall: float) -> None:
+    """In the transaction of a receipt: remembered where the platform has put it, and where a reply to it will be."""
+    chat = _origin(tx, target, receipt.chat or target.chat)
+    threads = {target.thread, receipt.opens or target.thread}
+    for thread in sorted(threads):
+        place = Conversation(adapter=target.adapter, account=target.account, chat=chat, thread=thread)
+        remember(tx, place.id, notice, wall)
+
+
+def remember(tx: Transaction, conversation: str, notice: Notice, wall: float) -> None:
+    """As a notice and never as a person's words; by its delivery, which may have several parts that land here."""
+    if tx.one("SELECT 1 FROM history WHERE run = ? AND conversation = ?", notice.delivery, conversation):
+        return
+    known = tx.one("SELECT generation FROM conversations WHERE id = ?", conversation)
+    tx.execute(
+        "INSERT INTO history (conversation, generation, author, text, run, at, source) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        conversation,
+        # Where nothing was said yet, the first message begins the first generation.
+        known["generation"] if known else 1,
+        Author.NOTICE,
+        notice.text,
+        notice.delivery,
+        wall,
+        notice.source,
+    )
+
+
+def _origin(tx: Transaction, target: Target, chat: str) -> str:
+    """A chat that has moved is remembered under its first id, by whichever of its ids it is named."""
+    row = tx.one(
+        "SELECT origin FROM aliases WHERE adapter = ? AND account = ? AND moved_to = ?"
+        " UNION SELECT origin FROM aliases WHERE adapter = ? AND account = ? AND chat = ?",
+        *(target.adapter, target.account, chat) * 2,
+    )
+    return str(row["origin"]) if row else chat
