@@ -286,30 +286,46 @@ def _is_told_by_another(tx: Transaction, row: Row) -> bool:
 
 def _old_tasks(tx: Transaction, after: int | str, terms: Terms) -> tuple[str | None, Pruned]:
     """Commands whose output can still be read are left to whoever keeps that."""
-    page = tx.all(
-        "SELECT id FROM tasks WHERE id > ? AND state NOT IN ('waiting', 'running') AND ended < ?"
-        " AND NOT EXISTS (SELECT 1 FROM processes WHERE task = tasks.id) ORDER BY id LIMIT ?",
-        str(after or ""),
-        terms.runs,
-        REMOVED,
-    )
-    for row in page if not terms.rehearsal else ():
-        tx.execute("DELETE FROM tasks WHERE id = ?", row["id"])
-    return (page[-1]["id"] if len(page) == REMOVED else None), Pruned(tasks=len(page))
+    page = tx.all("SELECT id, ended FROM tasks WHERE id > ? ORDER BY id LIMIT ?", str(after or ""), LOOKED_AT)
+    gone, before = 0, str(after or "")
+    for row in page:
+        if gone >= REMOVED:
+            return before, Pruned(tasks=gone)
+        before = row["id"]
+        # What is open has not ended.
+        if row["ended"] is None or row["ended"] >= terms.runs or _has_output(tx, row["id"]):
+            continue
+        gone += 1
+        if not terms.rehearsal:
+            tx.execute("DELETE FROM tasks WHERE id = ?", row["id"])
+    return (before if len(page) == LOOKED_AT else None), Pruned(tasks=gone)
+
+
+def _has_output(tx: Transaction, task: str) -> bool:
+    return tx.one("SELECT 1 FROM processes WHERE task = ?", task) is not None
 
 
 def _old_firings(tx: Transaction, after: int | str, terms: Terms) -> tuple[str | None, Pruned]:
     """The last of each schedule stays: it says how that fared."""
     page = tx.all(
-        "SELECT id FROM firings f WHERE id > ? AND state IN ('done', 'missed') AND due < ? AND due <"
-        " (SELECT max(due) FROM firings n WHERE n.schedule = f.schedule) ORDER BY id LIMIT ?",
-        str(after or ""),
-        terms.fired,
-        REMOVED,
+        "SELECT id, schedule, state, due FROM firings WHERE id > ? ORDER BY id LIMIT ?", str(after or ""), LOOKED_AT
     )
-    for row in page if not terms.rehearsal else ():
-        tx.execute("DELETE FROM firings WHERE id = ?", row["id"])
-    return (page[-1]["id"] if len(page) == REMOVED else None), Pruned(tasks=len(page))
+    gone, before = 0, str(after or "")
+    for row in page:
+        if gone >= REMOVED:
+            return before, Pruned(tasks=gone)
+        before = row["id"]
+        if row["state"] not in ("done", "missed") or row["due"] >= terms.fired or _is_the_last(tx, row):
+            continue
+        gone += 1
+        if not terms.rehearsal:
+            tx.execute("DELETE FROM firings WHERE id = ?", row["id"])
+    return (before if len(page) == LOOKED_AT else None), Pruned(tasks=gone)
+
+
+def _is_the_last(tx: Transaction, row: Row) -> bool:
+    last = tx.one("SELECT max(due) AS due FROM firings WHERE schedule = ?", row["schedule"])
+    return last is not None and row["due"] >= last["due"]
 
 
 def _old_history(tx: Transaction, after: int | str, terms: Terms) -> tuple[int | None, Pruned]:
@@ -351,8 +367,10 @@ def _old_cards(tx: Transaction, after: int | str, terms: Terms) -> tuple[int | N
     )
     gone = 0
     for row in page:
-        for table, number in (("card_events", "seq"), ("card_attempts", "number")):
-            earlier = f"FROM {table} WHERE card = ? AND {number} < (SELECT max({number}) FROM {table} WHERE card = ?)"
+        for earlier in (
+            "FROM card_events WHERE card = ? AND seq < (SELECT max(seq) FROM card_events WHERE card = ?)",
+            "FROM card_attempts WHERE card = ? AND number < (SELECT max(number) FROM card_attempts WHERE card = ?)",
+        ):
             gone += _count(tx, f"SELECT count(*) AS n {earlier}", row["id"], row["id"])
             if not terms.rehearsal:
                 tx.execute(f"DELETE {earlier}", row["id"], row["id"])
