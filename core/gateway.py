@@ -22,6 +22,7 @@ from core.inbound import overview, recovery
 from core.inbound.commands import Command, Commands
 from core.inbound.dispatcher import Bots, Dispatcher
 from core.inbound.door import Door
+from core.inbound.erasure import Erasure
 from core.inbound.notebook import StoredNotebook
 from core.inbound.settlement import Settlement
 from core.meters import Meters
@@ -158,6 +159,7 @@ class Gateway(FrontDesk):
     def _build_the_way_in(self) -> None:
         limits, workspaces = self._settings.limits, self._home / "workspaces"
         self._settlement = Settlement(self._clock, self._courier.can)
+        self._erasure = Erasure(self._store, self._clock, self._home, self._feed.is_followed)
         self._dispatcher = Dispatcher(
             self._store,
             self._clock,
@@ -264,6 +266,7 @@ class Gateway(FrontDesk):
             await self._dispatcher.sweep()
             await self._courier.sweep()
             await self._office.sweep()
+            await self._erasure.sweep()
             await self.upkeep.sweep()
 
     def _is_busy(self) -> bool:

@@ -162,6 +162,9 @@ class FakeDesk:
     async def run(self, id: str) -> Run:
         raise Unknown(f"no run {id}")
 
+    async def forget(self, run: str) -> None:
+        raise Unknown(run)
+
     async def conversations(self, adapter: str, chat: str, limit: int, before: int) -> list[ConversationLine]:
         return []
 

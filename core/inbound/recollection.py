@@ -45,15 +45,21 @@ def take_back(tx: Transaction, conversation: str, purpose: str) -> TakenBack:
         conversation,
         seq,
     )
+    restore(tx, conversation, memory["generation"])
+    return TakenBack(message, f"Taken back: “{_title(message)}”. I no longer know of it, nor of what came of it.")
+
+
+def restore(tx: Transaction, conversation: str, generation: int) -> None:
+    """What is remembered of a generation is what its newest run left that still counts."""
     tx.execute(
         "UPDATE conversations SET checkpoint = (SELECT i.checkpoint FROM inbox i WHERE i.conversation = ?"
         " AND i.kind = 'message' AND i.generation = ? AND i.state = 'done' AND i.undone = 0"
-        " AND i.checkpoint IS NOT NULL ORDER BY i.seq DESC LIMIT 1) WHERE id = ?",
+        " AND i.checkpoint IS NOT NULL ORDER BY i.seq DESC LIMIT 1) WHERE id = ? AND generation = ?",
         conversation,
-        memory["generation"],
+        generation,
         conversation,
+        generation,
     )
-    return TakenBack(message, f"Taken back: “{_title(message)}”. I no longer know of it, nor of what came of it.")
 
 
 def again(taken: Inbound, command: Inbound) -> Inbound:

@@ -13,6 +13,7 @@ from core.desk import Pruned
 from core.settings import Retention as Periods
 from core.store import files
 from core.store.database import Row, Store, Transaction
+from core.types import is_passing
 
 log = logging.getLogger(__name__)
 
@@ -219,6 +220,8 @@ def _may_go(tx: Transaction, row: Row, terms: Terms) -> bool:
 
 def _is_remembered(tx: Transaction, row: Row, terms: Terms) -> bool:
     """Is it among the last of its conversation, which somebody may still take back or look for?"""
+    if is_passing(row["conversation"]):
+        return False
     newest = tx.all(
         "SELECT seq, accepted FROM inbox WHERE conversation = ? AND kind = 'message' AND state <> 'joined'"
         " ORDER BY seq DESC LIMIT ?",
@@ -231,22 +234,36 @@ def _is_remembered(tx: Transaction, row: Row, terms: Terms) -> bool:
 def _remove_run(tx: Transaction, row: Row, terms: Terms) -> Pruned:
     later = tx.all("SELECT run FROM inbox WHERE joined = ?", row["run"]) if row["kind"] == "message" else []
     events = _count(tx, "SELECT count(*) AS n FROM journal WHERE run = ?", row["run"])
+    passing = is_passing(row["conversation"])
+    history = _count(tx, "SELECT count(*) AS n FROM history WHERE run = ?", row["run"]) if passing else 0
     if not terms.rehearsal:
+        if passing:
+            # Nobody could name the conversation any more, or ever goes on from what was said in it.
+            tx.execute("DELETE FROM history WHERE run = ?", row["run"])
         tx.execute("DELETE FROM journal WHERE run = ?", row["run"])
         tx.execute("DELETE FROM inbox WHERE run = ? OR joined = ?", row["run"], row["run"])
         if row["kind"] == "message":
             _count_out(tx, row["conversation"], 1 + len(later))
-    return Pruned(runs=1 + len(later), events=events)
+    return Pruned(runs=1 + len(later), events=events, history=history)
 
 
 def _count_out(tx: Transaction, conversation: str, messages: int) -> None:
     """A conversation of which no message is left is no longer listed."""
     tx.execute("UPDATE listing SET pruned = pruned + ? WHERE conversation = ?", messages, conversation)
-    tx.execute(
-        "DELETE FROM listing WHERE conversation = ? AND NOT EXISTS"
-        " (SELECT 1 FROM inbox WHERE inbox.conversation = listing.conversation AND kind = 'message')",
-        conversation,
-    )
+    if tx.one("SELECT 1 FROM inbox WHERE conversation = ? AND kind = 'message' LIMIT 1", conversation):
+        return
+    if is_passing(conversation):
+        leave_nothing(tx, conversation)
+    else:
+        tx.execute("DELETE FROM listing WHERE conversation = ?", conversation)
+
+
+def leave_nothing(tx: Transaction, conversation: str) -> None:
+    """Of a conversation without messages."""
+    tx.execute("DELETE FROM history WHERE conversation = ?", conversation)
+    tx.execute("DELETE FROM preferences WHERE conversation = ?", conversation)
+    tx.execute("DELETE FROM listing WHERE conversation = ?", conversation)
+    tx.execute("DELETE FROM conversations WHERE id = ?", conversation)
 
 
 def _trim_journal(tx: Transaction, run: str, terms: Terms) -> Pruned:

@@ -48,6 +48,7 @@ SHORT = {
     "inbox_running": "runs at work",
     "one_live_run_per_conversation": "runs at work",
     "inbox_waiting": "messages that wait",
+    "inbox_to_forget": "what shall be forgotten and is not over yet",
     "deliveries_waiting": "what we owe",
     "openings_on_their_way": "what we owe",
     "deliveries_in_trouble": "what we owe, and losses that the owner has not dismissed",
