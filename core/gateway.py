@@ -47,6 +47,10 @@ DATABASE = "tidings.db"
 # How often a live process looks for what was forgotten.
 SWEEP_SECONDS = 15.0
 LAST_SECONDS = 5.0
+UNCONFIRMED = (
+    "the machine was started anew, and its clock is more than a day away from the last use; until a time server has set"
+    " it, or for an hour, nothing expires and nothing is pruned. If the date is wrong, set it"
+)
 
 
 class Gateway(FrontDesk):
@@ -138,9 +142,11 @@ class Gateway(FrontDesk):
 
     async def _set_the_clock(self) -> None:
         """And whatever is told of this life of the gateway."""
-        steady: Clock = await self._store.insist(epoch.steady_clock)
-        self._clock = self._given_clock or steady
+        self._steady = await self._store.insist(epoch.steady_clock)
+        self._clock = self._given_clock or self._steady
         self._alarms = Alarms(self._clock)
+        if not self._clock.confirmed:
+            self._alarms.sound("clock", UNCONFIRMED)
         for notice in self._notices:
             self._alarms.sound("settings", notice)
         self._started = self._clock.wall()
@@ -263,6 +269,8 @@ class Gateway(FrontDesk):
             # A write, so that a store that is well again is known to be, and steady time survives a reboot.
             now = self._clock.now()
             await self._store.insist(lambda tx, now=now: epoch.mark(tx, now))  # type: ignore[misc]
+            if not self._steady.confirmed and await self._store.insist(lambda tx: epoch.confirm(tx, self._steady)):
+                log.info("the clock is confirmed: time has caught up with it")
             await self._dispatcher.sweep()
             await self._courier.sweep()
             await self._office.sweep()

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from core.clock import Clock
 from core.desk import Pruned
+from core.errors import Conflict
 from core.settings import Retention as Periods
 from core.store import files
 from core.store.database import Row, Store, Transaction
@@ -108,7 +109,7 @@ class Retention:
 
     async def sweep(self) -> None:
         if self._place is None:
-            if self._clock.now() < self._next:
+            if self._clock.now() < self._next or not self._clock.confirmed:
                 return
             self._place, self._so_far, self._terms = Place(), Pruned(), terms(self._periods, self._clock)
         for _ in range(SLICES):
@@ -121,7 +122,8 @@ class Retention:
                 return
 
     async def prune(self, older_than: float | None, *, rehearsal: bool) -> Pruned:
-        """The whole walk; whoever writes meanwhile waits for one slice at most."""
+        """The whole walk; whoever writes meanwhile waits for one slice at most. Raises Conflict."""
+        check(self._clock)
         wanted = terms(self._periods, self._clock, older_than=older_than, rehearsal=rehearsal)
         walk = Retention(self._store, self._clock, self._periods, self._home)
         place: Place | None = Place()
@@ -142,6 +144,15 @@ class Retention:
             return Pruned()
         kept = await self._store.insist(files.kept)
         return await asyncio.to_thread(remove_files, self._home, kept, terms)
+
+
+def check(clock: Clock) -> None:
+    """What is removed by a wrong date is gone."""
+    if not clock.confirmed:
+        raise Conflict(
+            "nothing can be pruned yet: the machine was started anew with a clock that is more than a day away from the"
+            " last use; check the date, and try again when a time server has set it or the machine has run for an hour"
+        )
 
 
 def describe(pruned: Pruned) -> str:

@@ -20,6 +20,7 @@ from bots.main import place
 from core import offline
 from core.cards import Block, CardState, NewCard
 from core.desk import Pruned
+from core.errors import Conflict
 from core.gateway import DATABASE, SWEEP_SECONDS
 from core.inbound.door import MAY_BE_LOST
 from core.outbound import outbox
@@ -392,6 +393,19 @@ async def tidings(home: Path, *words: str) -> str:
 async def test_an_age_that_is_none_or_too_short_is_refused(tmp_path: Path, age: str, words: str) -> None:
     assert words in await tidings(tmp_path, "--older-than", age)
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_nothing_is_pruned_while_the_clock_may_be_wrong(world: World, clock: OwnedClock) -> None:
+    await talk(world, *(f"{number}" for number in range(12)))
+    clock.confirmed = False
+    await pass_by(world, clock, MONTH)
+    await clock.advance(4 * SWEEP_SECONDS)
+    assert count(world, "inbox") == 12
+    with pytest.raises(Conflict, match="nothing can be pruned yet"):
+        await prune(world)
+    clock.confirmed = True
+    await clock.advance(4 * SWEEP_SECONDS)
+    assert count(world, "inbox") == 10
 
 
 # What nobody comes back to.

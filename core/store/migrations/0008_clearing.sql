@@ -1,4 +1,4 @@
--- What grows is found by an index, and what was removed leaves nothing behind.
+-- What grows is found by an index, what nobody wants kept is erased, and a clock that may be wrong ends nothing.
 
 -- Tasks that have ended, the newest first.
 CREATE INDEX tasks_ended ON tasks (created) WHERE NOT state IN ('waiting', 'running');
@@ -14,3 +14,6 @@ CREATE INDEX inbox_to_forget ON inbox (seq) WHERE forget = 1;
 UPDATE inbox SET forget = 1 WHERE run IN (SELECT substr(name, 11) FROM notebook WHERE name LIKE 'forgotten/%')
     AND state IN ('waiting', 'running', 'done');
 DELETE FROM notebook WHERE name LIKE 'forgotten/%';
+
+-- After a reboot: may the clock be relied on that says how much time has passed?
+ALTER TABLE epoch ADD COLUMN confirmed INTEGER NOT NULL DEFAULT 1;
