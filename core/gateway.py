@@ -48,8 +48,8 @@ DATABASE = "tidings.db"
 SWEEP_SECONDS = 15.0
 LAST_SECONDS = 5.0
 UNCONFIRMED = (
-    "the machine was started anew, and its clock is more than a day away from the last use; until a time server has set"
-    " it, or for an hour, nothing expires and nothing is pruned. If the date is wrong, set it"
+    "the machine has rebooted, and its clock is more than a day away from the last use: nothing expires and nothing is"
+    " pruned until a time server has set it, or for an hour after the boot. Check the date"
 )
 
 

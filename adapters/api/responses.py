@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from typing import Any
 
 from aiohttp import web
@@ -23,6 +24,7 @@ from core.agent import (
     ToolStarted,
 )
 from core.desk import Run
+from core.errors import Unknown
 from core.types import Author, Entry, Given
 
 # So much of what went before is given to the next turn: entries of a chain, and of a conversation's memory.
@@ -75,7 +77,10 @@ async def look(api: ApiAdapter, call: Call) -> web.StreamResponse:
 
 async def delete(api: ApiAdapter, call: Call) -> web.StreamResponse:
     run = await _stored(api, call, call.names["id"])
-    await api.host.desk.forget(run.id)
+    try:
+        await api.host.desk.forget(run.id)
+    except Unknown:
+        raise not_found("response") from None
     return answer({"id": call.names["id"], "object": "response", "deleted": True})
 
 
@@ -126,7 +131,9 @@ async def _stored(api: ApiAdapter, call: Call, id: str) -> Run:
 async def _let_go(api: ApiAdapter, run: Run) -> None:
     """Whoever asked has been answered, so what was not to be stored need not stay any longer."""
     if run.forgotten:
-        await api.host.desk.forget(run.id)
+        # Who asked with the same key at the same time may have been first.
+        with suppress(Unknown):
+            await api.host.desk.forget(run.id)
 
 
 def _run_of(id: str) -> str:

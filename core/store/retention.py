@@ -150,8 +150,8 @@ def check(clock: Clock) -> None:
     """What is removed by a wrong date is gone."""
     if not clock.confirmed:
         raise Conflict(
-            "nothing can be pruned yet: the machine was started anew with a clock that is more than a day away from the"
-            " last use; check the date, and try again when a time server has set it or the machine has run for an hour"
+            "nothing can be pruned yet: the machine has rebooted, and its clock is more than a day away from the last"
+            " use; check the date, and try again when a time server has set it or the machine has run for an hour"
         )
 
 
@@ -314,19 +314,28 @@ def _is_told_by_another(tx: Transaction, row: Row) -> bool:
 
 def _old_tasks(tx: Transaction, after: int | str, terms: Terms) -> tuple[str | None, Pruned]:
     """Commands whose output can still be read are left to whoever keeps that."""
-    page = tx.all("SELECT id, ended FROM tasks WHERE id > ? ORDER BY id LIMIT ?", str(after or ""), LOOKED_AT)
-    gone, before = 0, str(after or "")
-    for row in page:
-        if gone >= REMOVED:
-            return before, Pruned(tasks=gone)
-        before = row["id"]
+
+    def is_old(row: Row) -> bool:
         # What is open has not ended.
-        if row["ended"] is None or row["ended"] >= terms.runs or _has_output(tx, row["id"]):
-            continue
-        gone += 1
-        if not terms.rehearsal:
-            tx.execute("DELETE FROM tasks WHERE id = ?", row["id"])
-    return (before if len(page) == LOOKED_AT else None), Pruned(tasks=gone)
+        return row["ended"] is not None and row["ended"] < terms.runs and not _has_output(tx, row["id"])
+
+    page = tx.all("SELECT id, ended FROM tasks WHERE id > ? ORDER BY id LIMIT ?", str(after or ""), LOOKED_AT)
+    going, following = _sifted(page, str(after or ""), is_old)
+    for id in going if not terms.rehearsal else ():
+        tx.execute("DELETE FROM tasks WHERE id = ?", id)
+    return following, Pruned(tasks=len(going))
+
+
+def _sifted(page: list[Row], after: str, is_old: Callable[[Row], bool]) -> tuple[list[str], str | None]:
+    """Which rows of a page go, no more than may go at once; and where the walk goes on."""
+    going: list[str] = []
+    for row in page:
+        if len(going) >= REMOVED:
+            return going, after
+        after = row["id"]
+        if is_old(row):
+            going.append(after)
+    return going, after if len(page) == LOOKED_AT else None
 
 
 def _has_output(tx: Transaction, task: str) -> bool:
@@ -334,21 +343,18 @@ def _has_output(tx: Transaction, task: str) -> bool:
 
 
 def _old_firings(tx: Transaction, after: int | str, terms: Terms) -> tuple[str | None, Pruned]:
-    """The last of each schedule stays: it says how that fared."""
+    """The last of each schedule stays: it says how that went."""
+
+    def is_old(row: Row) -> bool:
+        return row["state"] in ("done", "missed") and row["due"] < terms.fired and not _is_the_last(tx, row)
+
     page = tx.all(
         "SELECT id, schedule, state, due FROM firings WHERE id > ? ORDER BY id LIMIT ?", str(after or ""), LOOKED_AT
     )
-    gone, before = 0, str(after or "")
-    for row in page:
-        if gone >= REMOVED:
-            return before, Pruned(tasks=gone)
-        before = row["id"]
-        if row["state"] not in ("done", "missed") or row["due"] >= terms.fired or _is_the_last(tx, row):
-            continue
-        gone += 1
-        if not terms.rehearsal:
-            tx.execute("DELETE FROM firings WHERE id = ?", row["id"])
-    return (before if len(page) == LOOKED_AT else None), Pruned(tasks=gone)
+    going, following = _sifted(page, str(after or ""), is_old)
+    for id in going if not terms.rehearsal else ():
+        tx.execute("DELETE FROM firings WHERE id = ?", id)
+    return following, Pruned(tasks=len(going))
 
 
 def _is_the_last(tx: Transaction, row: Row) -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,9 @@ from core import context
 from core.agent import Checkpoint, Effect, ToolFinished, ToolStarted, Turn
 from core.gateway import DATABASE
 from core.inbound import erasure
-from core.store import migrate
 from core.types import Author, Conversation, Entry, Given, encode
 from tests.api_world import ApiWorld
-from tests.builders import conversation
+from tests.builders import conversation, store_of_version
 from tests.world import Echo, Gate, OwnedClock, Scripted, World, handed
 
 WORD = "aubergine"
@@ -110,6 +107,20 @@ async def test_a_request_that_comes_again_after_it_was_forgotten_runs_no_second_
         assert (again.status_code, again.json()["error"]["code"]) == (404, "response_not_found")
         assert "ask again with another key" in again.json()["error"]["message"]
         assert agent.heard == ["hi"]
+
+
+async def test_two_who_ask_for_the_same_unstored_response_are_both_answered(tmp_path: Path) -> None:
+    gate = Gate()
+    async with ApiWorld(tmp_path, Scripted("I begin. ", gate, "I end.")) as api:
+        asked: dict[str, Any] = {"json": {"input": "hi", "store": False}, "headers": {"Idempotency-Key": "k1"}}
+        first = asyncio.create_task(api.http.post("/v1/responses", **asked))
+        await gate.reached()
+        second = asyncio.create_task(api.http.post("/v1/responses", **asked))
+        run = api.runs()[0]["run"]
+        await api.eventually(lambda: len(api.gateway._feed._readers.get(run, ())) == 2)
+        gate.open()
+        for answer in (await first, await second):
+            assert (answer.status_code, answer.json()["status"]) == (200, "completed")
 
 
 # The same at the store, by an owned clock.
@@ -210,12 +221,7 @@ async def test_what_it_has_handed_on_goes_with_it_and_it_waits_for_that_to_end(
 
 
 async def test_what_an_earlier_version_only_hid_is_erased(tmp_path: Path, clock: OwnedClock) -> None:
-    with closing(sqlite3.connect(tmp_path / DATABASE)) as store:
-        for _, file in migrate.files()[:7]:
-            for statement in migrate.statements(file.read_text(encoding="utf-8")):
-                store.execute(statement)
-        store.execute(f"PRAGMA application_id = {migrate.APPLICATION_ID}")
-        store.execute("PRAGMA user_version = 7")
+    with store_of_version(tmp_path / DATABASE, 7) as store:
         for text in (WORD, "kept"):
             store.execute(
                 "INSERT INTO inbox (run, adapter, account, key, kind, conversation, state, message, accepted, ready,"
@@ -228,7 +234,6 @@ async def test_what_an_earlier_version_only_hid_is_erased(tmp_path: Path, clock:
                 (conversation().id, text, f"run_{text}"),
             )
         store.execute("INSERT INTO notebook VALUES ('api', 'main', 'forgotten/run_aubergine', 'yes')")
-        store.commit()
     async with World(tmp_path, Echo(), clock=clock) as world:
         # Those rows are only what this is about: no journal, no delivery.
         world.skip |= {"I3", "I4", "I10"}
