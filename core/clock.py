@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+# Where one of the time servers' clients says that it has set the clock; and what the kernel says when nobody has.
+SYNCHRONISED = Path("/run/systemd/timesync/synchronized")
+TIME_ERROR = 5
 # Nothing is later than this after the machine has slept.
 HOP_SECONDS = 15.0
 
@@ -18,6 +22,9 @@ class Timer(Protocol):
 
 class Clock(Protocol):
     """`now` survives restarts and ignores changes of the wall clock; compare only `now` with `now`."""
+
+    # False after a reboot, while the wall clock may be far off: until it is confirmed, nothing expires or is removed.
+    confirmed: bool
 
     def now(self) -> float: ...
     def wall(self) -> float: ...
@@ -36,15 +43,30 @@ def since_boot() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
+def is_synchronised() -> bool:
+    """Has a time server set this machine's clock? As far as the system tells."""
+    if SYNCHRONISED.exists():
+        return True
+    adjust = getattr(ctypes.CDLL(None), "adjtimex", None)
+    # It only asks when all is zero; what it answers is larger on some systems than on others.
+    return adjust is not None and adjust(ctypes.create_string_buffer(1024)) not in (-1, TIME_ERROR)
+
+
 class SystemClock:
     """Steady time is the time since boot plus an offset that is stored with the data.
 
-    Within one boot the offset never changes, so a wall clock that jumps a day expires nothing and
-    immortalises nothing. After a reboot the wall clock sets it anew, never backwards.
+    Within one boot the offset does not change, so a wall clock that jumps a day expires nothing and
+    immortalises nothing. After a reboot the wall clock sets it anew, never backwards (core/store/epoch.py).
     """
 
-    def __init__(self, offset: float | None = None) -> None:
+    def __init__(self, offset: float | None = None, *, confirmed: bool = True) -> None:
         self.offset = time.time() - since_boot() if offset is None else offset
+        self.confirmed = confirmed
+
+    def confirm(self) -> None:
+        """The wall clock is right: steady time catches up with it, and does not go back."""
+        self.offset = max(self.offset, time.time() - since_boot())
+        self.confirmed = True
 
     def now(self) -> float:
         return self.offset + since_boot()

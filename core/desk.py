@@ -40,6 +40,8 @@ class Run(msgspec.Struct, frozen=True):
     void: int = 0
     # Who answers.
     bot: str = ""
+    # Somebody wants nothing of it kept: it goes when it is over.
+    forgotten: bool = False
 
 
 class ConversationLine(msgspec.Struct, frozen=True):
@@ -232,6 +234,13 @@ class Desk(Protocol):
 
     async def run(self, id: str) -> Run:
         """Raises Unknown."""
+        ...
+
+    async def forget(self, run: str) -> None:
+        """What was said in it goes, with its events and files, once it has ended and what it owes has arrived.
+
+        Whatever becomes of this process. Raises Unknown.
+        """
         ...
 
     async def conversations(self, adapter: str, chat: str, limit: int, before: int) -> list[ConversationLine]:

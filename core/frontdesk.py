@@ -22,6 +22,7 @@ from core.errors import Unknown, Unstored, Unsupported
 from core.inbound import notes, overview, policy, records
 from core.inbound.dispatcher import Bots, Dispatcher
 from core.inbound.door import Door
+from core.inbound.erasure import Erasure
 from core.meters import Meters
 from core.outbound import outbox
 from core.outbound.courier import Courier
@@ -51,6 +52,7 @@ class FrontDesk:
     _feed: Feed
     _door: Door
     _dispatcher: Dispatcher
+    _erasure: Erasure
     _courier: Courier
     _office: Office
     _supervisor: Supervisor
@@ -75,6 +77,9 @@ class FrontDesk:
     async def run(self, id: str) -> Run:
         run = await self._store.read(lambda tx: records.run(tx, id, self._ahead))
         return replace(run, bot=self._bots.find(run.message))
+
+    async def forget(self, run: str) -> None:
+        await self._erasure.forget(run)
 
     async def conversations(self, adapter: str, chat: str, limit: int, before: int) -> list[ConversationLine]:
         return await self._store.read(lambda tx: records.conversations(tx, adapter, chat, limit, before, self._ahead))

@@ -22,6 +22,7 @@ from core.inbound import overview, recovery
 from core.inbound.commands import Command, Commands
 from core.inbound.dispatcher import Bots, Dispatcher
 from core.inbound.door import Door
+from core.inbound.erasure import Erasure
 from core.inbound.notebook import StoredNotebook
 from core.inbound.settlement import Settlement
 from core.meters import Meters
@@ -46,6 +47,10 @@ DATABASE = "tidings.db"
 # How often a live process looks for what was forgotten.
 SWEEP_SECONDS = 15.0
 LAST_SECONDS = 5.0
+UNCONFIRMED = (
+    "the machine has rebooted, and its clock is more than a day away from the last use: nothing expires and nothing is"
+    " pruned until a time server has set it, or for an hour after the boot. Check the date"
+)
 
 
 class Gateway(FrontDesk):
@@ -137,9 +142,11 @@ class Gateway(FrontDesk):
 
     async def _set_the_clock(self) -> None:
         """And whatever is told of this life of the gateway."""
-        steady: Clock = await self._store.insist(epoch.steady_clock)
-        self._clock = self._given_clock or steady
+        self._steady = await self._store.insist(epoch.steady_clock)
+        self._clock = self._given_clock or self._steady
         self._alarms = Alarms(self._clock)
+        if not self._clock.confirmed:
+            self._alarms.sound("clock", UNCONFIRMED)
         for notice in self._notices:
             self._alarms.sound("settings", notice)
         self._started = self._clock.wall()
@@ -158,6 +165,7 @@ class Gateway(FrontDesk):
     def _build_the_way_in(self) -> None:
         limits, workspaces = self._settings.limits, self._home / "workspaces"
         self._settlement = Settlement(self._clock, self._courier.can)
+        self._erasure = Erasure(self._store, self._clock, self._home, self._feed.is_followed)
         self._dispatcher = Dispatcher(
             self._store,
             self._clock,
@@ -262,9 +270,12 @@ class Gateway(FrontDesk):
             # A write, so that a store that is well again is known to be, and steady time survives a reboot.
             now = self._clock.now()
             await self._store.insist(lambda tx, now=now: epoch.mark(tx, now))  # type: ignore[misc]
+            if not self._steady.confirmed and await self._store.insist(lambda tx: epoch.confirm(tx, self._steady)):
+                log.info("the clock is confirmed: time has caught up with it")
             await self._dispatcher.sweep()
             await self._courier.sweep()
             await self._office.sweep()
+            await self._erasure.sweep()
             await self.upkeep.sweep()
 
     def _is_busy(self) -> bool:

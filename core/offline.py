@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from core.clock import SystemClock, boot_id
+from core.clock import SystemClock
 from core.desk import DeliveryLine, Overview, Pruned
 from core.errors import StoreRefused, TidingsError
 from core.frontdesk import admit
@@ -20,7 +20,7 @@ from core.gateway import DATABASE
 from core.inbound import notebook, overview
 from core.outbound import redress
 from core.settings import Retention as Periods
-from core.store import backup, files, migrate, retention
+from core.store import backup, epoch, files, migrate, retention
 from core.store.inspection import inspect
 from core.store.lock import HomeLock, is_there
 from core.store.sqlite import SqliteTransaction, connect
@@ -72,8 +72,7 @@ def look_over(home: Path) -> Overview | None:
             if connection.execute("PRAGMA user_version").fetchone()[0] < migrate.files()[-1][0]:
                 # The next start brings it up to this version; until then its tables are others.
                 return None
-            row = tx.one("SELECT boot, clock_offset FROM epoch")
-            clock = SystemClock(row["clock_offset"] if row and row["boot"] == boot_id() else None)
+            clock = epoch.read(tx)
             return overview.overview(tx, clock.wall() - clock.now())
         finally:
             connection.close()
@@ -101,7 +100,9 @@ def prune(home: Path, periods: Periods, older_than: float | None, *, rehearsal: 
     """As a running gateway does it, and then gives the space back to the disk."""
     _need_store(home)
     with _opened(home) as tx:
-        terms = retention.terms(periods, _clock(tx), older_than=older_than, rehearsal=rehearsal)
+        clock = epoch.read(tx)
+        retention.check(clock)
+        terms = retention.terms(periods, clock, older_than=older_than, rehearsal=rehearsal)
         pruned = Pruned()
         place: retention.Place | None = retention.Place()
         while place is not None:
@@ -122,12 +123,6 @@ def _give_back(tx: SqliteTransaction, home: Path) -> None:
         tx.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _clock(tx: SqliteTransaction) -> SystemClock:
-    """The time that the rows were written by, as a gateway that starts now would have it."""
-    row = tx.one("SELECT boot, clock_offset FROM epoch")
-    return SystemClock(row["clock_offset"] if row and row["boot"] and row["boot"] == boot_id() else None)
-
-
 def _need_store(home: Path) -> None:
     """Whoever only looks shall not make one."""
     if not is_there(home, DATABASE):
@@ -137,7 +132,7 @@ def _need_store(home: Path) -> None:
 def deliveries(home: Path, *, waiting: bool, limit: int) -> list[DeliveryLine]:
     _need_store(home)
     with _opened(home) as tx:
-        clock = _clock(tx)
+        clock = epoch.read(tx)
         states = redress.OPEN if waiting else redress.IN_TROUBLE
         return redress.lines(tx, states, limit, 0, clock.wall() - clock.now())
 
@@ -146,13 +141,13 @@ def retry(home: Path, id: str) -> str:
     """The next start sends it."""
     _need_store(home)
     with _one_transaction(home) as tx:
-        return redress.retry(tx, id, _clock(tx).now(), edits=False)
+        return redress.retry(tx, id, epoch.read(tx).now(), edits=False)
 
 
 def drop(home: Path, id: str) -> None:
     _need_store(home)
     with _one_transaction(home) as tx:
-        redress.drop(tx, id, _clock(tx).now())
+        redress.drop(tx, id, epoch.read(tx).now())
 
 
 @contextmanager

@@ -78,7 +78,8 @@ class Retention(Section):
     runs_days: float = Field(
         30,
         ge=0,
-        description="Days for which an ended run is kept, but for the last ten of a conversation, and a card's log.",
+        description="Days for which an ended run is kept, but for the last ten of a conversation, and a card's log."
+        " What nobody comes back to goes whole: single API requests, tasks, jobs, cards.",
     )
     deliveries_days: float = Field(30, ge=0, description="Days for which it is kept what was sent, or was given up.")
     attachments_days: float = Field(30, ge=0, description="Days for which files are kept that people have sent.")

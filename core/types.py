@@ -50,6 +50,17 @@ class Conversation(Value, frozen=True, kw_only=True):
         return ":".join(_escape(part) for part in parts).rstrip(":")
 
 
+# How a thread is called that is used once.
+ONCE = "once-"
+
+
+def is_passing(conversation: str) -> bool:
+    """Nobody comes back to it: by its id it was made for one request, or belongs to a task, a schedule or a card."""
+    parts = conversation.split(":")
+    made_for_work = parts[0] in (Origin.TASK, Origin.SCHEDULE, Origin.CARD)
+    return made_for_work or (len(parts) > 3 and parts[3].startswith(ONCE))
+
+
 class Audience(StrEnum):
     PRIVATE = "private"
     GROUP = "group"
@@ -187,6 +198,8 @@ class Inbound(Value, frozen=True, kw_only=True):
     digest: str = ""
     # The run ends with its connection.
     attended: bool = False
+    # Nothing of it is kept once it is over.
+    forget: bool = False
     about: str = ""
     command: str = ""
     choice: str = ""

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
+from core.store import migrate
 from core.types import (
     Audience,
     Body,
@@ -140,3 +145,16 @@ def capabilities(*, keyed_for: float = 0.0, readback: bool = False, **fields: An
     )
     able = replace(able, **fields)
     return able if "signal_pace" in fields else replace(able, signal_pace=able.pace)
+
+
+@contextmanager
+def store_of_version(path: Path, version: int) -> Iterator[sqlite3.Connection]:
+    """A store as an earlier version left it."""
+    with closing(sqlite3.connect(path)) as store:
+        for _, file in migrate.files()[:version]:
+            for statement in migrate.statements(file.read_text(encoding="utf-8")):
+                store.execute(statement)
+        store.execute(f"PRAGMA application_id = {migrate.APPLICATION_ID}")
+        store.execute(f"PRAGMA user_version = {version}")
+        yield store
+        store.commit()

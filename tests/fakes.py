@@ -58,6 +58,7 @@ class FakeClock:
     def __init__(self, now: float = 1_000_000.0, wall: float = 1_750_000_000.0, patience: float = 0.0) -> None:
         self.patience = patience
         self._now = now
+        self.confirmed = True
         self._ahead = wall - now
         self._timers: list[tuple[float, int, FakeTimer]] = []
         self._order = itertools.count()
@@ -165,6 +166,9 @@ class FakeDesk:
 
     async def run(self, id: str) -> Run:
         raise Unknown(f"no run {id}")
+
+    async def forget(self, run: str) -> None:
+        raise Unknown(run)
 
     async def conversations(self, adapter: str, chat: str, limit: int, before: int) -> list[ConversationLine]:
         return []

@@ -28,6 +28,7 @@ from core.agent import JournalEvent, Outcome, Restarted
 from core.desk import Numbered, Run
 from core.errors import Lagged, Rejected, Unknown
 from core.types import (
+    ONCE,
     Absent,
     Admission,
     Attachment,
@@ -152,7 +153,7 @@ class ApiAdapter:
 
     def conversation(self, key: Key, name: str | None, user: str | None) -> Conversation:
         """Under the key's own id, so that no client can name another's; without a name it is used once."""
-        thread = name or f"once-{secrets.token_hex(16)}"
+        thread = name or f"{ONCE}{secrets.token_hex(16)}"
         return Conversation(adapter=ADAPTER, account=self.account, chat=key.id, thread=thread, member=user or "")
 
     def bot(self, model: str) -> str:
@@ -178,6 +179,7 @@ class ApiAdapter:
         alone: bool,
         attended: bool,
         follows: str = "",
+        forget: bool = False,
     ) -> Asked:
         """Stores the message. `alone`: what the client gave is all the agent sees, no stored history is read."""
         if self._receive is None:
@@ -197,6 +199,7 @@ class ApiAdapter:
             follows=follows,
             digest=hashlib.sha256(body).hexdigest(),
             attended=attended,
+            forget=forget,
         )
         self._places.take(call.key.id)
         admission: Admission | None = None
@@ -216,6 +219,7 @@ class ApiAdapter:
                 self._places.keep(run, call.key.id)
                 return Asked(run, False, attended)
             case Duplicate(run=run):
+                await self._check_kept(run)
                 return Asked(run, True, False)
             case Refused(reason=Refusal.CONFLICT):
                 raise Problem(409, CONFLICT, "idempotency_key_conflict", headers=FINAL)
@@ -223,6 +227,13 @@ class ApiAdapter:
                 raise Problem(413, "the message is too long", "too_long")
             case _:
                 raise Problem(429, "too much is waiting", "rate_limit_exceeded", headers={"Retry-After": "2"})
+
+    async def _check_kept(self, run: str) -> None:
+        try:
+            await self.host.desk.run(run)
+        except Unknown:
+            words = "the answer to this request has been deleted, or was not to be stored; ask again with another key"
+            raise Problem(404, words, "response_not_found") from None
 
     async def follow(self, run: str, after: int = 0) -> AsyncIterator[Numbered]:
         """All of it, however slowly it is read."""

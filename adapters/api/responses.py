@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from typing import Any
 
 from aiohttp import web
@@ -17,11 +18,13 @@ from core.agent import (
     Outcome,
     OutcomeKind,
     ReasoningDelta,
+    Restarted,
     TextDelta,
     ToolFinished,
     ToolStarted,
 )
 from core.desk import Run
+from core.errors import Unknown
 from core.types import Author, Entry, Given
 
 # So much of what went before is given to the next turn: entries of a chain, and of a conversation's memory.
@@ -41,31 +44,43 @@ async def create(api: ApiAdapter, call: Call) -> web.StreamResponse:
     conversation = api.conversation(call.key, name, asked.user)
     gone_means_stop = api.settings.stop_when_gone
     bot = api.bot(asked.model)
-    asking = api.ask(call, said, conversation, bot, body, alone=alone, attended=gone_means_stop, follows=follows)
-    begun = await asking
+    begun = await api.ask(
+        call,
+        said,
+        conversation,
+        bot,
+        body,
+        alone=alone,
+        attended=gone_means_stop,
+        follows=follows,
+        forget=not asked.store,
+    )
     run = begun.run
     try:
-        if not asked.store:
-            await _forget(api, run)
+        looked = await api.host.desk.run(run)
         if asked.stream:
-            frames = _frames(api, await api.host.desk.run(run))
-            return await sse.stream(call.request, frames)
-        await api.outcome(run)
+            streamed = await sse.stream(call.request, _frames(api, looked))
+            await _let_go(api, looked)
+            return streamed
+        built = await _built(api, looked)
     except BaseException:
         api.leave(begun)
         raise
-    built = await _built(api, await api.host.desk.run(run))
+    await _let_go(api, looked)
     return answer(built, 502, FINAL) if built["error"] else answer(built)
 
 
 async def look(api: ApiAdapter, call: Call) -> web.StreamResponse:
     run = await _stored(api, call, call.names["id"])
-    return answer(await _built(api, run))
+    return answer(await _built(api, run) if run.outcome else Building(run).response())
 
 
 async def delete(api: ApiAdapter, call: Call) -> web.StreamResponse:
     run = await _stored(api, call, call.names["id"])
-    await _forget(api, run.id)
+    try:
+        await api.host.desk.forget(run.id)
+    except Unknown:
+        raise not_found("response") from None
     return answer({"id": call.names["id"], "object": "response", "deleted": True})
 
 
@@ -107,13 +122,18 @@ async def _turn(api: ApiAdapter, run: Run) -> list[Entry]:
 
 
 async def _stored(api: ApiAdapter, call: Call, id: str) -> Run:
-    if not id.startswith("resp_") or await api.host.notebook.read(f"forgotten/{_run_of(id)}"):
+    run = await api.own_run(call, _run_of(id), "response") if id.startswith("resp_") else None
+    if run is None or run.forgotten:
         raise not_found("response")
-    return await api.own_run(call, _run_of(id), "response")
+    return run
 
 
-async def _forget(api: ApiAdapter, run: str) -> None:
-    await api.host.notebook.write(f"forgotten/{run}", "yes")
+async def _let_go(api: ApiAdapter, run: Run) -> None:
+    """Whoever asked has been answered, so what was not to be stored need not stay any longer."""
+    if run.forgotten:
+        # Who asked with the same key at the same time may have been first.
+        with suppress(Unknown):
+            await api.host.desk.forget(run.id)
 
 
 def _run_of(id: str) -> str:
@@ -121,11 +141,13 @@ def _run_of(id: str) -> str:
 
 
 async def _built(api: ApiAdapter, run: Run) -> dict[str, Any]:
+    """As it is in the end; what a restart makes void meanwhile does not count."""
     building = Building(run)
-    if run.outcome is not None:
-        async for numbered in api.follow(run.id, run.void):
-            for _ in building.take(numbered.event):
-                continue
+    async for numbered in api.follow(run.id, run.void):
+        if isinstance(numbered.event, Restarted):
+            building = Building(run)
+        for _ in building.take(numbered.event):
+            continue
     return building.response()
 
 

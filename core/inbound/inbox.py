@@ -124,7 +124,7 @@ def _insert(
 ) -> None:
     tx.execute(
         "INSERT INTO inbox (run, adapter, account, key, kind, conversation, album, joined, state, message, digest,"
-        " accepted, ready, reason, said) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " accepted, ready, reason, said, forget) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         run,
         inbound.target.adapter,
         inbound.target.account,
@@ -140,6 +140,7 @@ def _insert(
         ready,
         reason,
         inbound.said,
+        int(inbound.forget and state == "waiting"),
     )
     if inbound.kind is Kind.MESSAGE:
         tx.execute(

@@ -14,6 +14,7 @@ from core.types import Inbound, Target
 LISTED = 10
 # Whoever was silent for longer than this was silent for long enough not to be remembered.
 LATEST = 10_000
+LATEST_SENT = 1_000
 
 
 def overview(tx: Transaction, ahead: float) -> Overview:
@@ -63,10 +64,14 @@ def moments(tx: Transaction, ahead: float) -> dict[str, Moments]:
     """When each account was last heard of and last written to, as far as the store still tells."""
     heard = tx.all(
         "SELECT adapter, account, max(accepted) AS at FROM"
-        " (SELECT adapter, account, accepted FROM inbox ORDER BY seq DESC LIMIT ?) GROUP BY adapter, account",
+        " (SELECT adapter, account, accepted FROM inbox ORDER BY seq DESC LIMIT ?) AS latest GROUP BY adapter, account",
         LATEST,
     )
-    sent = tx.all("SELECT target, closed FROM deliveries WHERE state = 'delivered' ORDER BY seq DESC LIMIT ?", 1000)
+    sent = tx.all(
+        "SELECT target, closed FROM (SELECT target, closed, state FROM deliveries ORDER BY seq DESC LIMIT ?) AS latest"
+        " WHERE state = 'delivered'",
+        LATEST_SENT,
+    )
     found = {f"{row['adapter']}@{row['account']}": Moments(heard=row["at"] + ahead) for row in heard}
     for row in sent:
         target = decode(row["target"], type=Target)

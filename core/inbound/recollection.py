@@ -30,18 +30,24 @@ def take_back(tx: Transaction, conversation: str, purpose: str) -> TakenBack:
         return TakenBack(None, f"There is nothing here to {purpose}.")
     runs, message = last
     for run in runs:
-        # Nobody goes back to what a run that is taken back had in mind.
+        # What a run that is taken back had in mind is never gone back to.
         tx.execute("UPDATE inbox SET undone = 1, checkpoint = NULL WHERE run = ?", run)
         tx.execute("UPDATE history SET undone = 1 WHERE run = ?", run)
+    restore(tx, conversation, memory["generation"])
+    return TakenBack(message, f"Taken back: “{_title(message)}”. I no longer know of it, nor of what came of it.")
+
+
+def restore(tx: Transaction, conversation: str, generation: int) -> None:
+    """What is remembered of a generation is what its newest run left that still counts."""
     tx.execute(
         "UPDATE conversations SET checkpoint = (SELECT i.checkpoint FROM inbox i WHERE i.conversation = ?"
         " AND i.kind = 'message' AND i.generation = ? AND i.state = 'done' AND i.undone = 0"
-        f" AND i.checkpoint IS NOT NULL ORDER BY {inbox.NEWEST_END} LIMIT 1) WHERE id = ?",
+        f" AND i.checkpoint IS NOT NULL ORDER BY {inbox.NEWEST_END} LIMIT 1) WHERE id = ? AND generation = ?",
         conversation,
-        memory["generation"],
+        generation,
         conversation,
+        generation,
     )
-    return TakenBack(message, f"Taken back: “{_title(message)}”. I no longer know of it, nor of what came of it.")
 
 
 def again(taken: Inbound, command: Inbound) -> Inbound:

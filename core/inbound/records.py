@@ -18,7 +18,7 @@ NEVER = 2**62
 def run(tx: Transaction, id: str, ahead: float) -> Run:
     """`ahead` is what the wall clock shows more than steady time."""
     row = tx.one(
-        "SELECT run, message, state, accepted, ended, stop_asked FROM inbox"
+        "SELECT run, message, state, accepted, ended, stop_asked, forget FROM inbox"
         " WHERE run = ? AND kind = 'message' AND state IN ('waiting', 'running', 'done')",
         id,
     )
@@ -31,6 +31,7 @@ def run(tx: Transaction, id: str, ahead: float) -> Run:
         accepted=row["accepted"] + ahead,
         ended=None if row["ended"] is None else row["ended"] + ahead,
         stop_asked=row["stop_asked"] is not None,
+        forgotten=bool(row["forget"]),
         outcome=journal.outcome(tx, id),
         void=journal.void(tx, id),
     )

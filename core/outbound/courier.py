@@ -113,7 +113,7 @@ class Courier:
         now = self._clock.now()
 
         def unit(tx: Transaction) -> tuple[list[str], list[Head]]:
-            gone = outbox.expired(tx, now)
+            gone = outbox.expired(tx, now) if self._clock.confirmed else []
             for old in gone:
                 outbox.die(tx, old, "expired: it could not be delivered in time", now)
             return outbox.open_lanes(tx), gone
@@ -290,7 +290,7 @@ class Courier:
         lane.idle = False
         if self._stopped:
             return None
-        if due.tried is not None and not is_harmless(due, can, self._clock.now()):
+        if due.tried is not None and not is_harmless(due, can, self._clock):
             # It waited so long for its turn that what made its repetition harmless has run out.
             self._budgets.give_back(paces)
             await self._store.insist(lambda tx: doubts.doubt(tx, due))

@@ -111,11 +111,11 @@ class Settler:
     async def _ask(self, adapter: Adapter, doubtful: Head) -> Receipt | Absent | Unreadable | None:
         """None means that nobody needs to know: repeating it is harmless."""
         can = adapter.can(self._where(doubtful.owed.target))
-        if is_harmless(doubtful, can, self._clock.now()):
+        if is_harmless(doubtful, can, self._clock):
             # A connection that breaks each time must not be tried in a tight loop; as long as it is doubtful,
             # nobody waits behind it.
             await self._clock.sleep(pace.backoff(doubtful.attempts - 1))
-            if is_harmless(doubtful, can, self._clock.now()):
+            if is_harmless(doubtful, can, self._clock):
                 return None
         if not can.send_proof.readback:
             return Unreadable(reason="the platform cannot be asked")
@@ -215,8 +215,11 @@ async def answered(clock: Clock, call: Coroutine[Any, Any, T]) -> T:
     return task.result()
 
 
-def is_harmless(tried: Head, can: Capabilities, now: float) -> bool:
+def is_harmless(tried: Head, can: Capabilities, clock: Clock) -> bool:
     """May a part that was tried go out once more, whatever became of it?"""
     if tried.view is not None and tried.view.anchored:
         return True
-    return tried.tried is not None and 0 <= now - tried.tried < can.send_proof.keyed_for * KEY_MARGIN
+    if tried.tried is None or not clock.confirmed:
+        # While nobody knows how long the machine was off, nobody knows whether the platform still knows the key.
+        return False
+    return 0 <= clock.now() - tried.tried < can.send_proof.keyed_for * KEY_MARGIN

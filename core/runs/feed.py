@@ -58,6 +58,9 @@ class Feed:
         for reader in self._readers.get(run, ()):
             reader.push(entries)
 
+    def is_followed(self, run: str) -> bool:
+        return run in self._readers
+
     async def follow(self, run: str, after: int = 0) -> AsyncIterator[Numbered]:
         """Replays from the journal, then goes on live, and ends with the terminal event."""
         reader = Subscription()

@@ -1,31 +1,72 @@
-"""Ties steady time to this boot of the machine: within one it goes on where it was, and never backwards."""
+"""Ties steady time to this boot of the machine: within one it goes on where it was, and never backwards.
+
+After a reboot the wall clock tells how much time has passed. One that is far off would end at once what has days to go,
+and that cannot be undone: so time goes on from where it was until the clock is confirmed, and then catches up.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from core import clock as clocks
 from core.clock import SystemClock
 from core.store.database import Transaction
 
+# What is given up or removed has waited for days: so much more or less does no harm, and a night off is believed.
+BELIEVED_SECONDS = 86_400.0
+# Where nobody tells whether the clock is right, it counts after so long since the boot: a time server has had its turn.
+PATIENCE_SECONDS = 3600.0
 
-def steady_clock(tx: Transaction) -> SystemClock:
-    """After a reboot the wall clock sets it."""
-    row = tx.one("SELECT boot, clock_offset, latest FROM epoch")
+
+def is_right() -> bool:
+    """May the wall clock be relied on?"""
+    return clocks.is_synchronised() or clocks.since_boot() > PATIENCE_SECONDS
+
+
+def read(tx: Transaction, is_right: Callable[[], bool] = is_right) -> SystemClock:
+    """The time that the rows were written by, as a gateway that starts now has it."""
+    row = tx.one("SELECT boot, clock_offset, latest, confirmed FROM epoch")
+    if row is None:
+        return SystemClock()
     boot = clocks.boot_id()
-    if row and boot and row["boot"] == boot:
-        clock = SystemClock(row["clock_offset"])
-    else:
-        clock = SystemClock()
-        latest = max(row["latest"], *_newest(tx)) if row else 0.0
-        if clock.now() < latest:
-            clock = SystemClock(clock.offset + latest - clock.now())
+    if boot and row["boot"] == boot:
+        # The later of both: a process may have died after time had caught up, and before that was stored.
+        offset = max(row["clock_offset"], row["latest"] - clocks.since_boot())
+        return SystemClock(offset, confirmed=bool(row["confirmed"]))
+    clock = SystemClock()
+    latest = max(row["latest"], *_newest(tx))
+    passed = clock.now() - latest
+    if 0 <= passed <= BELIEVED_SECONDS:
+        return clock
+    sure = is_right()
+    return clock if sure and passed > 0 else SystemClock(clock.offset - passed, confirmed=sure)
+
+
+def steady_clock(tx: Transaction, is_right: Callable[[], bool] = is_right) -> SystemClock:
+    clock = read(tx, is_right)
+    _store(tx, clock)
+    return clock
+
+
+def confirm(tx: Transaction, clock: SystemClock, is_right: Callable[[], bool] = is_right) -> bool:
+    """Lets time catch up with the wall clock, if that may be relied on by now."""
+    if clock.confirmed or not is_right():
+        return clock.confirmed
+    clock.confirm()
+    _store(tx, clock)
+    return True
+
+
+def _store(tx: Transaction, clock: SystemClock) -> None:
     tx.execute(
-        "INSERT INTO epoch (only, boot, clock_offset, latest) VALUES (1, ?, ?, ?) ON CONFLICT (only)"
-        " DO UPDATE SET boot = excluded.boot, clock_offset = excluded.clock_offset, latest = excluded.latest",
-        boot,
+        "INSERT INTO epoch (only, boot, clock_offset, latest, confirmed) VALUES (1, ?, ?, ?, ?) ON CONFLICT (only)"
+        " DO UPDATE SET boot = excluded.boot, clock_offset = excluded.clock_offset, latest = excluded.latest,"
+        " confirmed = excluded.confirmed",
+        clocks.boot_id(),
         clock.offset,
         clock.now(),
+        int(clock.confirmed),
     )
-    return clock
 
 
 def _newest(tx: Transaction) -> list[float]:

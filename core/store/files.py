@@ -38,7 +38,9 @@ def kept(tx: Transaction) -> Kept:
     )
     owed = {file.path for row in rows for file in msgspec.json.decode(row["body"], type=Body).files}
     attached = {row["place"] for row in tx.all("SELECT place FROM card_files")}
-    open_cards = tx.all("SELECT id FROM cards WHERE state NOT IN ('done', 'archived')")
+    open_cards = tx.all(
+        "SELECT id FROM cards WHERE state IN ('triage', 'todo', 'ready', 'running', 'blocked', 'review')"
+    )
     return Kept(frozenset(owed | attached), frozenset(str(row["id"]) for row in open_cards))
 
 

@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 from core.clock import Clock
 from core.desk import Pruned
+from core.errors import Conflict
 from core.settings import Retention as Periods
 from core.store import files
 from core.store.database import Row, Store, Transaction
+from core.types import is_passing
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +109,7 @@ class Retention:
 
     async def sweep(self) -> None:
         if self._place is None:
-            if self._clock.now() < self._next:
+            if self._clock.now() < self._next or not self._clock.confirmed:
                 return
             self._place, self._so_far, self._terms = Place(), Pruned(), terms(self._periods, self._clock)
         for _ in range(SLICES):
@@ -120,7 +122,8 @@ class Retention:
                 return
 
     async def prune(self, older_than: float | None, *, rehearsal: bool) -> Pruned:
-        """The whole walk; whoever writes meanwhile waits for one slice at most."""
+        """The whole walk; whoever writes meanwhile waits for one slice at most. Raises Conflict."""
+        check(self._clock)
         wanted = terms(self._periods, self._clock, older_than=older_than, rehearsal=rehearsal)
         walk = Retention(self._store, self._clock, self._periods, self._home)
         place: Place | None = Place()
@@ -141,6 +144,15 @@ class Retention:
             return Pruned()
         kept = await self._store.insist(files.kept)
         return await asyncio.to_thread(remove_files, self._home, kept, terms)
+
+
+def check(clock: Clock) -> None:
+    """What is removed by a wrong date is gone."""
+    if not clock.confirmed:
+        raise Conflict(
+            "nothing can be pruned yet: the machine has rebooted, and its clock is more than a day away from the last"
+            " use; check the date, and try again when a time server has set it or the machine has run for an hour"
+        )
 
 
 def describe(pruned: Pruned) -> str:
@@ -219,6 +231,8 @@ def _may_go(tx: Transaction, row: Row, terms: Terms) -> bool:
 
 def _is_remembered(tx: Transaction, row: Row, terms: Terms) -> bool:
     """Is it among the last of its conversation, which somebody may still take back or look for?"""
+    if is_passing(row["conversation"]):
+        return False
     newest = tx.all(
         "SELECT seq, accepted FROM inbox WHERE conversation = ? AND kind = 'message' AND state <> 'joined'"
         " ORDER BY seq DESC LIMIT ?",
@@ -231,22 +245,36 @@ def _is_remembered(tx: Transaction, row: Row, terms: Terms) -> bool:
 def _remove_run(tx: Transaction, row: Row, terms: Terms) -> Pruned:
     later = tx.all("SELECT run FROM inbox WHERE joined = ?", row["run"]) if row["kind"] == "message" else []
     events = _count(tx, "SELECT count(*) AS n FROM journal WHERE run = ?", row["run"])
+    passing = is_passing(row["conversation"])
+    history = _count(tx, "SELECT count(*) AS n FROM history WHERE run = ?", row["run"]) if passing else 0
     if not terms.rehearsal:
+        if passing:
+            # Nobody could name the conversation any more, or ever goes on from what was said in it.
+            tx.execute("DELETE FROM history WHERE run = ?", row["run"])
         tx.execute("DELETE FROM journal WHERE run = ?", row["run"])
         tx.execute("DELETE FROM inbox WHERE run = ? OR joined = ?", row["run"], row["run"])
         if row["kind"] == "message":
             _count_out(tx, row["conversation"], 1 + len(later))
-    return Pruned(runs=1 + len(later), events=events)
+    return Pruned(runs=1 + len(later), events=events, history=history)
 
 
 def _count_out(tx: Transaction, conversation: str, messages: int) -> None:
     """A conversation of which no message is left is no longer listed."""
     tx.execute("UPDATE listing SET pruned = pruned + ? WHERE conversation = ?", messages, conversation)
-    tx.execute(
-        "DELETE FROM listing WHERE conversation = ? AND NOT EXISTS"
-        " (SELECT 1 FROM inbox WHERE inbox.conversation = listing.conversation AND kind = 'message')",
-        conversation,
-    )
+    if tx.one("SELECT 1 FROM inbox WHERE conversation = ? AND kind = 'message' LIMIT 1", conversation):
+        return
+    if is_passing(conversation):
+        leave_nothing(tx, conversation)
+    else:
+        tx.execute("DELETE FROM listing WHERE conversation = ?", conversation)
+
+
+def leave_nothing(tx: Transaction, conversation: str) -> None:
+    """Of a conversation without messages."""
+    tx.execute("DELETE FROM history WHERE conversation = ?", conversation)
+    tx.execute("DELETE FROM preferences WHERE conversation = ?", conversation)
+    tx.execute("DELETE FROM listing WHERE conversation = ?", conversation)
+    tx.execute("DELETE FROM conversations WHERE id = ?", conversation)
 
 
 def _trim_journal(tx: Transaction, run: str, terms: Terms) -> Pruned:
@@ -286,30 +314,52 @@ def _is_told_by_another(tx: Transaction, row: Row) -> bool:
 
 def _old_tasks(tx: Transaction, after: int | str, terms: Terms) -> tuple[str | None, Pruned]:
     """Commands whose output can still be read are left to whoever keeps that."""
-    page = tx.all(
-        "SELECT id FROM tasks WHERE id > ? AND state NOT IN ('waiting', 'running') AND ended < ?"
-        " AND NOT EXISTS (SELECT 1 FROM processes WHERE task = tasks.id) ORDER BY id LIMIT ?",
-        str(after or ""),
-        terms.runs,
-        REMOVED,
-    )
-    for row in page if not terms.rehearsal else ():
-        tx.execute("DELETE FROM tasks WHERE id = ?", row["id"])
-    return (page[-1]["id"] if len(page) == REMOVED else None), Pruned(tasks=len(page))
+
+    def is_old(row: Row) -> bool:
+        # What is open has not ended.
+        return row["ended"] is not None and row["ended"] < terms.runs and not _has_output(tx, row["id"])
+
+    page = tx.all("SELECT id, ended FROM tasks WHERE id > ? ORDER BY id LIMIT ?", str(after or ""), LOOKED_AT)
+    going, following = _sifted(page, str(after or ""), is_old)
+    for id in going if not terms.rehearsal else ():
+        tx.execute("DELETE FROM tasks WHERE id = ?", id)
+    return following, Pruned(tasks=len(going))
+
+
+def _sifted(page: list[Row], after: str, is_old: Callable[[Row], bool]) -> tuple[list[str], str | None]:
+    """Which rows of a page go, no more than may go at once; and where the walk goes on."""
+    going: list[str] = []
+    for row in page:
+        if len(going) >= REMOVED:
+            return going, after
+        after = row["id"]
+        if is_old(row):
+            going.append(after)
+    return going, after if len(page) == LOOKED_AT else None
+
+
+def _has_output(tx: Transaction, task: str) -> bool:
+    return tx.one("SELECT 1 FROM processes WHERE task = ?", task) is not None
 
 
 def _old_firings(tx: Transaction, after: int | str, terms: Terms) -> tuple[str | None, Pruned]:
-    """The last of each schedule stays: it says how that fared."""
+    """The last of each schedule stays: it says how that went."""
+
+    def is_old(row: Row) -> bool:
+        return row["state"] in ("done", "missed") and row["due"] < terms.fired and not _is_the_last(tx, row)
+
     page = tx.all(
-        "SELECT id FROM firings f WHERE id > ? AND state IN ('done', 'missed') AND due < ? AND due <"
-        " (SELECT max(due) FROM firings n WHERE n.schedule = f.schedule) ORDER BY id LIMIT ?",
-        str(after or ""),
-        terms.fired,
-        REMOVED,
+        "SELECT id, schedule, state, due FROM firings WHERE id > ? ORDER BY id LIMIT ?", str(after or ""), LOOKED_AT
     )
-    for row in page if not terms.rehearsal else ():
-        tx.execute("DELETE FROM firings WHERE id = ?", row["id"])
-    return (page[-1]["id"] if len(page) == REMOVED else None), Pruned(tasks=len(page))
+    going, following = _sifted(page, str(after or ""), is_old)
+    for id in going if not terms.rehearsal else ():
+        tx.execute("DELETE FROM firings WHERE id = ?", id)
+    return following, Pruned(tasks=len(going))
+
+
+def _is_the_last(tx: Transaction, row: Row) -> bool:
+    last = tx.one("SELECT max(due) AS due FROM firings WHERE schedule = ?", row["schedule"])
+    return last is not None and row["due"] >= last["due"]
 
 
 def _old_history(tx: Transaction, after: int | str, terms: Terms) -> tuple[int | None, Pruned]:
@@ -357,8 +407,10 @@ def _old_cards(tx: Transaction, after: int | str, terms: Terms) -> tuple[int | N
     )
     gone = 0
     for row in page:
-        for table, number in (("card_events", "seq"), ("card_attempts", "number")):
-            earlier = f"FROM {table} WHERE card = ? AND {number} < (SELECT max({number}) FROM {table} WHERE card = ?)"
+        for earlier in (
+            "FROM card_events WHERE card = ? AND seq < (SELECT max(seq) FROM card_events WHERE card = ?)",
+            "FROM card_attempts WHERE card = ? AND number < (SELECT max(number) FROM card_attempts WHERE card = ?)",
+        ):
             gone += _count(tx, f"SELECT count(*) AS n {earlier}", row["id"], row["id"])
             if not terms.rehearsal:
                 tx.execute(f"DELETE {earlier}", row["id"], row["id"])

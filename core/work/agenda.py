@@ -27,6 +27,8 @@ OPEN = "state IN ('waiting', 'running')"
 # What has ended for ever is listed for a day, and forgotten after a month.
 LISTED_SECONDS = 86_400.0
 KEPT_SECONDS = 30 * 86_400.0
+# Nobody waits long behind one slice.
+FORGOTTEN_AT_ONCE = 200
 # What a delivery needs no longer to be looked at.
 FINAL = ("delivered", "dead")
 # What a job answers that has nothing to tell; every agent is told so.
@@ -274,14 +276,18 @@ def firing_of(tx: Transaction, row: Row) -> Firing:
 
 
 def forget(tx: Transaction, wall: float) -> None:
-    """What has been over for long."""
-    tx.execute(
-        "DELETE FROM schedules WHERE (removed = 1 OR (next IS NULL AND paused = 0)) AND created < ? AND NOT EXISTS"
-        f" (SELECT 1 FROM firings f WHERE f.schedule = schedules.id AND (f.{OPEN} OR f.ended > ?))",
+    """One slice of what has been over for long: a schedule goes after the last of its instants."""
+    over = tx.one(
+        "SELECT id FROM schedules WHERE (removed = 1 OR (next IS NULL AND paused = 0)) AND created < ? AND NOT EXISTS"
+        f" (SELECT 1 FROM firings f WHERE f.schedule = schedules.id AND f.{OPEN}) AND ? > coalesce"
+        "((SELECT f.ended FROM firings f WHERE f.schedule = schedules.id ORDER BY f.due DESC LIMIT 1), 0) LIMIT 1",
         wall - KEPT_SECONDS,
         wall - KEPT_SECONDS,
     )
-    tx.execute(
-        f"DELETE FROM firings WHERE NOT {OPEN} AND ended < ? AND schedule NOT IN (SELECT id FROM schedules)",
-        wall - KEPT_SECONDS,
-    )
+    if over is None:
+        return
+    gone = tx.all("SELECT instant FROM firings WHERE schedule = ? LIMIT ?", over["id"], FORGOTTEN_AT_ONCE)
+    for row in gone:
+        tx.execute("DELETE FROM firings WHERE schedule = ? AND instant = ?", over["id"], row["instant"])
+    if len(gone) < FORGOTTEN_AT_ONCE:
+        tx.execute("DELETE FROM schedules WHERE id = ?", over["id"])

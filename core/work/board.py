@@ -69,7 +69,9 @@ def add(tx: Transaction, new: NewCard, hand: Hand, roster: Collection[str], open
         raise Unkeepable(f"a priority is between -{HIGHEST_PRIORITY} and {HIGHEST_PRIORITY}, and no budget is negative")
     if not _is_folder(new.workspace):
         raise Unkeepable("a workspace is the name of one folder: letters, digits, - and _")
-    waiting = tx.one("SELECT count(*) AS n FROM cards WHERE state NOT IN ('done', 'archived')")
+    waiting = tx.one(
+        "SELECT count(*) AS n FROM cards WHERE state IN ('triage', 'todo', 'ready', 'running', 'blocked', 'review')"
+    )
     if waiting and waiting["n"] >= open_cards:
         raise Overdrawn(f"the board has {open_cards:,} open cards already: end or archive some")
     parents = [cardfile.find(tx, parent)["id"] for parent in new.parents]

@@ -50,13 +50,15 @@ class Jobs:
 
     def _interrupt(self, tx: Transaction) -> After:
         after = After()
-        for row in tx.all("SELECT id FROM firings WHERE state = 'running' AND run = ''"):
+        for row in tx.all(f"SELECT id FROM firings WHERE {agenda.OPEN} AND state = 'running' AND run = ''"):
             after += agenda.end(tx, row["id"], Outcome(OutcomeKind.FAILED, INTERRUPTED, ""), self._clock)
         return after
 
     async def sweep(self) -> None:
         rows = await self._store.insist(
-            lambda tx: tx.all("SELECT DISTINCT schedule FROM firings WHERE state = 'waiting' AND run = ''")
+            lambda tx: tx.all(
+                f"SELECT DISTINCT schedule FROM firings WHERE {agenda.OPEN} AND state = 'waiting' AND run = ''"
+            )
         )
         for row in rows:
             self._work_on(row["schedule"])
@@ -112,7 +114,8 @@ class Jobs:
     def _claim(self, tx: Transaction, schedule: str) -> Row | None:
         """Committed before anything starts, so that what was begun is never begun again."""
         row = tx.one(
-            "SELECT * FROM firings WHERE schedule = ? AND state = 'waiting' AND run = '' ORDER BY due, instant LIMIT 1",
+            f"SELECT * FROM firings WHERE schedule = ? AND {agenda.OPEN} AND state = 'waiting' AND run = ''"
+            " ORDER BY due, instant LIMIT 1",
             schedule,
         )
         if row is not None:

@@ -167,13 +167,22 @@ def _wake(
 
 
 def all_of(tx: Transaction, owner: str, limit: int, ahead: float) -> list[Task]:
+    return [task_of(row, ahead) for row in rows_of(tx, owner, limit)]
+
+
+def rows_of(tx: Transaction, owner: str, limit: int) -> list[Row]:
+    """Of one conversation, or of all for an empty one: what goes on, then what has ended, the newest first."""
     rows = tx.all(
-        f"SELECT * FROM tasks WHERE (? = '' OR owner = ?) ORDER BY ({OPEN}) DESC, created DESC, id LIMIT ?",
+        f"SELECT * FROM tasks WHERE {OPEN} AND (? = '' OR owner = ?) ORDER BY created DESC, id LIMIT ?",
         owner,
         owner,
         limit,
     )
-    return [task_of(row, ahead) for row in rows]
+    left = limit - len(rows)
+    if owner:
+        ended = f"SELECT * FROM tasks WHERE owner = ? AND NOT {OPEN} ORDER BY created DESC LIMIT ?"
+        return [*rows, *tx.all(ended, owner, left)]
+    return [*rows, *tx.all(f"SELECT * FROM tasks WHERE NOT {OPEN} ORDER BY created DESC LIMIT ?", left)]
 
 
 def task_of(row: Row, ahead: float) -> Task:

@@ -299,7 +299,8 @@ class Processes:
     async def _remove_old(self) -> None:
         ended = await self._store.read(
             lambda tx: tx.all(
-                "SELECT task, ended FROM processes JOIN tasks ON id = task WHERE ended IS NOT NULL ORDER BY ended DESC"
+                "SELECT task, ended FROM (SELECT task, (SELECT ended FROM tasks WHERE id = task) AS ended"
+                " FROM processes) AS known WHERE ended IS NOT NULL ORDER BY ended DESC"
             )
         )
         oldest = self._clock.now() - KEPT_SECONDS

@@ -94,11 +94,7 @@ class Requests:
         return Obeyed(words, then=lambda: self._tasks.stop_soon(row))
 
     def _list(self, tx: Transaction, owner: str) -> str:
-        rows = tx.all(
-            f"SELECT * FROM tasks WHERE owner = ? ORDER BY ({ledger.OPEN}) DESC, created DESC, id LIMIT ?",
-            owner,
-            LISTED,
-        )
+        rows = ledger.rows_of(tx, owner, LISTED)
         if not rows:
             return "Nothing goes on in the background here. /bg PROMPT begins something."
         working = [self._line(row) for row in rows if row["ended"] is None]

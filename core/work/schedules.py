@@ -60,7 +60,8 @@ class Schedules:
     async def sweep(self) -> None:
         after = await self._store.insist(lambda tx: agenda.follow_deliveries(tx, self._clock))
         self._dispatcher.hurry(after)
-        await self._store.insist(lambda tx: agenda.forget(tx, self._clock.wall()))
+        if self._clock.confirmed:
+            await self._store.insist(lambda tx: agenda.forget(tx, self._clock.wall()))
         await self._jobs.sweep()
         self._watch.keep()
 

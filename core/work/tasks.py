@@ -78,10 +78,10 @@ class Tasks:
 
         def unit(tx: Transaction) -> tuple[list[Row], list[Row], After]:
             after = After()
-            for row in tx.all("SELECT * FROM tasks WHERE state = 'running'"):
+            for row in tx.all(f"SELECT * FROM tasks WHERE {ledger.OPEN} AND state = 'running'"):
                 if row["id"] not in self._open and row["kind"] not in ELSEWHERE:
                     after += self._take_up(tx, row)
-            waiting = tx.all("SELECT id, due FROM tasks WHERE state = 'waiting'")
+            waiting = tx.all(f"SELECT id, due FROM tasks WHERE {ledger.OPEN} AND state = 'waiting'")
             return waiting, tx.all(f"SELECT * FROM tasks WHERE stop_asked IS NOT NULL AND {ledger.OPEN}"), after
 
         waiting, asked, after = await self._store.insist(unit)

@@ -47,6 +47,7 @@ class DriverClock:
 
     def __init__(self) -> None:
         self.time = START
+        self.confirmed = True
 
     def now(self) -> float:
         return self.time

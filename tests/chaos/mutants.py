@@ -16,6 +16,7 @@ from tests.chaos import mutation_discord as discord
 from tests.chaos import mutation_inbound as inbound
 from tests.chaos import mutation_outbound as outbound
 from tests.chaos import mutation_slack as slack
+from tests.chaos import mutation_store as store
 from tests.chaos import mutation_telegram as telegram
 from tests.chaos import mutation_work as work
 
@@ -134,6 +135,36 @@ MUTANTS: dict[str, Mutant] = {
             "M2: drained only at startup",
             inbound.sweeper_only_at_boot,
             _test("delivery", "a_row_that_nobody_woke_is_found_by_the_sweeper"),
+        ),
+        Mutant(
+            "I21: a reboot forty days ahead",
+            store.far_clock_believed_at_once,
+            _test("store_bad_days", "after_a_reboot_with_a_clock_that_is_far_off_time_goes_on_from_where_it_was"),
+        ),
+        Mutant(
+            "I21: pruned by a wrong date",
+            store.pruned_by_a_clock_that_may_be_wrong,
+            _test("retention", "nothing_is_pruned_while_the_clock_may_be_wrong"),
+        ),
+        Mutant(
+            "a request's whole history for ever",
+            store.single_requests_kept_for_ever,
+            _test("retention", "a_conversation_that_nobody_comes_back_to_goes_with_all_that_was_said_there"),
+        ),
+        Mutant(
+            "store: false, then killed",
+            store.wish_to_forget_only_in_memory,
+            _test("forgetting", "what_shall_be_forgotten_goes_although_the_process_was_killed"),
+        ),
+        Mutant(
+            "erased while it is owed",
+            store.forgotten_before_it_was_delivered,
+            _test("forgetting", "what_shall_be_forgotten_stays_until_its_answer_has_arrived"),
+        ),
+        Mutant(
+            "hidden, and remembered",
+            store.forgotten_but_remembered,
+            _test("forgetting", "what_a_bot_remembers_of_it_goes_too_and_what_came_before_and_after_stays"),
         ),
         Mutant(
             "M3: permanent error retried",

@@ -32,6 +32,7 @@ class OwnedClock:
     def __init__(self, now: float) -> None:
         self._now = now
         self._timers: list[tuple[float, int, OwnedTimer]] = []
+        self.confirmed = True
         self._order = itertools.count()
 
     def now(self) -> float:

@@ -838,6 +838,36 @@ async def test_what_could_not_be_delivered_for_three_days_is_given_up_and_said_s
     assert world.posts == [MAY_BE_LOST, "you said: hi"]
 
 
+async def test_nothing_is_given_up_while_the_clock_may_be_wrong(world: World, clock: OwnedClock) -> None:
+    await world.paper.outage(True)
+    id = await owe(world)
+    await world.until(lambda: world.rows("SELECT 1 FROM parts WHERE misses > 0"))
+    await world.crash()
+    clock.confirmed = False
+    await clock.advance(EXPIRES_SECONDS)
+    await world.start(attached=False)
+    await clock.advance(4 * SWEEP_SECONDS)
+    assert state(world, id) == "waiting"
+    told = await alarm(world, "clock")
+    assert told is not None
+    assert "nothing expires and nothing is pruned" in told.last
+    clock.confirmed = True
+    await world.until(is_state(world, id, "dead"), limit=2 * SWEEP_SECONDS)
+
+
+async def test_a_key_proves_nothing_while_nobody_knows_how_long_the_machine_was_off(
+    world: World, clock: OwnedClock
+) -> None:
+    world.paper.drop_next(after_effect=True, method="post")
+    id = await owe(world)
+    await world.until(is_state(world, id, "doubtful"), limit=0.0)
+    await world.crash()
+    clock.confirmed = False
+    await world.start()
+    await world.until(is_state(world, id, "delivered"))
+    assert world.posts == ["hello", f"{MARK}hello"]
+
+
 @pytest.mark.parametrize("kind", [READBACK])
 async def test_a_doubt_that_expired_while_nobody_answered_stays_dead(world: World, clock: OwnedClock) -> None:
     world.paper.drop_next(after_effect=False, method="post")

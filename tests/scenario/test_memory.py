@@ -1,8 +1,6 @@
 """What a conversation remembers: exchanges can be taken back or tried again, and choices and notes stay."""
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,9 +10,9 @@ from core.errors import Unkeepable
 from core.gateway import DATABASE
 from core.inbound import inbox, notes, preferences
 from core.inbound.commands import Command, Obeyed
-from core.store import migrate
 from core.store.database import Transaction
 from core.types import Author, Conversation, Duplicate, Inbound, Kind, Origin, Refusal, Refused
+from tests.builders import store_of_version
 from tests.world import Echo, Gate, Scripted, Takes, World, handed
 
 BROKEN = Finished(OutcomeKind.FAILED, "the model is away")
@@ -436,18 +434,12 @@ async def test_the_oldest_notes_give_way(tmp_path: Path) -> None:
 
 async def test_a_home_of_an_earlier_version_keeps_its_memory(tmp_path: Path) -> None:
     conversation = Conversation(adapter="paper", account="main", chat="1").id
-    with closing(sqlite3.connect(tmp_path / DATABASE)) as connection:
-        for _, file in migrate.files()[:2]:
-            for statement in migrate.statements(file.read_text(encoding="utf-8")):
-                connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {migrate.APPLICATION_ID}")
-        connection.execute("PRAGMA user_version = 2")
+    with store_of_version(tmp_path / DATABASE, 2) as connection:
         connection.execute("INSERT INTO conversations (id, checkpoint) VALUES (?, ?)", (conversation, b"old"))
         connection.execute(
             "INSERT INTO history (conversation, generation, author, text, at) VALUES (?, 1, 'person', 'before', 0)",
             (conversation,),
         )
-        connection.commit()
     agent = Scripted("fine")
     async with World(tmp_path, agent) as world:
         await say(world, "now")

@@ -20,6 +20,7 @@ from bots.main import place
 from core import offline
 from core.cards import Block, CardState, NewCard
 from core.desk import Pruned
+from core.errors import Conflict
 from core.gateway import DATABASE, SWEEP_SECONDS
 from core.inbound.door import MAY_BE_LOST
 from core.outbound import outbox
@@ -28,12 +29,12 @@ from core.settings import Core, Retention
 from core.store import retention
 from core.store.files import Kept
 from core.store.sqlite import open_store
-from core.types import Body, File
+from core.types import Author, Body, Conversation, Entry, File, Given
 from tests.bench import year
 from tests.board_world import NOBODY, Verdict
 from tests.builders import body, target
 from tests.fakes import FakeClock
-from tests.world import Echo, Gate, OwnedClock, World
+from tests.world import Echo, Gate, OwnedClock, World, handed
 
 DAY = retention.DAY_SECONDS
 MONTH = 31 * DAY
@@ -412,3 +413,68 @@ async def tidings(home: Path, *words: str) -> str:
 async def test_an_age_that_is_none_or_too_short_is_refused(tmp_path: Path, age: str, words: str) -> None:
     assert words in await tidings(tmp_path, "--older-than", age)
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_nothing_is_pruned_while_the_clock_may_be_wrong(world: World, clock: OwnedClock) -> None:
+    await talk(world, *(f"{number}" for number in range(12)))
+    clock.confirmed = False
+    await pass_by(world, clock, MONTH)
+    await clock.advance(4 * SWEEP_SECONDS)
+    assert count(world, "inbox") == 12
+    with pytest.raises(Conflict, match="nothing can be pruned yet"):
+        await prune(world)
+    clock.confirmed = True
+    await clock.advance(4 * SWEEP_SECONDS)
+    assert count(world, "inbox") == 10
+
+
+# What nobody comes back to.
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        Conversation(adapter="paper", account="main", chat="1", thread="once-1f0c"),
+        Conversation(adapter="paper", account="main", chat="1", thread="once-1f0c", member="ada"),
+        Conversation(adapter="task", account="main", chat="task_1"),
+        Conversation(adapter="schedule", account="main", chat="sch_1"),
+        Conversation(adapter="card", account="main", chat="7"),
+    ],
+    ids=lambda place: place.id,
+)
+async def test_a_conversation_that_nobody_comes_back_to_goes_with_all_that_was_said_there(
+    world: World, clock: OwnedClock, place: Conversation
+) -> None:
+    brought = Given(history=(Entry(author=Author.PERSON, text="a long talk before"),))
+    for number in range(3):
+        await world.receive(handed(f"once {number}", conversation=place, given=brought))
+        await world.until(lambda wanted=number + 1: len(world.posts) == wanted)  # type: ignore[misc]
+    await talk(world, "somewhere else")
+    await pass_by(world, clock, MONTH)
+    assert (await prune(world)).runs == 3
+    for table in ("inbox", "listing", "conversations", "history"):
+        column = "id" if table == "conversations" else "conversation"
+        assert count(world, table, f"{column} = '{place.id}'") == 0, table
+        assert count(world, table) > 0, "what goes on stays"
+
+
+async def test_of_a_job_that_goes_on_only_what_is_young_stays(world: World, clock: OwnedClock) -> None:
+    place = Conversation(adapter="schedule", account="main", chat="sch_1")
+    await world.receive(handed("last month", conversation=place))
+    await world.until(lambda: len(world.posts) == 1)
+    await pass_by(world, clock, MONTH)
+    await world.receive(handed("today", conversation=place))
+    await world.until(lambda: len(world.posts) == 2)
+    assert (await prune(world)).runs == 1
+    said = [row["text"] for row in world.rows("SELECT text FROM history WHERE conversation = ?", place.id)]
+    assert said == ["today", "you said: today"]
+
+
+async def test_a_name_that_only_looks_as_if_it_were_used_once_keeps_its_last_ten(
+    world: World, clock: OwnedClock
+) -> None:
+    place = Conversation(adapter="paper", account="main", chat="once-1")
+    await world.receive(handed("hi", conversation=place))
+    await world.until(lambda: len(world.posts) == 1)
+    await pass_by(world, clock, MONTH)
+    assert (await prune(world)).runs == 0

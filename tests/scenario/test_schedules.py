@@ -20,8 +20,10 @@ from core import context
 from core.agent import Agent, Event, Finished, OutcomeKind, TextDelta, Turn
 from core.duties import Firing, Missed, Plan, Schedule
 from core.errors import Overdrawn, Unkeepable, Unknown, Unsupported
-from core.gateway import DATABASE
+from core.gateway import DATABASE, SWEEP_SECONDS
+from core.store.database import Transaction
 from core.types import Target
+from core.work import agenda
 from core.work.jobs import AT_ONCE
 from tests import builders
 from tests.simulators.paper import Kind
@@ -665,3 +667,42 @@ async def test_a_job_whose_platform_is_gone_can_still_be_paused(tmp_path: Path) 
         assert (paused.plan.paused, paused.next) == (True, None)
         with pytest.raises(Unknown, match="no platform other@main"):
             await world.gateway.schedules.change(known.id, replace(paused.plan, paused=False))
+
+
+async def test_what_was_removed_goes_after_a_month_with_all_of_its_instants_a_slice_at_a_time(tmp_path: Path) -> None:
+    clock = clock_at()
+    async with World(tmp_path, Echo(), clock=clock) as world:
+        kept, removed = [(await world.gateway.schedules.add(plan())).id for _ in range(2)]
+        await clock.advance(70)
+        await world.settled()
+        await world.gateway.schedules.remove(removed)
+
+        def fill(tx: Transaction) -> None:
+            for instant in range(agenda.FORGOTTEN_AT_ONCE):
+                tx.execute(
+                    "INSERT INTO firings (id, schedule, instant, due, plan, state, ended)"
+                    " VALUES (?, ?, ?, ?, '', 'done', ?)",
+                    f"fire_{instant}",
+                    removed,
+                    instant,
+                    instant,
+                    instant,
+                )
+
+        def left() -> tuple[int, int]:
+            firings = world.rows("SELECT id FROM firings WHERE schedule = ?", removed)
+            return len(world.rows("SELECT id FROM schedules")), len(firings)
+
+        await world.gateway._store.write(fill)
+        await clock.advance(SWEEP_SECONDS)
+        assert left() == (2, agenda.FORGOTTEN_AT_ONCE + 1), "it is too young"
+        clock.confirmed = False
+        clock.jump(agenda.KEPT_SECONDS)
+        await clock.advance(4 * SWEEP_SECONDS)
+        assert left() == (2, agenda.FORGOTTEN_AT_ONCE + 1), "a clock that may be wrong ends nothing"
+        clock.confirmed = True
+        await clock.advance(SWEEP_SECONDS)
+        assert left() == (2, 1)
+        await clock.advance(4 * SWEEP_SECONDS)
+        assert left() == (1, 0)
+        assert world.rows("SELECT id FROM schedules")[0]["id"] == kept

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from core import failpoints, gateway, offline
-from core.clock import SystemClock
+from core.clock import SystemClock, is_synchronised
 from core.errors import ConfigError, HomeInUse, StoreRefused, TidingsError, Unstored
 from core.gateway import Gateway
 from core.inbound import inbox
@@ -627,9 +627,10 @@ async def test_chats_that_moved_before_this_version_say_where_they_live_and_bega
 # The wall clock jumps. Steady time is what every stored duration is measured with.
 
 
-async def steady(path: Path) -> SystemClock:
+async def steady(path: Path, *, right: bool = True) -> SystemClock:
+    """`right`: a time server has set the clock."""
     async with opened(path) as store:
-        return await store.write(epoch.steady_clock)
+        return await store.write(lambda tx: epoch.steady_clock(tx, lambda: right))
 
 
 async def pretend(path: Path, sql: str, *values: object) -> None:
@@ -687,6 +688,100 @@ async def test_after_a_reboot_with_a_clock_set_back_time_goes_on_from_the_newest
     await pretend(path, "UPDATE epoch SET boot = 'another'")
     after = await steady(path)
     assert 0 < newest + 60 - after.now() <= 60
+
+
+FAR = 40 * DAY
+
+
+async def off_for(path: Path, seconds: float) -> float:
+    """The machine was switched off so long ago, if its clock is right; returns how late it was then."""
+    latest = (await steady(path)).now() - seconds
+    await pretend(path, "UPDATE epoch SET boot = 'another', clock_offset = 0, latest = ?", latest)
+    return latest
+
+
+async def owe(path: Path, at: float) -> None:
+    async with opened(path) as store:
+        await store.write(lambda tx: outbox.put(tx, Owed("dlv_1", Class.REPLY, target(), body()), at))
+
+
+async def expired(path: Path, clock: SystemClock) -> int:
+    async with opened(path) as store:
+        return len(await store.read(lambda tx: outbox.expired(tx, clock.now())))
+
+
+@pytest.mark.parametrize("seconds", [FAR, -FAR])
+async def test_after_a_reboot_with_a_clock_that_is_far_off_time_goes_on_from_where_it_was(
+    tmp_path: Path, seconds: float
+) -> None:
+    """What is owed for an hour is not given up because the clock shows another month."""
+    path = tmp_path / "tidings.db"
+    latest = await off_for(path, seconds)
+    await owe(path, latest - 3600)
+    after = await steady(path, right=False)
+    assert not after.confirmed
+    assert 0 <= after.now() - latest < 60
+    assert await expired(path, after) == 0
+    again = await steady(path, right=False)
+    assert (again.offset, again.confirmed) == (after.offset, False), "also after another start"
+
+
+async def test_when_the_clock_is_confirmed_time_catches_up_and_what_was_due_is_due(tmp_path: Path) -> None:
+    path = tmp_path / "tidings.db"
+    latest = await off_for(path, FAR)
+    await owe(path, latest - 3600)
+    clock = await steady(path, right=False)
+    async with opened(path) as store:
+        assert not await store.write(lambda tx: epoch.confirm(tx, clock, lambda: False))
+        assert not clock.confirmed
+        assert await store.write(lambda tx: epoch.confirm(tx, clock, lambda: True))
+    assert clock.confirmed
+    assert clock.now() == pytest.approx(time.time(), abs=60)
+    assert await expired(path, clock) == 1
+    again = await steady(path, right=False)
+    assert (again.offset, again.confirmed) == (clock.offset, True), "within this boot that is settled"
+
+
+async def test_a_clock_that_is_set_back_to_the_right_time_has_ended_nothing(tmp_path: Path) -> None:
+    """It was far ahead for a minute after the boot; the time server has put it right before anything was given up."""
+    path = tmp_path / "tidings.db"
+    real = (await steady(path)).now()
+    # By the right clock an hour has passed since the last use, by the wrong one forty days and an hour.
+    latest = real - 3600
+    await pretend(path, "UPDATE epoch SET boot = 'another', clock_offset = 0, latest = ?", latest - FAR)
+    await owe(path, latest - FAR - 3600)
+    clock = await steady(path, right=False)
+    # What the time server does to the wall clock is here done to the rows: both are FAR nearer to each other.
+    clock.offset += FAR
+    await pretend(path, "UPDATE epoch SET clock_offset = clock_offset + ?, latest = latest + ?", FAR, FAR)
+    await pretend(path, "UPDATE deliveries SET created = created + ?", FAR)
+    async with opened(path) as store:
+        assert await store.write(lambda tx: epoch.confirm(tx, clock, lambda: True))
+    assert clock.now() == pytest.approx(real, abs=60)
+    assert await expired(path, clock) == 0
+
+
+async def test_a_night_off_is_believed_whoever_keeps_the_clock(tmp_path: Path) -> None:
+    path = tmp_path / "tidings.db"
+    await off_for(path, 10 * 3600)
+    after = await steady(path, right=False)
+    assert after.confirmed
+    assert after.now() == pytest.approx(time.time(), abs=60)
+
+
+async def test_time_that_has_caught_up_does_not_go_back_although_that_was_not_stored(tmp_path: Path) -> None:
+    path = tmp_path / "tidings.db"
+    await off_for(path, FAR)
+    clock = await steady(path, right=False)
+    clock.confirm()
+    reached = clock.now()
+    await pretend(path, "UPDATE epoch SET latest = ?", reached)
+    assert (await steady(path, right=False)).now() >= reached
+
+
+def test_whether_a_time_server_has_set_the_clock_can_be_asked_on_every_system() -> None:
+    assert isinstance(is_synchronised(), bool)
+    assert isinstance(epoch.is_right(), bool)
 
 
 async def test_a_clock_that_nobody_tells_the_boot_of_never_goes_back(tmp_path: Path) -> None:

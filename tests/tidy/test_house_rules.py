@@ -4,16 +4,14 @@ import ast
 import re
 import subprocess
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.sources import PACKAGES, ROOT, modules, place, tree
+
 # They share what was parsed, so one process runs them all.
 pytestmark = pytest.mark.xdist_group("house")
-
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("core", "adapters", "bots")
 
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc"}
 PLATFORM = re.compile("telegram|discord|slack", re.IGNORECASE)
@@ -23,23 +21,9 @@ PLATFORM = re.compile("telegram|discord|slack", re.IGNORECASE)
 LEAKS = re.compile(r"(?<![\w.])/(?:work|root)/" + "|pypi" + r"\.org" + "|python" + "hosted")
 
 
-def modules(*folders: str) -> list[Path]:
-    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
-
-
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-
-
 def mentioning(word: str) -> Iterator[Path]:
     """Every module in which the word stands at all: to look for a name in the others takes seconds."""
     yield from (path for path in modules(*PACKAGES, "tests") if word in path.read_text(encoding="utf-8"))
-
-
-def place(path: Path, node: ast.AST | None = None) -> str:
-    line = getattr(node, "lineno", 1)
-    return f"{path.relative_to(ROOT)}:{line}"
 
 
 def docstrings(module: ast.Module) -> set[int]:

@@ -1,0 +1,57 @@
+"""Seeded bugs in what is kept and for how long: what should go stays, what should stay goes."""
+
+from __future__ import annotations
+
+import math
+
+from msgspec.structs import replace
+
+from core.clock import Clock
+from core.inbound import erasure, inbox
+from core.store import epoch, retention
+from core.store.database import Row, Transaction
+from core.types import Inbound
+from tests.chaos.mutation_seams import swap
+
+
+def far_clock_believed_at_once() -> None:
+    """The clock of a machine that boots forty days ahead ends all that was owed."""
+    swap(epoch, "BELIEVED_SECONDS", math.inf)
+
+
+def pruned_by_a_clock_that_may_be_wrong() -> None:
+    def check(clock: Clock) -> None:
+        return
+
+    swap(retention, "check", check)
+
+
+def single_requests_kept_for_ever() -> None:
+    """Every conversation keeps its last ten, also one that nobody can ever name again."""
+    swap(retention, "is_passing", lambda conversation: False)
+
+
+def wish_to_forget_only_in_memory() -> None:
+    """A kill between the request and its answer, and it is kept like any other."""
+    real = inbox.put
+
+    def put(tx: Transaction, inbound: Inbound, run: str, now: float) -> str:
+        return real(tx, replace(inbound, forget=False), run, now)
+
+    swap(inbox, "put", put)
+
+
+def forgotten_before_it_was_delivered() -> None:
+    def deliveries(tx: Transaction, run: str) -> list[Row]:
+        return []
+
+    swap(erasure, "_deliveries", deliveries)
+
+
+def forgotten_but_remembered() -> None:
+    """The row goes, and what the bot remembers of it does not."""
+
+    def restore(tx: Transaction, conversation: str, generation: int) -> None:
+        return
+
+    swap(erasure.recollection, "restore", restore)

@@ -1,0 +1,267 @@
+"""No statement of the product scans a table that grows: SQLite is asked for the plan of each.
+
+The statements are read from the source, so that one which no test runs is seen too, and so is every text that parts
+make up. What cannot be read there is reported: write it so that it can.
+"""
+
+import ast
+import importlib
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from itertools import chain, product
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from core.store.sqlite import connect
+from tests.sources import PACKAGES, ROOT, modules, place, tree
+
+pytestmark = pytest.mark.xdist_group("house")
+
+# The verbs of a transaction, and those of a connection.
+VERBS = {"one", "all", "execute", "executemany"}
+# What a transaction or a connection is called.
+STORES = ("tx", "connection", "store")
+STATEMENT = re.compile(r"(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH RECURSIVE) ")
+
+# They work on a store before anything runs there or on a copy of it, and may take their time.
+AT_REST = {"core/store/migrate.py", "core/store/restore.py", "core/store/backup.py", "core/store/inspection.py"}
+# They pass on what others give them.
+PASSED_ON = {"core/store/sqlite.py"}
+
+# Tables that may be read from end to end, and why they stay small.
+SMALL = {
+    "epoch": "one row",
+    "access": "people whom the owner admitted by hand",
+    "homes": "one for each account",
+    "schedules": "each is made by hand, within a limit for each conversation",
+    "processes": "commands that run or whose output can still be read, within a limit",
+    "pauses": "one for each budget of a platform that asks us to wait; what is over is removed",
+    "aliases": "one for each chat that has ever moved; read once, at the start",
+    "card_files": "a few for each card that hands something over; read once a day",
+}
+# Indexes that may be read from end to end, and why that is quick however old the store is.
+SHORT = {
+    "inbox_running": "runs at work",
+    "one_live_run_per_conversation": "runs at work",
+    "inbox_waiting": "messages that wait",
+    "inbox_to_forget": "what shall be forgotten and is not over yet",
+    "deliveries_waiting": "what we owe",
+    "openings_on_their_way": "what we owe",
+    "deliveries_in_trouble": "what we owe, and losses that the owner has not dismissed",
+    "parts_in_flight": "what is being sent",
+    "tasks_open": "tasks at work",
+    "firings_open": "jobs at work",
+    "firings_owed": "jobs whose end is not delivered yet",
+    "cards_leased": "cards at work",
+    "one_open_attempt_per_card": "cards at work",
+    "cards_by_state": "one narrow line for each card, for the counts of the board",
+    "listing_by_newest": "one narrow line for each conversation, for a page of a quiet platform",
+}
+
+
+# Of these an index in order of time has a line for each row, and for no other.
+ORDERED = {"NOT state IN ('waiting', 'running')"}
+
+STEP = re.compile(r"(?P<how>SCAN|SEARCH) (?P<table>\w+)(?: USING (?:COVERING )?INDEX (?P<index>\w+))?")
+# All rows above or below a value.
+OPEN_END = re.compile(r"\(\w+[<>]\?\)$")
+
+
+class Statement(NamedTuple):
+    place: str
+    sql: str
+
+
+class Unreadable(Exception):
+    """The text of a statement cannot be told from the source."""
+
+
+def statements() -> Iterator[Statement]:
+    for path in modules(*PACKAGES):
+        if str(path.relative_to(ROOT)) in AT_REST | PASSED_ON:
+            continue
+        for scopes, call in _calls(tree(path)):
+            match call:
+                case ast.Call(func=ast.Attribute(value=receiver, attr=verb), args=[text, *_]) if verb in VERBS:
+                    if not ast.unparse(receiver).endswith(STORES):
+                        continue
+                    texts = {*Reader(path, scopes).texts(text)}
+                    yield from (Statement(place(path, call), sql) for sql in texts if STATEMENT.match(sql))
+                case _:
+                    continue
+
+
+def _calls(node: ast.AST, scopes: tuple[ast.AST, ...] = ()) -> Iterator[tuple[tuple[ast.AST, ...], ast.Call]]:
+    """Each call with the functions around it, the innermost first."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        scopes = (node, *scopes)
+    if isinstance(node, ast.Call):
+        yield scopes, node
+    for child in ast.iter_child_nodes(node):
+        yield from _calls(child, scopes)
+
+
+class Reader:
+    """Tells which texts an expression can have."""
+
+    def __init__(self, path: Path, scopes: tuple[ast.AST, ...]) -> None:
+        self._path = path
+        self._scopes = scopes
+
+    def texts(self, node: ast.expr) -> Iterable[str]:
+        match node:
+            case ast.Constant(value=value):
+                return [str(value)]
+            case ast.JoinedStr(values=parts):
+                return map("".join, product(*(list(self.texts(part)) for part in parts)))
+            case ast.FormattedValue(value=value):
+                return self.texts(value)
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return map("".join, product(self.texts(left), list(self.texts(right))))
+            case ast.IfExp(body=body, orelse=orelse):
+                return chain(self.texts(body), self.texts(orelse))
+            case ast.Name(id=name):
+                return self._named(node, name)
+            case ast.Attribute(value=ast.Name(id=owner), attr=name):
+                return [self._constant(node, owner, name)]
+            case _:
+                raise self._unreadable(node)
+
+    def _named(self, node: ast.expr, name: str) -> Iterable[str]:
+        for scope in self._scopes:
+            bound = [*_bound_in(scope, name)]
+            if bound:
+                return chain.from_iterable(map(self.texts, bound))
+            if name in _parameters(scope):
+                return self._passed(node, scope, _parameters(scope).index(name))
+        return [self._constant(node, name)]
+
+    def _passed(self, node: ast.expr, function: ast.AST, position: int) -> Iterable[str]:
+        """A private function's parameter has the texts that its callers give it."""
+        called = getattr(function, "name", "")
+        given = [
+            Reader(self._path, scopes).texts(call.args[position])
+            for scopes, call in _calls(tree(self._path))
+            if called.startswith("_") and isinstance(call.func, ast.Name) and call.func.id == called
+        ]
+        if not given:
+            raise self._unreadable(node)
+        return chain.from_iterable(given)
+
+    def _constant(self, node: ast.expr, *names: str) -> str:
+        value: object = importlib.import_module(".".join(self._path.relative_to(ROOT).with_suffix("").parts))
+        for name in names:
+            value = getattr(value, name, None)
+        if not isinstance(value, str | int):
+            raise self._unreadable(node)
+        return str(value)
+
+    def _unreadable(self, node: ast.expr) -> Unreadable:
+        return Unreadable(f"{place(self._path, node)} {ast.unparse(node)}")
+
+
+def _parameters(scope: ast.AST) -> list[str]:
+    assert isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    return [each.arg for each in scope.args.args]
+
+
+def _bound_in(scope: ast.AST, name: str) -> Iterator[ast.expr]:
+    """What a function gives to a name, also by a loop over values that it spells out."""
+    for node in ast.walk(scope):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
+                yield value
+            case ast.For(target=ast.Name(id=target), iter=ast.Tuple(elts=values)) if target == name:
+                yield from values
+            case _:
+                continue
+
+
+def scans(connection: sqlite3.Connection, sql: str) -> list[str]:
+    """The steps of its plan that go through a growing table from end to end, or from some row to the end."""
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}", ("x",) * _placeholders(sql)).fetchall()
+    return [row["detail"] for row in plan if _is_long(row["detail"], sql, _tables(connection))]
+
+
+def _placeholders(sql: str) -> int:
+    return re.sub(r"'[^']*'", "", sql).count("?")
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    return {row["name"] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+def _is_long(step: str, sql: str, tables: set[str]) -> bool:
+    match = STEP.match(step)
+    if match is None or (match["how"] == "SEARCH" and not OPEN_END.search(step)):
+        return False
+    table = _table(match["table"], sql)
+    return table in tables - set(SMALL) and match["index"] not in SHORT and not _is_a_page(table, sql)
+
+
+def _table(name: str, sql: str) -> str:
+    """What a short name stands for."""
+    match = re.search(rf"\b(?:FROM|JOIN)\s+(\w+)\s+(?:AS\s+)?{name}\b", sql)
+    return match[1] if match else name
+
+
+def _is_a_page(table: str, sql: str) -> bool:
+    """So many rows in order and no more, since nothing else chooses among them."""
+    order = r"ORDER BY (?:\w+\.)?(\w+)(?: DESC)? LIMIT"
+    return re.search(rf"FROM {table} (?:WHERE (\w+) > \? )?{order}", sql) is not None or any(
+        re.search(rf"FROM {table} WHERE {re.escape(chosen)} {order}", sql) for chosen in ORDERED
+    )
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
+    with closing(connect(tmp_path_factory.mktemp("plans") / "tidings.db")) as connection:
+        yield connection
+
+
+def test_no_statement_scans_a_table_that_grows(connection: sqlite3.Connection) -> None:
+    found = [f"{each.place} {step}: {each.sql}" for each in statements() for step in scans(connection, each.sql)]
+    assert found == []
+
+
+def test_every_text_that_looks_like_a_statement_has_been_looked_at() -> None:
+    """Whichever way it reaches the store."""
+    seen = "\n".join({each.sql for each in statements()})
+    missed = [
+        f"{place(path, node)} {node.value}"
+        for path in modules(*PACKAGES)
+        if str(path.relative_to(ROOT)) not in AT_REST
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and STATEMENT.match(node.value)
+        if node.value not in seen
+    ]
+    assert missed == []
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        pytest.param("SELECT run FROM inbox WHERE accepted < ?", id="no index at all"),
+        pytest.param("DELETE FROM journal WHERE at < ?", id="not by the key"),
+        pytest.param("SELECT id FROM firings WHERE state = 'waiting'", id="a condition that the index does not know"),
+        pytest.param("SELECT f.id FROM firings f WHERE f.due < ?", id="under another name"),
+        pytest.param("SELECT id FROM deliveries WHERE created < ? ORDER BY seq LIMIT 1", id="until one is found"),
+        pytest.param("SELECT id FROM firings WHERE id > ? AND due < ? ORDER BY id LIMIT ?", id="a page with a choice"),
+        pytest.param("SELECT id FROM tasks WHERE kind = ? ORDER BY created DESC LIMIT ?", id="in order of time"),
+        pytest.param("SELECT 1 FROM homes WHERE EXISTS (SELECT 1 FROM history WHERE text = ?)", id="inside another"),
+    ],
+)
+def test_a_statement_that_scans_is_found(connection: sqlite3.Connection, sql: str) -> None:
+    assert scans(connection, sql)
+
+
+def test_a_statement_that_cannot_be_read_is_reported() -> None:
+    path = ROOT / "core/store/retention.py"
+    for unclear in ("made_up(tx)", "nowhere", "words[0]"):
+        node = ast.parse(unclear, mode="eval").body
+        with pytest.raises(Unreadable, match=r"retention\.py:1 "):
+            list(Reader(path, ()).texts(node))
