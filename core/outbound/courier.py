@@ -179,6 +179,9 @@ class Courier:
         adapter = self._adapter(owed.target)
         if adapter is None or owed.target.lane in self._lanes or self._stopped:
             return None
+        if not fitting.is_quick(owed.body):
+            # It is composed aside, which its cause need not wait for.
+            return None
         if self._outages.is_on(_account(owed)):
             return None
         can = adapter.can(self._aliases.where(owed.target))
@@ -275,7 +278,7 @@ class Courier:
             lane.idle = False
             return None
         can = adapter.can(self._aliases.where(due.owed.target))
-        bodies = () if due.composed else fitting.compose(adapter, due.owed.target, due.body, can)
+        bodies = () if due.composed else await fitting.compose_aside(adapter, due.owed.target, due.body, can)
         fail_here("out.claimed")
         # Before its turn: a show in flight may meet a pause, which then counts for this part too.
         await self.views.await_show(due.owed.run)
@@ -431,7 +434,7 @@ class Courier:
             # A view is one message; only the final is cut.
             await self._reject(sending, "it does not fit")
             return
-        bodies = fitting.smaller(adapter, sending.owed.target, sending.body, marked=sending.marked)
+        bodies = await fitting.smaller_aside(adapter, sending.owed.target, sending.body, marked=sending.marked)
         if len(bodies) < 2:
             await self._reject(sending, "the platform finds it too long and it cannot be cut")
             return

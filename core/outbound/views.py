@@ -82,8 +82,8 @@ class Views:
         if waiter and not waiter.done():
             waiter.set_result(view)
 
-    async def show(self, run: str, target: Target, view: View, latest: Callable[[], str]) -> View | None:
-        """Shows the newest text when there is room; None when there is nothing left to show it in."""
+    async def show(self, run: str, target: Target, view: View, news: Callable[[], str | None]) -> View | None:
+        """Shows the newest text, if there is one, when there is room; None when there is nothing left to show it in."""
         adapter = self._adapter(target)
         if adapter is None:
             return None
@@ -91,8 +91,12 @@ class Views:
         paces = can.pace + can.show_pace
         while (wait := self._budgets.ready_in(paces)) > 0:
             await self._clock.sleep(wait)
+        # Asked only now: to compose a text that is never shown would cost as much as one that is.
+        text = news()
+        if text is None:
+            return view
         self._budgets.take(paces)
-        task = asyncio.create_task(self._show(adapter, run, target, view, latest()), context=Context())
+        task = asyncio.create_task(self._show(adapter, run, target, view, text), context=Context())
         self._shows[run] = task
         task.add_done_callback(lambda _: self._shows.pop(run, None))
         # The final waits for a show in flight, so a draft that is closed must not cut it.

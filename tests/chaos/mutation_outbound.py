@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from core.errors import RateLimited
-from core.outbound import courier, doubts, outbox, pace
+from core.outbound import courier, doubts, draft, fitting, outbox, pace
 from core.outbound.aliases import Aliases
 from core.outbound.courier import Courier
 from core.outbound.draft import Draft
@@ -198,3 +198,13 @@ def typing_outlives_the_run() -> None:
                 task.cancel()
 
     swap(Draft, "close", close)
+
+
+def growing_answer_composed_whole() -> None:
+    """Each time that more is shown of an answer, all of it is looked at again."""
+    swap(draft, "_end", lambda text: text)
+
+
+def long_final_composed_on_the_loop() -> None:
+    """Nobody else is served while a long answer is cut into parts."""
+    swap(fitting, "is_quick", lambda body: True)
