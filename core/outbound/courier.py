@@ -34,7 +34,18 @@ from core.outbound.settler import Settler, is_harmless
 from core.outbound.views import Views
 from core.redaction import one_line
 from core.store.database import Store, Transaction
-from core.types import Body, Capabilities, Inbound, Pace, Part, PartKind, Receipt, Target
+from core.types import (
+    Body,
+    Capabilities,
+    DeliveryState,
+    Inbound,
+    Pace,
+    Part,
+    PartKind,
+    Receipt,
+    Signal,
+    Target,
+)
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +120,7 @@ class Courier:
         tasks = [lane.task for lane in self._lanes.values() if lane.task]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, self._settler.stop(), self.views.stop(), return_exceptions=True)
+        await asyncio.gather(*tasks, self._settler.stop(), self.views.stop(patience), return_exceptions=True)
 
     async def sweep(self) -> None:
         """Nothing that is due may wait for a restart."""
@@ -163,6 +174,11 @@ class Courier:
     def can(self, target: Target) -> Capabilities | None:
         adapter = self._adapter(target)
         return adapter.can(target) if adapter else None
+
+    def dropped(self, owed: Owed) -> None:
+        """The owner has given it up, so what waits behind it may go."""
+        self._signal(owed, DeliveryState.DEAD)
+        self.wake(owed.target.lane)
 
     def wake(self, lane: str) -> None:
         """Something may be due in this lane."""
@@ -391,9 +407,11 @@ class Courier:
     async def _delivered(self, sending: Head, receipt: Receipt) -> None:
         fail_here(_effect_label(sending))
         fail_here("out.pre_receipt")
-        await self._store.insist(lambda tx: outbox.delivered(tx, sending, receipt, self._clock.now()))
+        whole = await self._store.insist(lambda tx: outbox.delivered(tx, sending, receipt, self._clock.now()))
         fail_here("out.post_receipt" if sending.position >= sending.total else "out.between_parts")
         self.views.opened(sending.owed.id, receipt.view)
+        if whole:
+            self._signal(sending.owed, DeliveryState.DELIVERED)
 
     async def _doubt(self, sending: Head, error: Exception) -> None:
         log.warning(
@@ -454,15 +472,27 @@ class Courier:
         else:
             self._lost(sending, reason)
 
-    async def _settled(self, settled: Head, receipt: Receipt | None) -> None:
+    async def _settled(self, settled: Head, receipt: Receipt | None, state: DeliveryState | None) -> None:
         """The settler has closed a doubt; what it held back may go on."""
         if settled.kind is PartKind.OPENING:
             self.views.opened(settled.owed.id, receipt.view if receipt else None)
+        self._signal(settled.owed, state)
         self.wake(settled.owed.target.lane)
 
     def _lost(self, dead: Head, reason: str) -> None:
         target = dead.owed.target
         self._alarms.sound("dead", f"{dead.owed.id} to {target} will not arrive: {reason}", target.at)
+        self._signal(dead.owed, DeliveryState.DEAD)
+
+    def _signal(self, owed: Owed, state: DeliveryState | None) -> None:
+        """Done means delivered: whoever was shown that they were heard is shown what became of the answer."""
+        can = self.can(owed.target) if owed.signal else None
+        if can is None or not can.reactions or owed.signal is None:
+            return
+        if state is DeliveryState.DELIVERED:
+            self.views.signal(owed.target, owed.signal)
+        elif state is DeliveryState.DEAD:
+            self.views.signal(owed.target, Signal.FAILED)
 
 
 def _account(owed: Owed) -> tuple[str, str]:

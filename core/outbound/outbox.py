@@ -10,7 +10,20 @@ import msgspec
 from core.errors import Conflict, Unknown
 from core.redaction import one_line, plain
 from core.store.database import Row, Transaction
-from core.types import Body, Choice, Delivery, DeliveryState, File, Part, PartKind, Receipt, Target, View, encode
+from core.types import (
+    Body,
+    Choice,
+    Delivery,
+    DeliveryState,
+    File,
+    Part,
+    PartKind,
+    Receipt,
+    Signal,
+    Target,
+    View,
+    encode,
+)
 
 # A delivery that could not be made for so long is given up, and says so.
 EXPIRES_SECONDS = 72 * 3600.0
@@ -41,6 +54,8 @@ class Owed(NamedTuple):
     # Whoever asks twice with the same key is owed once.
     key: str = ""
     digest: str = ""
+    # What whoever asked is shown when this has arrived; None where they were not shown that they were heard.
+    signal: Signal | None = None
 
 
 class Opening(NamedTuple):
@@ -94,8 +109,8 @@ def put(tx: Transaction, owed: Owed, now: float) -> None:
     if owed.kind is Class.FINAL:
         _supersede_opening(tx, owed.run, now)
     tx.execute(
-        "INSERT INTO deliveries (id, lane, kind, run, cause, target, body, state, created, key, digest)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?)",
+        "INSERT INTO deliveries (id, lane, kind, run, cause, target, body, state, created, key, digest, signal)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?, ?)",
         owed.id,
         owed.target.lane,
         owed.kind,
@@ -106,6 +121,7 @@ def put(tx: Transaction, owed: Owed, now: float) -> None:
         now,
         owed.key,
         owed.digest,
+        owed.signal or "",
     )
 
 
@@ -317,7 +333,8 @@ def mark_sending(tx: Transaction, next_part: Head, now: float, wall: float) -> b
     )
 
 
-def delivered(tx: Transaction, next_part: Head, receipt: Receipt, now: float) -> None:
+def delivered(tx: Transaction, next_part: Head, receipt: Receipt, now: float) -> bool:
+    """True when this was the last part."""
     owed, position = next_part.owed, next_part.position
     tx.execute(
         "UPDATE parts SET state = 'delivered', receipt = ? WHERE delivery = ? AND position = ?",
@@ -338,6 +355,7 @@ def delivered(tx: Transaction, next_part: Head, receipt: Receipt, now: float) ->
         None if open_part else now,
         owed.id,
     )
+    return open_part is None
 
 
 def _hand_over_anchor(tx: Transaction, delivery: str, view: View) -> None:
@@ -469,6 +487,11 @@ def counts(tx: Transaction) -> dict[str, int]:
     return {row["state"]: row["n"] for row in rows}
 
 
+def state_of(tx: Transaction, id: str) -> DeliveryState | None:
+    row = tx.one("SELECT state FROM deliveries WHERE id = ?", id)
+    return DeliveryState(row["state"]) if row else None
+
+
 def lookup(tx: Transaction, id: str) -> Delivery:
     row = tx.one("SELECT * FROM deliveries WHERE id = ?", id)
     if row is None:
@@ -492,6 +515,7 @@ def _owed(row: Row) -> Owed:
         body=msgspec.json.decode(row["body"], type=Body),
         run=row["run"],
         cause=row["cause"],
+        signal=Signal(row["signal"]) if row["signal"] else None,
     )
 
 

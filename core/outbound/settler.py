@@ -17,7 +17,7 @@ from core.failpoints import fail_here
 from core.outbound import doubts, outbox, pace
 from core.outbound.outbox import Head
 from core.store.database import Store, Transaction
-from core.types import Absent, Capabilities, PartKind, Receipt, Target, Unreadable
+from core.types import Absent, Capabilities, DeliveryState, PartKind, Receipt, Target, Unreadable
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +33,9 @@ PROOF_OF_ABSENCE = 2
 PATIENCE_SECONDS = 5.0
 ANCHORS = 5
 
-Settled = Callable[[Head, Receipt | None], Awaitable[None]]
-Decision = Callable[[Transaction], None]
+# Told what a doubt was about, its receipt if one was found, and what has become of the whole delivery.
+Settled = Callable[[Head, Receipt | None, DeliveryState | None], Awaitable[None]]
+Decision = Callable[[Transaction], object]
 
 
 class Settler:
@@ -155,13 +156,15 @@ class Settler:
     async def _close(self, doubtful: Head, decision: Decision, receipt: Receipt | None) -> None:
         fail_here("rec.pre_commit")
 
-        def unit(tx: Transaction) -> None:
+        def unit(tx: Transaction) -> DeliveryState | None:
             # It may have expired while we asked, and the dead stay dead.
-            if doubts.doubtful(tx, doubtful.owed.id) is not None:
-                decision(tx)
+            if doubts.doubtful(tx, doubtful.owed.id) is None:
+                return None
+            decision(tx)
+            return outbox.state_of(tx, doubtful.owed.id)
 
-        await self._store.insist(unit)
-        await self._settled(doubtful, receipt)
+        state = await self._store.insist(unit)
+        await self._settled(doubtful, receipt, state)
 
 
 def is_harmless(tried: Head, can: Capabilities, now: float) -> bool:

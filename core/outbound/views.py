@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 # A show that hangs must not keep the final answer from a person.
 PATIENCE_SECONDS = 10.0
+# A signal under way when the gateway stops may take so long to end.
+LAST_SIGNAL_SECONDS = 2.0
 # After a rate limit without a time, shows wait as long as a third failure would.
 UNNAMED_PAUSE = 2
 
@@ -45,8 +47,11 @@ class Views:
         self._signals: set[asyncio.Task[None]] = set()
         self._stopped = False
 
-    async def stop(self) -> None:
+    async def stop(self, patience: float) -> None:
         self._stopped = True
+        if self._signals and patience:
+            # The last of them says what became of an answer that has just arrived.
+            await asyncio.wait(self._signals, timeout=min(patience, LAST_SIGNAL_SECONDS))
         tasks: list[asyncio.Task[View | None] | asyncio.Task[None]] = [*self._shows.values(), *self._signals]
         for task in tasks:
             task.cancel()

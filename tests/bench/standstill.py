@@ -105,16 +105,25 @@ class Pulse:
 async def first_part_arrives(home: Path) -> None:
     query = "SELECT 1 FROM parts p JOIN deliveries d ON d.id = p.delivery WHERE d.kind = 'final' AND p.state = ?"
     with opened(home) as connection:
-        while not connection.execute(query, ("delivered",)).fetchall():
-            await asyncio.sleep(LOOK_SECONDS)
+
+        async def arrived() -> bool:
+            return bool(connection.execute(query, ("delivered",)).fetchall())
+
+        await eventually(arrived)
+
+
+async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not await holds():
+        assert time.monotonic() < deadline, "never"
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 async def measured(home: Path, ask: Callable[[], object]) -> Figures:
     pulse = Pulse()
     beating = asyncio.create_task(pulse.beat())
     ask()
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        await first_part_arrives(home)
+    await first_part_arrives(home)
     beating.cancel()
     return pulse.figures()
 
@@ -140,8 +149,7 @@ async def on_console(home: Path, characters: int) -> Figures:
     settings = Core(limits=Limits(drain_seconds=0, **LIMITS))
     gateway = Gateway(home, settings, [console], {"bot": Talker(characters)}, "bot", server, FakeServer())
     async with server, gateway, server.serving(home):
-        while not await is_attended(home):
-            await asyncio.sleep(LOOK_SECONDS)
+        await eventually(lambda: is_attended(home))
         async with local.connect(home) as line:
             await line.write(HELLO)
             await line.read()
