@@ -136,7 +136,7 @@ class Draft:
         text = self._latest()
         if text == self._shown and self._clock.now() < self._fades:
             return None
-        self._shown = text
+        self._shown, self._fades = text, self._clock.now() + REFRESH_SECONDS
         return text
 
     async def _show(self) -> None:
@@ -145,11 +145,13 @@ class Draft:
             if self._view is None:
                 self._shown = self._latest()
                 self._view = await self._views.open(self._run, self._target, self._shown)
+                self._fades = self._clock.now() + REFRESH_SECONDS
             else:
                 self._view = await self._views.show(self._run, self._target, self._view, self._news)
             if self._view is None:
                 return
-            self._fades = math.inf if self._view.anchored else self._clock.now() + REFRESH_SECONDS
+            if self._view.anchored:
+                self._fades = math.inf
 
     async def _change(self) -> None:
         if self._fades == math.inf:

@@ -13,7 +13,7 @@ import pytest
 
 from core.agent import Event, Finished, Progress, TextDelta, ToolFinished, ToolStarted, Turn
 from core.inbound.door import MAY_BE_LOST
-from core.outbound.draft import SHOWN_CHARACTERS
+from core.outbound.draft import REFRESH_SECONDS, SHOWN_CHARACTERS
 from core.outbound.fitting import QUICK_CHARACTERS
 from core.outbound.outbox import MARK
 from core.types import Body, Pace, Target
@@ -186,6 +186,20 @@ async def test_text_that_did_not_change_is_not_shown_again(
         await world.until(finished(world))
         assert "not modified" not in [call.verdict for call in world.paper.calls()]
         assert told(world.paper, "post", "edit").count("Wait.") <= 2
+
+
+async def test_a_draft_that_fades_is_shown_again_though_nothing_new_is_said(
+    open_world: Callable[..., World], agent: Dictated, clock: OwnedClock
+) -> None:
+    async with open_world("drafts") as world:
+        await begins(world, agent, "Wait.")
+        drafts = len(world.paper.calls("draft"))
+        for _ in range(10):
+            agent.say(" ")
+            await clock.advance(REFRESH_SECONDS / 4)
+        assert len(world.paper.calls("draft")) == drafts + 2
+        agent.end()
+        await world.until(finished(world))
 
 
 async def test_a_tool_at_work_and_progress_are_shown_and_never_part_of_the_answer(
