@@ -122,7 +122,7 @@ class Adapter(Protocol):
         ...
 
     def compose(self, target: Target, body: Body) -> tuple[Body, ...]:
-        """Cuts a body into what fits, measured after rendering. No I/O."""
+        """Cuts a body into what fits, measured after rendering. No I/O; a long body is composed in another thread."""
         ...
 
     async def listen(self, receive: Receive) -> None:

@@ -103,11 +103,8 @@ class Upkeep:
         return words
 
     async def drop(self, id: str) -> None:
-        def unit(tx: Transaction) -> str:
-            redress.drop(tx, id, self._clock.now())
-            return redress.target_of(tx, id).lane
-
-        self._courier.decided(id, await self._store.write(unit))
+        owed = await self._store.write(lambda tx: redress.drop(tx, id, self._clock.now()))
+        self._courier.dropped(owed)
 
 
 def _remove_old(folder: Path, before: float) -> None:

@@ -100,8 +100,9 @@ def tail(markdown: str, limit: int = LIMIT) -> str:
 
 
 def preview(markdown: str, limit: int) -> str:
-    """The beginning, to stand above the whole in a file."""
-    parts = splitter.split(render(markdown), limit)
+    """The beginning, to stand above the whole in a file; the rest may be long and is not looked at."""
+    begun = splitter.split(markdown[: 8 * limit], 4 * limit)[:1]
+    parts = splitter.split(render("".join(begun)), limit)
     return parts[0] if parts else ""
 
 

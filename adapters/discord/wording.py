@@ -48,11 +48,12 @@ def cut(text: str, *, in_one: bool, may_attach: bool = True) -> tuple[str, ...]:
 
 def word(text: str, *, in_one: bool) -> Words:
     """Raises Unfit where the text should have been cut."""
-    content = render.render(text)
-    if len(content) <= render.LIMIT:
-        return Words(content)
-    if len(cut(text, in_one=in_one)) > 1:
-        raise Unfit(f"it has {len(content)} characters, and Discord takes {render.LIMIT}")
+    if len(text) <= SURELY_A_FILE:
+        content = render.render(text)
+        if len(content) <= render.LIMIT:
+            return Words(content)
+        if len(cut(text, in_one=in_one)) > 1:
+            raise Unfit(f"it has {len(content)} characters, and Discord takes {render.LIMIT}")
     whole = render.clean(text).encode()
     return Words(f"{render.preview(text, PREVIEW)}\n\n{IN_THE_FILE}", ((ANSWER_FILE, whole),))
 

@@ -12,24 +12,28 @@ def is_sign(text: str) -> bool:
 
 class Quiet:
     def __init__(self) -> None:
-        self._held = ""
+        self._held: list[str] = []
+        # What is held back, without whitespace that tells nothing: never longer than a sign and a piece.
+        self._begun = ""
         self._open = False
 
     def feed(self, text: str) -> str:
         """What may be shown now."""
         if self._open:
             return text
-        self._held += text
-        begun = self._held.strip().upper()
-        if any(sign.startswith(begun) for sign in SIGNS):
+        self._held.append(text)
+        begun = (self._begun + text).lstrip()
+        words = begun.rstrip()
+        self._begun = begun[: len(words) + 1]
+        if any(sign.startswith(words.upper()) for sign in SIGNS):
             return ""
         self._open = True
         return self.rest()
 
     @property
     def silent(self) -> bool:
-        return is_sign(self._held)
+        return is_sign(self._begun)
 
     def rest(self) -> str:
-        held, self._held = self._held, ""
+        held, self._held, self._begun = "".join(self._held), [], ""
         return held

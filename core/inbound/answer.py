@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.agent import Outcome, OutcomeKind
-from core.types import Body, Choice, Inbound, Origin
+from core.types import Body, Choice, Inbound, Origin, Signal
 
 
 def body_of(run: str, inbound: Inbound, outcome: Outcome) -> Body:
@@ -15,6 +15,11 @@ def body_of(run: str, inbound: Inbound, outcome: Outcome) -> Body:
     names = ", ".join(file.name for file in outcome.files)
     choices = tuple(Choice(id=f"{run}/{number}", label=words) for number, words in enumerate(outcome.choices))
     return Body(text=text or names, files=outcome.files, choices=choices)
+
+
+def signal_of(outcome: Outcome) -> Signal:
+    """What is shown beside the message once its answer has arrived, or when there is none to come."""
+    return Signal.FAILED if outcome.kind is OutcomeKind.FAILED else Signal.DONE
 
 
 def asked_by(choice: str) -> tuple[str, int]:

@@ -32,7 +32,7 @@ from core.runs.journal import Journal
 from core.runs.runner import Interrupt
 from core.settings import Limits, Rule
 from core.store.database import Store, Transaction
-from core.types import Audience, Body, Capabilities, Inbound, SendProof, Signal, workspace_name
+from core.types import Audience, Body, Capabilities, Inbound, SendProof, workspace_name
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +82,8 @@ def _holds(rule: Rule, inbound: Inbound) -> bool:
 class _Settled(NamedTuple):
     outcome: Outcome
     entries: list[Numbered]
+    # Whether an answer is on its way; the courier then shows what became of it.
+    owes: bool
     first: Head | None
     following: Claim | None
     # From when the conversation's next message may be claimed, if one waits.
@@ -381,8 +383,15 @@ class Dispatcher:
         pending = await journal.close()
         fail_here("halt.pre_terminal" if outcome.kind is OutcomeKind.HALTED else "run.pre_terminal")
         target, conversation = claimed.inbound.target, claimed.inbound.conversation.id
+        # A run that was cut off may have been seen by the process before.
+        signals = can.reactions and (seen or claimed.attempt > 1)
         owed = Owed(
-            ids.new("dlv"), Class.FINAL, target, answer.body_of(claimed.run, claimed.inbound, outcome), claimed.run
+            ids.new("dlv"),
+            Class.FINAL,
+            target,
+            answer.body_of(claimed.run, claimed.inbound, outcome),
+            claimed.run,
+            signal=answer.signal_of(outcome) if signals else None,
         )
         # An opened view is finished in place, in its lane; only a plain answer may go at once.
         plain = can.async_delivery and not seen and claimed.view is None and owed.body != Body()
@@ -395,13 +404,17 @@ class Dispatcher:
             after = self._settlement.report(tx, claimed, settled.outcome)
             final = owed
             if stopped:
-                final = owed._replace(body=answer.body_of(claimed.run, claimed.inbound, settled.outcome))
-            if after is None and can.async_delivery and final.body != Body():
+                final = owed._replace(
+                    body=answer.body_of(claimed.run, claimed.inbound, settled.outcome),
+                    signal=answer.signal_of(settled.outcome) if signals else None,
+                )
+            owes = after is None and can.async_delivery and final.body != Body()
+            if owes:
                 first = self._courier.put(tx, final, None if stopped else reserved)
             # A conversation goes on at once only while no other waits for a slot.
             following = None if self._waiting else self.claim(tx, conversation)
             later = None if following else inbox.next_ready(tx, conversation)
-            return _Settled(settled.outcome, settled.entries, first, following, later, after or After())
+            return _Settled(settled.outcome, settled.entries, owes, first, following, later, after or After())
 
         try:
             settled = await self._store.insist(unit)
@@ -417,9 +430,8 @@ class Dispatcher:
         if can.async_delivery:
             self._courier.carry(owed, reserved, settled.first)
         fail_here("run.post_terminal")
-        if seen and can.reactions:
-            failed = settled.outcome.kind is OutcomeKind.FAILED
-            self._courier.views.signal(target, Signal.FAILED if failed else Signal.DONE)
+        if signals and not settled.owes:
+            self._courier.views.signal(target, answer.signal_of(settled.outcome))
         self.hurry(settled.after)
         if settled.following:
             self.queued -= 1

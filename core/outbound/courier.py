@@ -34,7 +34,18 @@ from core.outbound.settler import Settler, answered, is_harmless
 from core.outbound.views import Views
 from core.redaction import one_line
 from core.store.database import Store, Transaction
-from core.types import Body, Capabilities, Inbound, Pace, Part, PartKind, Receipt, Target
+from core.types import (
+    Body,
+    Capabilities,
+    DeliveryState,
+    Inbound,
+    Pace,
+    Part,
+    PartKind,
+    Receipt,
+    Signal,
+    Target,
+)
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +117,7 @@ class Courier:
         tasks = [lane.task for lane in self._lanes.values() if lane.task]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, self._settler.stop(), self.views.stop(), return_exceptions=True)
+        await asyncio.gather(*tasks, self._settler.stop(), self.views.stop(patience), return_exceptions=True)
 
     async def sweep(self) -> None:
         """Nothing that is due may wait for a restart."""
@@ -169,6 +180,11 @@ class Courier:
         adapter = self._adapter(target)
         return adapter.can(target) if adapter else None
 
+    def dropped(self, owed: Owed) -> None:
+        """The owner has given it up, so what waits behind it may go."""
+        self._signal(owed, DeliveryState.DEAD)
+        self.decided(owed.id, owed.target.lane)
+
     def wake(self, lane: str) -> None:
         """Something may be due in this lane."""
         if self._stopped:
@@ -183,6 +199,9 @@ class Courier:
         """Grants a turn at once when nothing is before this delivery; else it waits in its lane like any other."""
         adapter = self._adapter(owed.target)
         if adapter is None or owed.target.lane in self._lanes or self._stopped:
+            return None
+        if not fitting.is_quick(owed.body):
+            # It is composed aside, which its cause need not wait for.
             return None
         if self._outages.is_on(_account(owed)):
             return None
@@ -280,7 +299,7 @@ class Courier:
             lane.idle = False
             return None
         can = adapter.can(self._aliases.where(due.owed.target))
-        bodies = () if due.composed else fitting.compose(adapter, due.owed.target, due.body, can)
+        bodies = () if due.composed else await fitting.compose_aside(adapter, due.owed.target, due.body, can)
         fail_here("out.claimed")
         # Before its turn: a show in flight may meet a pause, which then counts for this part too.
         await self.views.await_show(due.owed.run)
@@ -382,9 +401,11 @@ class Courier:
         fail_here(_effect_label(sending))
         fail_here("out.pre_receipt")
         now, wall = self._clock.now(), self._clock.wall()
-        await self._store.insist(lambda tx: outbox.delivered(tx, sending, receipt, now, wall))
+        whole = await self._store.insist(lambda tx: outbox.delivered(tx, sending, receipt, now, wall))
         fail_here("out.post_receipt" if sending.position >= sending.total else "out.between_parts")
         self.views.opened(sending.owed.id, receipt.view)
+        if whole:
+            self._signal(sending.owed, DeliveryState.DELIVERED)
 
     async def _doubt(self, sending: Head, error: Exception) -> None:
         log.warning(
@@ -426,7 +447,7 @@ class Courier:
             # A view is one message; only the final is cut.
             await self._reject(sending, "it does not fit")
             return
-        bodies = fitting.smaller(adapter, sending.owed.target, sending.body, marked=sending.marked)
+        bodies = await fitting.smaller_aside(adapter, sending.owed.target, sending.body, marked=sending.marked)
         if len(bodies) < 2:
             await self._reject(sending, "the platform finds it too long and it cannot be cut")
             return
@@ -446,15 +467,27 @@ class Courier:
         else:
             self._lost(sending, reason)
 
-    async def _settled(self, settled: Head, receipt: Receipt | None) -> None:
+    async def _settled(self, settled: Head, receipt: Receipt | None, state: DeliveryState | None) -> None:
         """The settler has closed a doubt; what it held back may go on."""
         if settled.kind is PartKind.OPENING:
             self.views.opened(settled.owed.id, receipt.view if receipt else None)
+        self._signal(settled.owed, state)
         self.wake(settled.owed.target.lane)
 
     def _lost(self, dead: Head, reason: str) -> None:
         target = dead.owed.target
         self._alarms.sound("dead", f"{dead.owed.id} to {target} will not arrive: {reason}", target.at)
+        self._signal(dead.owed, DeliveryState.DEAD)
+
+    def _signal(self, owed: Owed, state: DeliveryState | None) -> None:
+        """Done means delivered: whoever was shown that they were heard is shown what became of the answer."""
+        can = self.can(owed.target) if owed.signal else None
+        if can is None or not can.reactions or owed.signal is None:
+            return
+        if state is DeliveryState.DELIVERED:
+            self.views.signal(owed.target, owed.signal)
+        elif state is DeliveryState.DEAD:
+            self.views.signal(owed.target, Signal.FAILED)
 
 
 def _account(owed: Owed) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from core.agent import Ended, Progress, Restarted, TextDelta, ToolFinished, Tool
 from core.clock import Clock, Timer
 from core.desk import Numbered
 from core.errors import Lagged
+from core.outbound import splitter
 from core.outbound.views import Views
 from core.types import Body, Capabilities, Signal, Target, View
 
@@ -20,6 +21,10 @@ OPEN_AFTER_SECONDS = 0.5
 TYPING_SECONDS = 4.0
 # What is not a message fades by itself, on the platforms we know after half a minute.
 REFRESH_SECONDS = 20.0
+# No platform shows more of a text that grows. What is longer is cut to so much, so that it is seldom cut: what came
+# before is looked at again only for the final.
+SHOWN_CHARACTERS = 12_000
+KEPT_CHARACTERS = 8_000
 
 Follow = Callable[[str, int], AsyncIterator[Numbered]]
 Fit = Callable[[Target, str], str]
@@ -61,11 +66,14 @@ class Draft:
         self._view = view
         self._clock, self._views = drafts._clock, drafts._views
         self._follow, self._fit = drafts._follow, drafts._fit
+        # The end of what was said, or all of it while it is short.
         self._text = ""
         self._progress = ""
         # Tools at work, by call.
         self._tools: dict[str, str] = {}
         self._changed = asyncio.Event()
+        # What stands there, and when it fades.
+        self._shown, self._fades = "", math.inf
         self._tasks: list[asyncio.Task[None]] = []
         if can.reactions:
             self._views.signal(target, Signal.SEEN)
@@ -102,7 +110,7 @@ class Draft:
         match entry.event:
             case TextDelta(text=text):
                 # Who speaks again is no longer at what was told before.
-                self._text, self._progress = self._text + text, ""
+                self._text, self._progress = _end(self._text + text), ""
             case Restarted():
                 self._text, self._progress = "", ""
                 self._tools.clear()
@@ -121,32 +129,43 @@ class Draft:
         self._changed.clear()
         working = f"{', '.join(dict.fromkeys(self._tools.values()))} …" if self._tools else ""
         text = "\n\n".join(filter(None, (self._text.strip(), self._progress or working)))
-        return self._fit(self._target, text or "…")
+        return self._fit(self._target, _end(text) or "…")
+
+    def _news(self) -> str | None:
+        """What is to be shown now; None while that stands there already."""
+        text = self._latest()
+        if text == self._shown and self._clock.now() < self._fades:
+            return None
+        self._shown, self._fades = text, self._clock.now() + REFRESH_SECONDS
+        return text
 
     async def _show(self) -> None:
-        shown, fades = "", math.inf
         while True:
-            await self._news(fades)
-            text = self._latest()
-            if text == shown and self._clock.now() < fades:
-                continue
+            await self._change()
             if self._view is None:
-                self._view = await self._views.open(self._run, self._target, text)
+                self._shown = self._latest()
+                self._view = await self._views.open(self._run, self._target, self._shown)
+                self._fades = self._clock.now() + REFRESH_SECONDS
             else:
-                self._view = await self._views.show(self._run, self._target, self._view, self._latest)
+                self._view = await self._views.show(self._run, self._target, self._view, self._news)
             if self._view is None:
                 return
-            shown, fades = text, math.inf if self._view.anchored else self._clock.now() + REFRESH_SECONDS
+            if self._view.anchored:
+                self._fades = math.inf
 
-    async def _news(self, fades: float) -> None:
-        if fades == math.inf:
+    async def _change(self) -> None:
+        if self._fades == math.inf:
             await self._changed.wait()
             return
-        timer = self._clock.call_later(fades - self._clock.now(), self._changed.set)
+        timer = self._clock.call_later(self._fades - self._clock.now(), self._changed.set)
         try:
             await self._changed.wait()
         finally:
             timer.cancel()
+
+
+def _end(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS else splitter.tail(text, KEPT_CHARACTERS)
 
 
 def tail(compose: Callable[[Target, Body], tuple[Body, ...]]) -> Fit:

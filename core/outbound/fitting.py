@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import msgspec
@@ -11,6 +12,27 @@ from core.outbound import outbox, splitter
 from core.types import Body, Capabilities, Target
 
 log = logging.getLogger(__name__)
+
+
+# To compose more than this takes long enough to be noticed by whoever else is served.
+QUICK_CHARACTERS = 16_000
+
+
+def is_quick(body: Body) -> bool:
+    return len(body.text) <= QUICK_CHARACTERS
+
+
+async def compose_aside(adapter: Adapter, target: Target, body: Body, can: Capabilities) -> tuple[Body, ...]:
+    """While the loop goes on, where that takes long."""
+    if is_quick(body):
+        return compose(adapter, target, body, can)
+    return await asyncio.to_thread(compose, adapter, target, body, can)
+
+
+async def smaller_aside(adapter: Adapter, target: Target, body: Body, *, marked: bool) -> tuple[Body, ...]:
+    if is_quick(body):
+        return smaller(adapter, target, body, marked=marked)
+    return await asyncio.to_thread(smaller, adapter, target, body, marked=marked)
 
 
 def compose(adapter: Adapter, target: Target, body: Body, can: Capabilities) -> tuple[Body, ...]:

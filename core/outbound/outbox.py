@@ -12,7 +12,20 @@ from core.outbound import notices
 from core.outbound.notices import Notice
 from core.redaction import one_line, plain
 from core.store.database import Row, Transaction
-from core.types import Body, Choice, Delivery, DeliveryState, File, Part, PartKind, Receipt, Target, View, encode
+from core.types import (
+    Body,
+    Choice,
+    Delivery,
+    DeliveryState,
+    File,
+    Part,
+    PartKind,
+    Receipt,
+    Signal,
+    Target,
+    View,
+    encode,
+)
 
 # A delivery that could not be made for so long is given up, and says so.
 EXPIRES_SECONDS = 72 * 3600.0
@@ -45,6 +58,8 @@ class Owed(NamedTuple):
     digest: str = ""
     # What it comes from, in words, where it is told beside a talk: it becomes part of the memory there.
     source: str = ""
+    # What whoever asked is shown when this has arrived; None where they were not shown that they were heard.
+    signal: Signal | None = None
 
     @property
     def notice(self) -> Notice:
@@ -102,8 +117,8 @@ def put(tx: Transaction, owed: Owed, now: float) -> None:
     if owed.kind is Class.FINAL:
         _supersede_opening(tx, owed.run, now)
     tx.execute(
-        "INSERT INTO deliveries (id, lane, kind, run, cause, target, body, state, created, key, digest, source)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?, ?)",
+        "INSERT INTO deliveries (id, lane, kind, run, cause, target, body, state, created, key, digest, source, signal)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?, ?, ?)",
         owed.id,
         owed.target.lane,
         owed.kind,
@@ -115,6 +130,7 @@ def put(tx: Transaction, owed: Owed, now: float) -> None:
         owed.key,
         owed.digest,
         owed.source,
+        owed.signal or "",
     )
 
 
@@ -326,7 +342,8 @@ def mark_sending(tx: Transaction, next_part: Head, now: float, wall: float) -> b
     )
 
 
-def delivered(tx: Transaction, next_part: Head, receipt: Receipt, now: float, wall: float) -> None:
+def delivered(tx: Transaction, next_part: Head, receipt: Receipt, now: float, wall: float) -> bool:
+    """True when this was the last part."""
     owed, position = next_part.owed, next_part.position
     if owed.source and next_part.kind is not PartKind.ANCHOR:
         notices.land(tx, owed.notice, owed.target, receipt, wall)
@@ -349,6 +366,7 @@ def delivered(tx: Transaction, next_part: Head, receipt: Receipt, now: float, wa
         None if open_part else now,
         owed.id,
     )
+    return open_part is None
 
 
 def _hand_over_anchor(tx: Transaction, delivery: str, view: View) -> None:
@@ -480,6 +498,11 @@ def counts(tx: Transaction) -> dict[str, int]:
     return {row["state"]: row["n"] for row in rows}
 
 
+def state_of(tx: Transaction, id: str) -> DeliveryState | None:
+    row = tx.one("SELECT state FROM deliveries WHERE id = ?", id)
+    return DeliveryState(row["state"]) if row else None
+
+
 def lookup(tx: Transaction, id: str) -> Delivery:
     row = tx.one("SELECT * FROM deliveries WHERE id = ?", id)
     if row is None:
@@ -504,6 +527,7 @@ def _owed(row: Row) -> Owed:
         run=row["run"],
         cause=row["cause"],
         source=row["source"],
+        signal=Signal(row["signal"]) if row["signal"] else None,
     )
 
 

@@ -7,7 +7,7 @@ import msgspec
 from core.desk import DeliveryLine
 from core.errors import Conflict, Unknown
 from core.outbound import doubts, outbox
-from core.outbound.outbox import Class, Head
+from core.outbound.outbox import Class, Head, Owed
 from core.store.database import Row, Transaction
 from core.types import Body, DeliveryState, PartKind, Target
 
@@ -101,9 +101,9 @@ def _copy(tx: Transaction, head: Head, edits: bool) -> None:
         tx.execute("UPDATE parts SET key = ? WHERE delivery = ? AND position = 0", f"{before['key']}+", head.owed.id)
 
 
-def drop(tx: Transaction, id: str, now: float) -> None:
+def drop(tx: Transaction, id: str, now: float) -> Owed:
     """Closes it for good: it is neither sent nor told of any more."""
-    _changeable(tx, id)
+    owed = outbox.head_of(tx, _changeable(tx, id)).owed
     tx.execute("UPDATE parts SET state = 'dead' WHERE delivery = ? AND state <> 'delivered'", id)
     tx.execute(
         "UPDATE deliveries SET state = 'dead', closed = coalesce(closed, ?), untold = 0, dismissed = 1,"
@@ -112,6 +112,7 @@ def drop(tx: Transaction, id: str, now: float) -> None:
         DROPPED_BY_OWNER,
         id,
     )
+    return owed
 
 
 def _row(tx: Transaction, id: str) -> Row:

@@ -18,7 +18,7 @@ from core.failpoints import fail_here
 from core.outbound import doubts, outbox, pace
 from core.outbound.outbox import Head
 from core.store.database import Store, Transaction
-from core.types import Absent, Capabilities, PartKind, Receipt, Target, Unreadable
+from core.types import Absent, Capabilities, DeliveryState, PartKind, Receipt, Target, Unreadable
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +39,9 @@ PATIENCE_SECONDS = 5.0
 ANCHORS = 5
 
 T = TypeVar("T")
-Settled = Callable[[Head, Receipt | None], Awaitable[None]]
-Decision = Callable[[Transaction], None]
+# Told what a doubt was about, its receipt if one was found, and what has become of the whole delivery.
+Settled = Callable[[Head, Receipt | None, DeliveryState | None], Awaitable[None]]
+Decision = Callable[[Transaction], object]
 
 
 class Settler:
@@ -181,14 +182,14 @@ class Settler:
         """False when there was nothing left to decide."""
         fail_here("rec.pre_commit")
 
-        def unit(tx: Transaction) -> bool:
+        def unit(tx: Transaction) -> tuple[bool, DeliveryState | None]:
             if not is_still(doubts.doubtful(tx, doubtful.owed.id), doubtful):
-                return False
+                return False, None
             decision(tx)
-            return True
+            return True, outbox.state_of(tx, doubtful.owed.id)
 
-        decided = await self._store.insist(unit)
-        await self._settled(doubtful, receipt if decided else None)
+        decided, state = await self._store.insist(unit)
+        await self._settled(doubtful, receipt if decided else None, state)
         return decided
 
 

@@ -47,6 +47,29 @@ def split(text: str, limit: int, *, measure: Callable[[str], int] = len) -> tupl
     return tuple(_Cutter(text, limit, measure, fences).parts()) or (fences[0].run,)
 
 
+def tail(text: str, room: int) -> str:
+    """The end of a text that still grows, at most `room` characters long but for a fence that is reopened.
+
+    It begins at a paragraph, a line or a word where there is one, and can be continued: no fence is closed.
+    """
+    if len(text) <= room:
+        return text
+    start = len(text) - room
+    half = start + room // 2
+    for gap in ("\n\n", "\n", " "):
+        if (found := text.find(gap, start - 1, half)) >= 0:
+            start = found + len(gap)
+            break
+    else:
+        while start < half and joined(text, start):
+            start += 1
+    around = next((fence for fence in _fences(text, room, len) if fence.start < start < fence.stop), None)
+    if around is None:
+        return text[start:]
+    # Where only its last line is left, there is nothing to reopen.
+    return f"{around.opener}\n{text[start:]}" if start < around.end else text[around.stop :].lstrip("\n")
+
+
 class _Fence(NamedTuple):
     # The whole first line, its first visible character, what follows the run, and the first line of code.
     line: int

@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 # A show that hangs must not keep the final answer from a person.
 PATIENCE_SECONDS = 10.0
+# A signal under way when the gateway stops may take so long to end.
+LAST_SIGNAL_SECONDS = 2.0
 # After a rate limit without a time, shows wait as long as a third failure would.
 UNNAMED_PAUSE = 2
 
@@ -47,8 +49,11 @@ class Views:
         # Told of a run whose answer the person has stopped where it grows.
         self.on_stop: Callable[[str], Awaitable[None]] | None = None
 
-    async def stop(self) -> None:
+    async def stop(self, patience: float) -> None:
         self._stopped = True
+        if self._signals and patience:
+            # The last of them says what became of an answer that has just arrived.
+            await asyncio.wait(self._signals, timeout=min(patience, LAST_SIGNAL_SECONDS))
         tasks: list[asyncio.Task[View | None] | asyncio.Task[None]] = [*self._shows.values(), *self._signals]
         for task in tasks:
             task.cancel()
@@ -84,8 +89,8 @@ class Views:
         if waiter and not waiter.done():
             waiter.set_result(view)
 
-    async def show(self, run: str, target: Target, view: View, latest: Callable[[], str]) -> View | None:
-        """Shows the newest text when there is room; None when there is nothing left to show it in."""
+    async def show(self, run: str, target: Target, view: View, news: Callable[[], str | None]) -> View | None:
+        """Shows the newest text, if there is one, when there is room; None when there is nothing left to show it in."""
         adapter = self._adapter(target)
         if adapter is None:
             return None
@@ -93,8 +98,12 @@ class Views:
         paces = can.pace + can.show_pace
         while (wait := self._budgets.ready_in(paces)) > 0:
             await self._clock.sleep(wait)
+        # Asked only now: to compose a text that is never shown would cost as much as one that is.
+        text = news()
+        if text is None:
+            return view
         self._budgets.take(paces)
-        task = asyncio.create_task(self._show(adapter, run, target, view, latest()), context=Context())
+        task = asyncio.create_task(self._show(adapter, run, target, view, text), context=Context())
         self._shows[run] = task
         task.add_done_callback(lambda _: self._shows.pop(run, None))
         # The final waits for a show in flight, so a draft that is closed must not cut it.

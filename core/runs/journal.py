@@ -41,6 +41,8 @@ class Journal:
         self._fence = fence
         self._last = last
         self._pending: list[JournalEvent] = []
+        # Deltas that will be the last of these, joined only once: a slow commit must not make each one dearer.
+        self._pieces: list[str] = []
         self._checkpoint: bytes | None = None
         self._writer: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
@@ -49,14 +51,22 @@ class Journal:
     def add(self, event: JournalEvent) -> None:
         if self._closed:
             raise Fenced(f"{self._run} has ended")
-        last = self._pending[-1] if self._pending else None
-        if isinstance(event, TextDelta) and isinstance(last, TextDelta):
-            self._pending[-1] = TextDelta(last.text + event.text)
-        elif isinstance(event, ReasoningDelta) and isinstance(last, ReasoningDelta):
-            self._pending[-1] = ReasoningDelta(last.text + event.text)
-        else:
+        if not self._pieces or type(event) is not type(self._pending[-1]):
+            self._join()
             self._pending.append(event)
+        if isinstance(event, TextDelta | ReasoningDelta):
+            self._pieces.append(event.text)
         self._start_writing()
+
+    def _join(self) -> None:
+        if self._pieces:
+            self._pending[-1] = msgspec.structs.replace(self._pending[-1], text="".join(self._pieces))
+            self._pieces = []
+
+    def _take(self) -> list[JournalEvent]:
+        self._join()
+        pending, self._pending = self._pending, []
+        return pending
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Stored with the events before it; it overwrites the last one."""
@@ -79,8 +89,7 @@ class Journal:
         self._hurry.set()
         while self._writer:
             await asyncio.shield(self._writer)
-        pending, self._pending = self._pending, []
-        return pending
+        return self._take()
 
     @property
     def last(self) -> int:
@@ -117,7 +126,7 @@ class Journal:
             self._hurry.clear()
 
     async def _write_once(self) -> None:
-        events, self._pending = self._pending, []
+        events = self._take()
         checkpoint, self._checkpoint = self._checkpoint, None
         entries = number(self._last, events, self._clock.wall())
         self._last += len(entries)

@@ -74,7 +74,7 @@ def bare_start() -> float:
 
 
 def lines() -> list[Line]:
-    return [*spine(), *telegram(), *discord(), *slack(), *api(), *assistant(), *board()]
+    return [*spine(), *telegram(), *discord(), *slack(), *api(), *assistant(), *board(), *standstill()]
 
 
 def spine() -> list[Line]:
@@ -188,6 +188,15 @@ def board() -> list[Line]:
         Line("Board: listing, 10,000 cards", figures["list"], None, "≤ 50", "ms"),
         Line("  claiming four of them", figures["claim"], None, "≤ 50", "ms"),
         Line("  completing one", figures["complete"], None, "≤ 50", "ms"),
+    ]
+
+
+def standstill() -> list[Line]:
+    figures = _measure("standstill", "tests.bench.standstill")
+    return [
+        Line(f"Longest standstill, {int(characters):,} characters, {name}", each["longest_ms"], None, "≤ 100", "ms")
+        for name, lengths in figures.items()
+        for characters, each in lengths.items()
     ]
 
 

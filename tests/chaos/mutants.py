@@ -227,6 +227,26 @@ MUTANTS: dict[str, Mutant] = {
             _test("signals", "typing_never_outlives_the_run"),
         ),
         Mutant(
+            "freeze: each show of a long answer",
+            outbound.growing_answer_composed_whole,
+            _test("streaming", "what_is_composed_of_an_answer_that_grows_is_linear_in_its_length"),
+        ),
+        Mutant(
+            "freeze: a long final",
+            outbound.long_final_composed_on_the_loop,
+            _test("streaming", "a_long_final_is_composed_while_the_loop_goes_on"),
+        ),
+        Mutant(
+            "done, and no answer there",
+            outbound.done_before_delivered,
+            _test("signals", "a_message_is_done_only_when_its_answer_has_arrived"),
+        ),
+        Mutant(
+            "done, and no answer ever",
+            outbound.dead_answer_marked_as_done,
+            _test("signals", "an_answer_that_the_platform_refuses_for_good_means_failed"),
+        ),
+        Mutant(
             "PTB: acknowledged in memory",
             telegram.offset_before_the_commit,
             _telegram("TestPrivateChats::test_a_message_is_confirmed_only_after_it_was_received"),

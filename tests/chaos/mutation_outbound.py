@@ -8,14 +8,14 @@ import msgspec
 
 from core import offline
 from core.errors import RateLimited
-from core.outbound import courier, doubts, outbox, pace, settler
+from core.outbound import courier, doubts, draft, fitting, outbox, pace, settler
 from core.outbound.aliases import Aliases
-from core.outbound.courier import Courier
+from core.outbound.courier import Courier, Reserved
 from core.outbound.draft import Draft
 from core.outbound.outbox import Head, Owed
 from core.outbound.settler import Settler
 from core.store.database import Transaction
-from core.types import Body, Capabilities, Target
+from core.types import Body, Capabilities, DeliveryState, Target
 from tests.chaos.mutation_seams import swap
 
 
@@ -249,3 +249,34 @@ def typing_outlives_the_run() -> None:
                 task.cancel()
 
     swap(Draft, "close", close)
+
+
+def growing_answer_composed_whole() -> None:
+    """Each time that more is shown of an answer, all of it is looked at again."""
+    swap(draft, "_end", lambda text: text)
+
+
+def long_final_composed_on_the_loop() -> None:
+    """Nobody else is served while a long answer is cut into parts."""
+    swap(fitting, "is_quick", lambda body: True)
+
+
+def done_before_delivered() -> None:
+    """A message is marked as done while its answer is still on its way."""
+    carry = Courier.carry
+
+    def carried(self: Courier, owed: Owed, reserved: Reserved | None, first: Head | None) -> None:
+        self._signal(owed, DeliveryState.DELIVERED)
+        carry(self, owed, reserved, first)
+
+    swap(Courier, "carry", carried)
+
+
+def dead_answer_marked_as_done() -> None:
+    """A message is marked as done though its answer will never arrive."""
+    signal = Courier._signal
+
+    def ended(self: Courier, owed: Owed, state: DeliveryState | None) -> None:
+        signal(self, owed, DeliveryState.DELIVERED if state is DeliveryState.DEAD else state)
+
+    swap(Courier, "_signal", ended)

@@ -103,6 +103,17 @@ async def test_reactions_and_typing_tell_how_it_stands(tmp_path: Path) -> None:
         assert world.discord.posts_in(world.room) == ["done"]
 
 
+async def test_an_answer_that_discord_refuses_for_good_is_marked_as_failed(tmp_path: Path) -> None:
+    gate = Gate()
+    async with DiscordWorld(tmp_path, Scripted(gate, "done"), clock=OwnedClock()) as world:
+        asked = world.ada.says(world.room, "go on", mention=True)
+        await world.until(lambda: world.discord.reactions == {asked: ["👀"]})
+        world.discord.fail_next(400, method="send", code=50035, message="Invalid Form Body", count=50)
+        gate.open()
+        await world.until(lambda: world.discord.reactions == {asked: ["❌"]})
+        assert world.discord.posts_in(world.room) == []
+
+
 # What goes wrong.
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from core.agent import Event, Finished, OutcomeKind, TextDelta, ToolFinished, ToolStarted, Turn
 from core.outbound.draft import TYPING_SECONDS
-from core.types import Pace
+from core.outbound.outbox import EXPIRES_SECONDS
+from core.types import Pace, Signal, Target
 from tests.simulators.paper import Kind
-from tests.world import Gate, OwnedClock, Scripted, World
+from tests.world import Doorway, Gate, OwnedClock, Scripted, World
 
 # A platform shows typing for so long after it was told.
 FADES_SECONDS = 5.0
@@ -201,6 +202,171 @@ async def test_a_message_is_seen_and_then_done_or_failed(
         await world.rest()
         assert reaction(world, key) == expected
         assert signals(world, "react") == ["react", "react"]
+
+
+class Waits:
+    """Asked, seen, and about to be answered."""
+
+    def __init__(self, home: Path, clock: OwnedClock, *said: Any, begun: str = "", **declared: Any) -> None:
+        self.gate = Gate()
+        agent = Scripted(*filter(None, (begun, self.gate, *said)))
+        self.world = World(home, agent, kind=mute(**declared), clock=clock, settings={"call_seconds": 0.15})
+        self.key = ""
+
+    async def __aenter__(self) -> Self:
+        await self.world.__aenter__()
+        self.key = await begins(self.world, self.gate)
+        await self.world.until(lambda: self.reaction == "👀", limit=1.0)
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self.world.__aexit__(*error)
+
+    @property
+    def reaction(self) -> str:
+        return reaction(self.world, self.key)
+
+    async def answers(self) -> None:
+        self.gate.open()
+        await self.world.until(ended(self.world), limit=0.0)
+        await self.world.rest()
+
+
+each_view = pytest.mark.parametrize("streaming", ["none", "edits"])
+
+
+@each_view
+async def test_a_message_is_done_only_when_its_answer_has_arrived(
+    tmp_path: Path, clock: OwnedClock, streaming: str
+) -> None:
+    async with Waits(tmp_path, clock, "done", begun="well ", streaming=streaming) as told:
+        if streaming == "edits":
+            await told.world.until(lambda: told.world.paper.visible(), limit=2.0)
+        on_its_way = told.world.paper.hold_next("post" if streaming == "none" else "edit")
+        await told.answers()
+        assert told.reaction == "👀"
+        on_its_way.set()
+        await told.world.until(lambda: told.reaction == "✅")
+        assert [message.text for message in told.world.paper.visible()] == ["well done"]
+
+
+async def test_a_long_answer_is_done_with_its_last_part(tmp_path: Path, clock: OwnedClock) -> None:
+    async with Waits(tmp_path, clock, "word " * 1000) as told:
+        await told.world.rest()
+        first = told.world.paper.hold_next("post", after_effect=True)
+        await told.answers()
+        last = told.world.paper.hold_next("post")
+        first.set()
+        await told.world.until(lambda: len(told.world.paper.calls("post")) == 2)
+        await told.world.rest()
+        assert told.reaction == "👀"
+        last.set()
+        await told.world.until(lambda: told.reaction == "✅")
+        assert len(told.world.posts) == 3
+
+
+async def test_an_answer_that_the_platform_refuses_for_good_means_failed(tmp_path: Path, clock: OwnedClock) -> None:
+    async with Waits(tmp_path, clock, "done") as told:
+        told.world.paper.fail_next(403, method="post")
+        await told.answers()
+        await told.world.until(lambda: told.reaction == "❌")
+        assert told.world.posts == []
+        assert signals(told.world, "react") == ["react", "react"], "it was never done"
+
+
+async def test_an_answer_that_expires_means_failed(tmp_path: Path, clock: OwnedClock) -> None:
+    async with Waits(tmp_path, clock, "done", pace=()) as told:
+        told.world.paper.fail_next(429, retry_after=2 * EXPIRES_SECONDS, method="post")
+        await told.answers()
+        await told.world.crash()
+        await clock.advance(EXPIRES_SECONDS - 60.0)
+        await told.world.start()
+        await told.world.rest()
+        assert told.reaction == "👀"
+        await told.world.until(lambda: told.reaction == "❌", limit=600.0)
+        assert told.world.posts == []
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+async def test_a_doubt_leaves_the_message_open_until_it_is_settled(
+    tmp_path: Path, clock: OwnedClock, arrived: bool
+) -> None:
+    async with Waits(tmp_path, clock, "done", keyed_for=0.0, readback=True) as told:
+        told.world.paper.drop_next(arrived, method="post")
+        await told.answers()
+        assert told.reaction == "👀"
+        await told.world.until(lambda: told.reaction == "✅")
+        assert told.world.posts == ["done"]
+
+
+async def test_a_doubt_that_nobody_can_settle_means_failed(tmp_path: Path, clock: OwnedClock) -> None:
+    async with Waits(tmp_path, clock, "done", keyed_for=0.0) as told:
+        told.world.paper.drop_next(False, method="post", count=2)
+        await told.answers()
+        await told.world.until(lambda: told.reaction == "❌")
+
+
+async def test_an_answer_that_the_owner_drops_means_failed(tmp_path: Path, clock: OwnedClock) -> None:
+    async with Waits(tmp_path, clock, "done") as told:
+        told.world.paper.fail_next(401, method="post")
+        await told.answers()
+        (row,) = told.world.rows("SELECT id, state FROM deliveries WHERE kind = 'final'")
+        assert (row["state"], told.reaction) == ("held", "👀")
+        await told.world.gateway.upkeep.drop(row["id"])
+        await told.world.until(lambda: told.reaction == "❌", limit=0.0)
+
+
+async def test_an_answer_that_arrives_after_a_restart_is_done_then(tmp_path: Path, clock: OwnedClock) -> None:
+    async with Waits(tmp_path, clock, "done") as told:
+        told.world.paper.fail_next(429, retry_after=30.0, method="post")
+        await told.answers()
+        await told.world.crash()
+        await told.world.start()
+        await told.world.rest()
+        assert told.reaction == "👀"
+        await told.world.until(lambda: told.reaction == "✅")
+        assert told.world.posts == ["done"]
+
+
+@pytest.mark.parametrize(("effect", "expected"), [(False, "✅"), (True, "❌")], ids=["runs again", "is given up"])
+async def test_a_run_that_a_restart_cut_off_closes_the_sign_that_the_first_one_gave(
+    tmp_path: Path, clock: OwnedClock, effect: bool, expected: str
+) -> None:
+    gate = Gate()
+    steps = (ToolStarted("c1", "dig"), gate) if effect else (gate,)
+    async with World(tmp_path, Scripted(*steps, "done"), kind=mute(), clock=clock) as world:
+        key = await begins(world, gate)
+        await world.until(lambda: reaction(world, key) == "👀", limit=1.0)
+        await dies_with_the_process(world, gate)
+        await world.until(lambda: reaction(world, key) == expected, limit=0.0)
+
+
+async def test_a_run_with_nothing_to_deliver_is_done_when_it_ends(tmp_path: Path, clock: OwnedClock) -> None:
+    async with Waits(tmp_path, clock, "done", async_delivery=False) as told:
+        await told.answers()
+        assert told.reaction == "✅"
+        assert told.world.posts == []
+
+
+class Slow(Doorway):
+    async def signal(self, target: Target, signal: Signal) -> None:
+        await asyncio.sleep(0.2)
+        await super().signal(target, signal)
+
+
+async def test_an_answer_that_arrives_while_the_gateway_stops_is_still_shown_as_done(tmp_path: Path) -> None:
+    gate = Gate()
+    limits = {"drain_seconds": 5}
+    async with World(tmp_path, Scripted(gate, "done"), kind=mute(), limits=limits, adapter=Slow) as world:
+        key = world.paper.says("go on")
+        await world.until(lambda: reaction(world, key) == "👀")
+        on_its_way = world.paper.hold_next("post")
+        gate.open()
+        await world.until(lambda: world.paper.calls("post"))
+        stopping = asyncio.create_task(world.end())
+        on_its_way.set()
+        await stopping
+        assert reaction(world, key) == "✅"
 
 
 # They are only signals.

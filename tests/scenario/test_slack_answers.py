@@ -149,6 +149,17 @@ async def test_reactions_tell_how_it_stands(tmp_path: Path) -> None:
         await world.until(lambda: world.slack.reactions == {asked.id: ("white_check_mark",)})
 
 
+async def test_an_answer_that_slack_refuses_for_good_is_marked_as_failed(tmp_path: Path) -> None:
+    gate = Gate()
+    async with SlackWorld(tmp_path, Scripted(gate, "done"), clock=OwnedClock()) as world:
+        asked = world.ada.says(world.room, "go on", mention=True)
+        await world.until(lambda: world.slack.reactions == {asked.id: ("eyes",)})
+        world.slack.fail_next("restricted_action", "chat.postMessage", 50)
+        gate.open()
+        await world.until(lambda: world.slack.reactions == {asked.id: ("x",)})
+        assert world.posts == []
+
+
 async def test_the_assistants_pane_says_that_it_works_until_it_has_answered(tmp_path: Path) -> None:
     gate = Gate()
     async with SlackWorld(tmp_path, Scripted(gate, "done"), clock=OwnedClock()) as world:

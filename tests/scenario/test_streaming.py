@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ import pytest
 
 from core.agent import Event, Finished, Progress, TextDelta, ToolFinished, ToolStarted, Turn
 from core.inbound.door import MAY_BE_LOST
+from core.outbound.draft import REFRESH_SECONDS, SHOWN_CHARACTERS
+from core.outbound.fitting import QUICK_CHARACTERS
 from core.outbound.outbox import MARK
-from core.types import Pace
+from core.types import Body, Pace, Target
 from tests.builders import body, target
 from tests.simulators.paper import Kind, PaperServer
-from tests.world import OwnedClock, World
+from tests.world import Doorway, OwnedClock, World
 
 MODES = ("edits", "drafts", "append")
 # How each of them opens a view, grows it, and finishes it.
@@ -185,6 +188,20 @@ async def test_text_that_did_not_change_is_not_shown_again(
         assert told(world.paper, "post", "edit").count("Wait.") <= 2
 
 
+async def test_a_draft_that_fades_is_shown_again_though_nothing_new_is_said(
+    open_world: Callable[..., World], agent: Dictated, clock: OwnedClock
+) -> None:
+    async with open_world("drafts") as world:
+        await begins(world, agent, "Wait.")
+        drafts = len(world.paper.calls("draft"))
+        for _ in range(10):
+            agent.say(" ")
+            await clock.advance(REFRESH_SECONDS / 4)
+        assert len(world.paper.calls("draft")) == drafts + 2
+        agent.end()
+        await world.until(finished(world))
+
+
 async def test_a_tool_at_work_and_progress_are_shown_and_never_part_of_the_answer(
     open_world: Callable[..., World], agent: Dictated, clock: OwnedClock
 ) -> None:
@@ -219,6 +236,61 @@ async def test_past_one_message_the_tail_is_shown_and_the_final_is_split(
         await world.until(finished(world))
         assert "\n".join(texts(world)) == "\n".join(lines)
         assert "413" not in [call.verdict for call in world.paper.calls()]
+
+
+class Composing(Doorway):
+    """Notes how much it is given to compose, and whether the loop stands still meanwhile."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.composed: list[int] = []
+        self.on_the_loop: list[int] = []
+        # How often something was composed, and how often it was shown, before the answer was whole.
+        self.for_views = self.shows = 0
+
+    def compose(self, target: Target, body: Body) -> tuple[Body, ...]:
+        self.composed.append(len(body.text))
+        if threading.current_thread() is threading.main_thread():
+            self.on_the_loop.append(len(body.text))
+        return super().compose(target, body)
+
+
+async def composed(home: Path, characters: int) -> Composing:
+    """What it took to show and to deliver an answer of this length."""
+    agent, clock = Dictated(), OwnedClock()
+    kind = Kind(streaming="edits", keyed_for=3600.0, typing=False, reactions=False)
+    async with World(home, agent, kind=kind, clock=clock, adapter=Composing) as world:
+        await begins(world, agent, "It begins.")
+        for number in range(characters // 1000):
+            agent.say(f"\n\n{number:04d} " + "ten chars " * 99)
+            await clock.advance(1.0)
+            assert shown(world).endswith("ten chars")
+        adapter = world.adapters["paper"]
+        assert isinstance(adapter, Composing)
+        adapter.for_views, adapter.shows = len(adapter.composed), len(world.paper.calls("edit"))
+        agent.end()
+        await world.until(finished(world))
+        assert len(world.posts) > characters // 2000
+        return adapter
+
+
+async def test_what_is_composed_of_an_answer_that_grows_is_linear_in_its_length(tmp_path: Path) -> None:
+    half = await composed(tmp_path / "half", 40_000)
+    whole = await composed(tmp_path / "whole", 80_000)
+    assert sum(whole.composed) < 2.5 * sum(half.composed)
+    assert [length > SHOWN_CHARACTERS for length in whole.composed].count(True) == 1, "all of it only for the final"
+
+
+async def test_what_is_shown_is_composed_once_each_time(tmp_path: Path) -> None:
+    adapter = await composed(tmp_path, 20_000)
+    assert adapter.shows == 20
+    assert adapter.for_views == adapter.shows + 2, "twice more to open the view: its text, and what is sent of it"
+
+
+async def test_a_long_final_is_composed_while_the_loop_goes_on(tmp_path: Path) -> None:
+    adapter = await composed(tmp_path, 40_000)
+    assert max(adapter.composed) > QUICK_CHARACTERS
+    assert max(adapter.on_the_loop) <= QUICK_CHARACTERS
 
 
 async def test_a_quick_answer_needs_no_view(open_world: Callable[..., World], agent: Dictated) -> None:

@@ -700,6 +700,21 @@ async def test_a_message_is_seen_and_then_done_or_failed(
         assert len(world.telegram.calls("setMessageReaction")) == 2
 
 
+@pytest.mark.parametrize("chat", [PERSON, GROUP], ids=["private", "group"])
+async def test_an_answer_that_telegram_refuses_for_good_leaves_no_thumb_up(
+    open_world: Callable[..., TelegramWorld], clock: OwnedClock, chat: str
+) -> None:
+    gate = Gate()
+    async with open_world(Scripted(gate, "fine")) as world:
+        name = asks(world, chat=chat)
+        await world.until(lambda: world.telegram.reactions == {name: "👀"})
+        world.telegram.fail_next(400, method="sendMessage", description="Bad Request: not enough rights", count=50)
+        gate.open()
+        await world.until(lambda: world.telegram.reactions == {name: "💔"})
+        assert len(world.telegram.calls("setMessageReaction")) == 2
+        assert texts(world.telegram, chat) == []
+
+
 async def test_reactions_are_switched_off_in_a_chat_that_refuses_them(
     open_world: Callable[..., TelegramWorld], agent: Dictated
 ) -> None:

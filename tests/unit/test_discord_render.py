@@ -165,6 +165,14 @@ def test_past_five_messages_a_text_is_a_file() -> None:
     assert word(few, in_one=True).attached, "an answer for one person is one message"
 
 
+def test_above_a_file_stands_its_beginning_whatever_the_rest_is() -> None:
+    table = "| a | b |\n|---|---|\n| 1 | 2 |\n\n"
+    abyss = "\n" + "- " * 20 + "x\n"
+    plain, odd = (word(table + "word " * 10_000 + rest, in_one=False) for rest in ("", abyss))
+    assert plain.content == odd.content, "nobody reads on to the end for that"
+    assert plain.content.startswith("```\n")
+
+
 def test_what_discord_trims_is_still_what_we_said() -> None:
     words = word("hi  there\n", in_one=False)
     assert is_said({"content": "hi  there"}, Body(text="hi  there\n"), words)

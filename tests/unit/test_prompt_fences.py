@@ -127,6 +127,14 @@ def test_a_mere_sign_is_never_shown(sign: str) -> None:
         assert silent
 
 
+@pytest.mark.parametrize("words", ["NO_REPLY", "NO_ REPLY", "Hello"])
+def test_whitespace_around_the_words_changes_nothing_however_much_there_is(words: str) -> None:
+    blank = [" ", "\n"] * 1000
+    shown, silent, rest = fed(*blank, *words, *blank)
+    assert "".join(shown) + rest == "".join((*blank, *words, *blank))
+    assert silent is (words in SIGNS)
+
+
 @pytest.mark.parametrize(
     "text", ["No, thanks.", "NO", "[SILENT] is what I was told to say", "NO_REPLY needed", "Heart", "[", "", " "]
 )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.outbound.splitter import split, utf16_length
+from core.outbound.splitter import split, tail, utf16_length
 
 FENCE = re.compile(r"[ \t]*((?:[-*+]|\d{1,9}[.)])[ \t]{1,4})?(`{3,}|~{3,})(.*)")
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
@@ -206,6 +206,47 @@ def test_any_text_and_any_limit_end_in_parts_that_fit(text: str, limit: int) -> 
     parts = split(text, limit, measure=utf16_length)
     assert [part for part in parts if utf16_length(part) > limit or not part.strip()] == []
     assert bool(parts) == bool(text.strip())
+
+
+# The end of what still grows.
+
+
+def test_what_is_short_is_its_own_tail() -> None:
+    assert tail("```py\nx = 1", 20) == "```py\nx = 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("first\n\nsecond line\nthird line", "second line\nthird line"),
+        ("a first line\nsecond line, long", "second line, long"),
+        ("one two three four five six seven", "four five six seven"),
+        ("x" * 30, "x" * 22),
+        ("x" * 8 + FAMILY + "x" * 19, "x" * 19),
+    ],
+)
+def test_a_tail_begins_where_it_hurts_least(text: str, expected: str) -> None:
+    assert tail(text, 22) == expected
+
+
+def test_a_tail_that_begins_in_code_is_code_and_goes_on_as_such() -> None:
+    code = "".join(f"line({number})\n" for number in range(100))
+    shown = tail(f"Look:\n\n```python\n{code}", 60)
+    assert shown.startswith("```python\nline(9")
+    assert shown.endswith("line(99)\n"), "it is not closed, for more will come"
+    assert tail(f"Look:\n\n```python\n{code}```\nand then some", 60).startswith("```python\nline(9")
+    assert tail(f"```python\n{code}```\nthat was all of the code", 28) == "that was all of the code"
+
+
+@settings(derandomize=True, max_examples=300, deadline=None, database=None)
+@given(pieces=st.lists(PIECES, max_size=80), room=st.integers(20, 120), more=st.lists(PIECES, max_size=5))
+def test_a_tail_is_the_end_and_no_longer_than_it_may_be(pieces: list[str], room: int, more: list[str]) -> None:
+    text = "".join(pieces)
+    shown = tail(text, room)
+    opener, _, rest = shown.partition("\n")
+    assert text.endswith(shown) or (text.endswith(rest) and opener in text)
+    assert len(shown) <= room + len(opener) + 1
+    assert len(tail(shown + "".join(more), room)) <= 2 * room
 
 
 def _prose() -> str:
