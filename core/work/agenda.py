@@ -94,7 +94,7 @@ def _message(schedule: str, plan: Plan, firing: str, due: str) -> Inbound:
         text=plan.prompt,
         bot=plan.bot,
         given=Given(instructions=INSTRUCTIONS.format(due=due)),
-        errand=Errand(id=firing, tools=plan.tools),
+        errand=Errand(id=firing, tools=plan.tools, asker=plan.asker),
     )
 
 
@@ -120,7 +120,7 @@ def miss(
     *,
     hourly: bool,
 ) -> After:
-    """An instant that was let go: recorded, and told; once an hour where it may happen again and again."""
+    """An instant that was let go: recorded, and told in words, if there are any; once an hour if it may come again."""
     firing, wall = ids.new("fire"), clock.wall()
     new = tx.execute(
         "INSERT INTO firings (id, schedule, instant, due, plan, state, reason, ended) VALUES (?, ?, ?, ?, ?, 'missed',"
@@ -133,7 +133,7 @@ def miss(
         reason,
         wall,
     )
-    if not new:
+    if not new or not words:
         return After()
     where = plan.failures or plan.target
     if not hourly:
