@@ -53,6 +53,7 @@ def place(home: Path, config: Path | None) -> Place:
         say=_say,
         load=partial(_load, home, config),
         check=_check,
+        check_id=_check_id,
         examine=_examine,
         guides=_guides,
         serve=_begin,
@@ -84,7 +85,8 @@ def _begin(place: Place, *, chats: bool) -> None:
         raise ConfigError(unusable(place.home, error)) from error
     if told:
         tell(told)
-    dangers = [f"{each.subject}: {each.words}" for each in remarks(loaded, os.environ) if each.level == "fail"]
+    found = remarks(loaded, os.environ, place.check_id)
+    dangers = [f"{each.subject}: {each.words}" for each in found if each.level == "fail"]
     for warning in (*loaded.warnings, *filter(None, [fallback.warning(loaded)]), *dangers):
         tell(f"warning: {warning}")
     _name_the_proxies(loaded)
@@ -128,6 +130,12 @@ def _guides() -> dict[str, Guide]:
 
     modules = {name: entry.examine.partition(":")[0] for name, entry in catalog.PLATFORMS.items() if entry.examine}
     return {name: import_module(module).GUIDE for name, module in modules.items()}
+
+
+def _check_id(id: str) -> None:
+    from adapters import catalog
+
+    catalog.check_id(id)
 
 
 def _check(loaded: Loaded) -> None:
