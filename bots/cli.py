@@ -9,9 +9,23 @@ from pathlib import Path
 
 import typer
 
-from bots import backup, board, config, deliveries, doctor, init, keys, notify, reload, schedules, service, status
+from bots import (
+    access,
+    backup,
+    board,
+    config,
+    deliveries,
+    doctor,
+    init,
+    keys,
+    notify,
+    reload,
+    schedules,
+    service,
+    status,
+)
 from bots.place import Place
-from core.errors import ConfigError, NotRunning, TidingsError
+from core.errors import ConfigError, TidingsError
 
 USAGE = 64
 # By name, so that an error's home need not be imported before it is raised.
@@ -97,26 +111,12 @@ def chat(
 
 
 @app.command()
-def allow(
-    context: typer.Context, id: str = typer.Argument(help="Who, as platform:ID; the bot tells strangers theirs.")
-) -> None:
-    """Let somebody talk to the bot, at once. Works without a running gateway, too."""
-    place: Place = context.obj
-    try:
-        added = place.ask({"verb": "allow", "id": id})["allowed"]
-    except NotRunning:
-        from core import offline
-
-        added = offline.allow(place.home, id)
-    typer.echo(f"{id} may talk to the bot now" if added else f"{id} was admitted before")
-
-
-@app.command()
 def version() -> None:
     """Say which version this is."""
     typer.echo(f"tidings {own_version()}")
 
 
+app.command()(access.allow)
 app.command("init")(init.init)
 app.command("status")(status.status)
 app.command("doctor")(doctor.doctor)

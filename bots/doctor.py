@@ -108,7 +108,7 @@ class Doctor:
         loaded = None
         with self.examining("settings"):
             loaded = place.load({})
-            self.settings(loaded, environment)
+            self.settings(loaded, environment, place.check_id)
             self.bots(loaded.bots, environment)
             for name, account, findings in place.examine(loaded, ""):
                 self.platform(f"{name}@{account}", findings)
@@ -126,7 +126,7 @@ class Doctor:
             except NotRunning:
                 self.ok("gateway", "none runs now; start it with: tidings run")
 
-    def settings(self, loaded: Loaded, environment: Mapping[str, str]) -> None:
+    def settings(self, loaded: Loaded, environment: Mapping[str, str], check_id: Callable[[str], None]) -> None:
         from bots.precautions import remarks
 
         for warning in loaded.warnings:
@@ -135,7 +135,7 @@ class Doctor:
             self.ok("settings", f"{loaded.file}")
         else:
             self.ok("settings", f"there is no {loaded.file}, so all have their defaults")
-        for remark in remarks(loaded, environment):
+        for remark in remarks(loaded, environment, check_id):
             self.note(*remark)
 
     def _stands_in(self, place: Place) -> None:

@@ -164,10 +164,9 @@ class SetUp:
         self._warn_of_variables()
 
     def admit(self, id: str) -> None:
-        from bots import launch
+        from bots import access
 
-        added = launch.allow(self._place, id)
-        self._tell(f"{id} may talk to the bot now" if added else f"{id} was admitted before")
+        self._tell(access.admit(self._place, id))
 
     def begin(self, wanted: bool | None) -> None:
         from bots import launch

@@ -180,13 +180,3 @@ def _last_words(log: Path, began: int) -> str:
         file.seek(began)
         lines = file.read().decode("utf-8", "replace").strip().splitlines()
     return lines[-1].removeprefix("tidings: ") if lines else f"it said nothing; look into {log}"
-
-
-def allow(place: Place, id: str) -> bool:
-    """Works without a running gateway, too."""
-    try:
-        return bool(place.ask({"verb": "allow", "id": id})["allowed"])
-    except NotRunning:
-        from core import offline
-
-        return offline.allow(place.home, id)

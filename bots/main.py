@@ -53,6 +53,7 @@ def place(home: Path, config: Path | None) -> Place:
         say=_say,
         load=partial(_load, home, config),
         check=_check,
+        check_id=_check_id,
         examine=_examine,
         guides=_guides,
         serve=_begin,
@@ -75,16 +76,21 @@ def _begin(place: Place, *, chats: bool) -> None:
         place.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Everything made from here on is the owner's alone.
         os.umask(0o077)
+        # Known before a word is written, so that none can have it in it.
+        http, told = _with_key(place.home, _http(loaded))
         # In a terminal the log would run over the prompt.
         stream = open(launch.fresh_log(place.home), "a", encoding="utf-8") if chats else sys.stderr  # noqa: SIM115
         logs.configure(loaded.core.log.level, loaded.core.log.format, stream)
     except OSError as error:
         raise ConfigError(unusable(place.home, error)) from error
-    dangers = [f"{each.subject}: {each.words}" for each in remarks(loaded, os.environ) if each.level == "fail"]
+    if told:
+        tell(told)
+    found = remarks(loaded, os.environ, place.check_id)
+    dangers = [f"{each.subject}: {each.words}" for each in found if each.level == "fail"]
     for warning in (*loaded.warnings, *filter(None, [fallback.warning(loaded)]), *dangers):
         tell(f"warning: {warning}")
     _name_the_proxies(loaded)
-    _run(_serve(place, loaded, chats))
+    _run(_serve(place, loaded, http, chats))
 
 
 def _talk(home: Path, thread: str, patience: float | None) -> bool:
@@ -126,6 +132,12 @@ def _guides() -> dict[str, Guide]:
     return {name: import_module(module).GUIDE for name, module in modules.items()}
 
 
+def _check_id(id: str) -> None:
+    from adapters import catalog
+
+    catalog.check_id(id)
+
+
 def _check(loaded: Loaded) -> None:
     """Raises ConfigError for settings of which no gateway can be built."""
     from bots import building
@@ -154,7 +166,7 @@ def _name_the_proxies(loaded: Loaded) -> None:
         logging.getLogger(__name__).info("the way out: %s", told)
 
 
-async def _serve(place: Place, loaded: Loaded, chats: bool) -> None:
+async def _serve(place: Place, loaded: Loaded, http: HttpSettings, chats: bool) -> None:
     import asyncio
     import logging
     import signal
@@ -167,8 +179,6 @@ async def _serve(place: Place, loaded: Loaded, chats: bool) -> None:
     from bots.watchdog import Watchdog
 
     began, home = time.perf_counter(), place.home
-    # Nobody listens before it is known who may ask.
-    http = _with_key(home, _http(loaded))
     staff = building.build(loaded.bots)
     log = logging.getLogger(__name__)
     log.info("start: making the bots took %.0f ms", (time.perf_counter() - began) * 1000)
@@ -266,21 +276,27 @@ def _http(loaded: Loaded) -> HttpSettings:
     return cast("HttpSettings", loaded.platforms["http"])
 
 
-def _with_key(home: Path, http: HttpSettings) -> HttpSettings:
-    """The owner's key is made at the first start and told once; nobody serves the API without one."""
+def _with_key(home: Path, http: HttpSettings) -> tuple[HttpSettings, str]:
+    """The owner's key is made at the first start; nobody serves the API without one. Also says what to tell of it.
+
+    Only a terminal is told the key itself: anything else that reads along, such as a journal, keeps what it reads.
+    """
     from pydantic import SecretStr
 
     from adapters.api import keys
     from core import redaction
 
     if http.key.get_secret_value() or not http.enabled:
-        return http
-    secret = keys.read_own(home)
-    if secret is None:
-        secret = keys.make_own(home)
-        tell(f"the key of the HTTP API is {secret}; it is told only now, and kept in {home / keys.FILE}")
+        return http, ""
+    known = keys.read_own(home)
+    secret = known or keys.make_own(home)
     redaction.remember(secret)
-    return http.model_copy(update={"key": SecretStr(secret)})
+    told, path = "", home / keys.FILE
+    if known is None and sys.stderr.isatty():
+        told = f"the key of the HTTP API is {secret}; it is told only now, and kept in {path}"
+    elif known is None:
+        told = f"a key of the HTTP API was made; it is in {path}"
+    return http.model_copy(update={"key": SecretStr(secret)}), told
 
 
 def _gateway(

@@ -59,6 +59,8 @@ class Place(NamedTuple):
     load: Load
     # Whether a gateway could be built of them. Raises ConfigError.
     check: Callable[[Loaded], object]
+    # Whether the access list may name somebody so. Raises Unknown with what an id there looks like.
+    check_id: Callable[[str], None]
     # Asks a platform, or all for an empty name: platform, account and what was found.
     examine: Callable[[Loaded, str], list[tuple[str, str, Findings]]]
     # By platform, for those that a person can set up.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from bots.roster import ASSISTANT, Bot, Source, secrets_file
 from bots.settings import SECRET, Loaded, parse
 from core.agent import Effect
+from core.errors import Unknown
 from core.inbound.policy import is_access_id
 from core.settings import Section
 
@@ -29,13 +30,16 @@ class Remark(NamedTuple):
     words: str
 
 
-def remarks(loaded: Loaded, environment: Mapping[str, str]) -> Iterator[Remark]:
+def source_of(loaded: Loaded, environment: Mapping[str, str]) -> Source:
+    return Source(loaded.file, environment, parse(secrets_file(loaded.file), loaded.texts.secrets))
+
+
+def remarks(loaded: Loaded, environment: Mapping[str, str], check_id: Callable[[str], None]) -> Iterator[Remark]:
     """All of it by the settings alone; nobody is asked."""
-    secret = parse(secrets_file(loaded.file), loaded.texts.secrets)
-    source = Source(loaded.file, environment, secret)
+    source = source_of(loaded, environment)
     yield from _written_secrets(loaded)
     yield from _listener(loaded.platforms.get("http"), source)
-    yield from _access(loaded, source)
+    yield from _access(loaded, source, check_id)
     yield from _limits(loaded, source)
     for names, section in _accounts(loaded.platforms):
         yield from _platform(names, section, source)
@@ -80,19 +84,30 @@ def _listener(http: Section | None, source: Source) -> Iterator[Remark]:
         yield Remark("warn", "listener", f"{words}; origins = [] lets none")
 
 
-def _access(loaded: Loaded, source: Source) -> Iterator[Remark]:
-    place = source.place("access", "allow")
-    for number, id in enumerate(loaded.core.access.allow, start=1):
-        platform = id.partition(":")[0].partition("@")[0]
-        if not is_access_id(id) or "*" in id:
-            words = f'{id!r} is no id and lets nobody in: write "platform:ID", as the bot tells it to strangers'
-            yield Remark("fail", "access", f"{place} #{number}: {words}")
-        elif platform not in loaded.platforms:
-            known = ", ".join(name for name in loaded.platforms if name != "http")
-            yield Remark("fail", "access", f"{place} #{number}: {id!r} names no platform; there are: {known}")
-        elif id.partition(":")[2].startswith("-"):
-            words = f"{id} is a group: whoever is in it may talk to the bot; take it out, and name the people"
-            yield Remark("warn", "access", f"{place} #{number}: {words}")
+def _access(loaded: Loaded, source: Source, check_id: Callable[[str], None]) -> Iterator[Remark]:
+    access = loaded.core.access
+    groups: dict[str, Remark] = {
+        "allow": Remark("warn", "access", "whoever is in it may talk to the bot; take it out, and name the people"),
+        "owners": Remark("fail", "access", "an owner is a person; take it out, and name the people"),
+    }
+    for key, ids in (("allow", access.allow), ("owners", access.owners)):
+        for number, id in enumerate(ids, start=1):
+            place = f"{source.place('access', key)} #{number}"
+            if fault := _fault(id, check_id):
+                yield Remark("fail", "access", f"{place}: {fault}")
+            elif id.partition(":")[2].startswith("-"):
+                remark = groups[key]
+                yield remark._replace(words=f"{place}: {id} is a group: {remark.words}")
+
+
+def _fault(id: str, check_id: Callable[[str], None]) -> str:
+    if not is_access_id(id) or "*" in id:
+        return f'{id!r} is no id and lets nobody in: write "platform:ID", as the bot tells it to strangers'
+    try:
+        check_id(id)
+    except Unknown as error:
+        return str(error)
+    return ""
 
 
 def _limits(loaded: Loaded, source: Source) -> Iterator[Remark]:

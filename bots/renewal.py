@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel
@@ -124,7 +124,8 @@ class Reloading:
         if gone := [agent for agent in before.agents.values() if not _is_among(agent, staff.agents)]:
             self._retired += gone
             self._begin(self._retire(gone, gateway))
-        change = Change(tuple(_changed(old, new)), tuple(self._restart(new, fresh, commands)), new.warnings, tried)
+        warnings = (*new.warnings, *_still_admitted(old, new, (await gateway.admissions()).command))
+        change = Change(tuple(_changed(old, new)), tuple(self._restart(new, fresh, commands)), warnings, tried)
         log.info("the settings were taken over; %s", change)
         for warning in change.warnings:
             log.warning("%s", warning)
@@ -197,6 +198,13 @@ def _changed(old: Loaded, new: Loaded) -> Iterator[str]:
     yield from (f"the bot {name} has gone" for name in old.bots if name not in new.bots)
     if old.bot.called != new.bot.called:
         yield f"{new.bot.called} answers where no other is named"
+
+
+def _still_admitted(old: Loaded, new: Loaded, command: Collection[str]) -> Iterator[str]:
+    """Those taken off one list while the other still has them."""
+    for id in sorted(set(old.core.access.allow) - set(new.core.access.allow)):
+        if id in command:
+            yield f"{id} was removed from the settings but is still admitted by command: tidings allow --remove {id}"
 
 
 def _menu(commands: Sequence[Command]) -> set[tuple[str, str]]:

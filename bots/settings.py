@@ -123,6 +123,14 @@ def _check_rules(core: Core, bots: Mapping[str, Bot], source: Source) -> None:
         if rule.bot not in bots:
             place = source.place("rules", number, "bot")
             raise ConfigError(f"{place} = {rule.bot!r} is no bot; there are: {', '.join(bots)}")
+    lists = [("board", core.board.assignees)]
+    lists += [(f"rules #{number}", rule.assignees or ()) for number, rule in enumerate(core.rules, start=1)]
+    for section, assignees in lists:
+        for name in assignees:
+            if name not in bots and name not in core.board.workers:
+                known = ", ".join((*bots, *core.board.workers))
+                place = source.place(section, "assignees")
+                raise ConfigError(f"{place}: {name!r} is no bot and no worker; there are: {known}")
 
 
 def _model(

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from core.types import Conversation, Sender, Target
+from core.types import Asker, Conversation, Sender, Target
 
 
 class CardState(StrEnum):
@@ -81,7 +81,7 @@ class Ending(StrEnum):
 class NewCard(msgspec.Struct, frozen=True):
     title: str
     body: str = ""
-    # A bot or a worker of the settings; empty is the default bot.
+    # A bot or a worker of the settings; empty is the bot that answers where it is asked for.
     assignee: str = ""
     parents: tuple[str, ...] = ()
     # The higher, the sooner.
@@ -194,11 +194,16 @@ class Hand(msgspec.Struct, frozen=True):
     is_person: bool = True
     # Whoever asks reads the answer where they would be told of it: once is enough.
     is_answered: bool = False
+    # Who answers where it is asked; empty is the default bot.
+    bot: str = ""
+    # For whom it is; None is the owner.
+    asker: Asker | None = None
 
     @property
     def is_owner(self) -> bool:
-        """At the command line, with an admin's key, or where the platform itself has proved it."""
-        return self.conversation is None or (self.sender is not None and self.sender.trusted)
+        """At the command line, with an admin's key, or in person where the platform itself has proved it."""
+        proved = self.is_person and self.sender is not None and self.sender.trusted
+        return self.conversation is None or proved
 
 
 class Order(msgspec.Struct, frozen=True):

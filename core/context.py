@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from core.errors import NoSession, Unsupported
-from core.types import Capabilities, Conversation, Errand, Sender, Target, Value
+from core.types import Asker, Capabilities, Conversation, Errand, Sender, Target, Value, asker
 
 
 class Session(Value, frozen=True, kw_only=True):
@@ -22,6 +22,11 @@ class Session(Value, frozen=True, kw_only=True):
     workspace: Path
     # Set where no person waits: nobody can be asked, and nothing can be promised.
     errand: Errand | None = None
+
+    @property
+    def asker(self) -> Asker | None:
+        """For whom all of this is done, as with a message."""
+        return self.errand.asker if self.errand else asker(self.conversation, self.target, self.sender)
 
     def require(self, ability: str) -> None:
         """Refuses what the platform does not declare, before anybody relies on it."""

@@ -201,6 +201,14 @@ class UpkeepDesk(Protocol):
         ...
 
 
+class Admissions(msgspec.Struct, frozen=True):
+    """Who may speak, by the list that says so."""
+
+    settings: tuple[str, ...]
+    # Those whom `tidings allow` has admitted.
+    command: tuple[str, ...]
+
+
 class Health(msgspec.Struct, frozen=True):
     version: str
     store: str
@@ -278,8 +286,17 @@ class Desk(Protocol):
         ...
 
     async def allow(self, id: str) -> bool:
-        """Admits `adapter:sender`, effective at once; false when they were admitted before."""
+        """Admits `adapter:sender`, effective at once; false when they were admitted before, also by the settings."""
         ...
+
+    async def withdraw(self, id: str) -> None:
+        """Takes back what `allow` gave: what they have running is ended, and what they planned does not begin.
+
+        Raises Unknown for an id that was not admitted by command.
+        """
+        ...
+
+    async def admissions(self) -> Admissions: ...
 
     async def reachable(self, adapter: str, account: str) -> None:
         """The platform can be reached again: what waits for it is tried now."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from core.types import Target
+from core.types import Asker, Target
 
 if TYPE_CHECKING:
     from core.agent import Outcome
@@ -70,7 +70,6 @@ class Goal(msgspec.Struct, frozen=True):
     manner: Manner | None
     tools: tuple[str, ...] | None = None
     requests: int = 0
-    bot: str = ""
     # The same goal is begun once, however often it is asked for.
     key: str = ""
 
@@ -173,6 +172,7 @@ class Plan(msgspec.Struct, frozen=True):
     # Where it was made, and by whom; empty for the command line.
     conversation: str = ""
     sender: str = ""
+    asker: Asker | None = None
     tools: tuple[str, ...] | None = None
 
 

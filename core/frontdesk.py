@@ -16,10 +16,22 @@ from core.adapter import Adapter
 from core.alarms import Alarms
 from core.cards import BoardDesk
 from core.clock import Clock
-from core.desk import ConversationLine, Health, HistoryLine, Moments, Numbered, Overview, PartHealth, Remembered, Run
+from core.desk import (
+    Admissions,
+    ConversationLine,
+    Health,
+    HistoryLine,
+    Moments,
+    Numbered,
+    Overview,
+    PartHealth,
+    Remembered,
+    Run,
+)
 from core.duties import ProcessDesk, ScheduleDesk, TaskDesk
 from core.errors import Unknown, Unstored, Unsupported
-from core.inbound import notes, overview, policy, records
+from core.inbound import access, notes, overview, policy, records
+from core.inbound.access import Access
 from core.inbound.dispatcher import Bots, Dispatcher
 from core.inbound.door import Door
 from core.inbound.erasure import Erasure
@@ -30,7 +42,7 @@ from core.outbound.outbox import Class, Owed
 from core.runs.feed import Feed
 from core.store.database import Store, Transaction
 from core.supervisor import Supervisor
-from core.types import Attachment, Body, Delivery, Entry, File, Inbound, Target
+from core.types import Attachment, Audience, Body, Delivery, Entry, File, Inbound, Target
 from core.upkeep import Upkeep
 from core.work import homes
 from core.work.office import Office
@@ -58,9 +70,7 @@ class FrontDesk:
     _supervisor: Supervisor
     _alarms: Alarms
     _adapters: dict[tuple[str, str], Adapter]
-    # Who may speak, and those of them who were admitted by command and not by the settings.
-    _allowed: set[str]
-    _admitted: set[str]
+    _access: Access
     _started: float
     _moments: dict[str, Moments]
 
@@ -97,9 +107,13 @@ class FrontDesk:
 
     async def permitted(self, target: Target) -> bool:
         # Without a chat it is the platform's own place, such as the owner's console.
-        if not target.chat or not self._allowed.isdisjoint(policy.names_of(target)):
+        if not target.chat or not self._access.ids.isdisjoint(policy.names_of(target)):
             return True
-        return await self._store.read(lambda tx: records.is_known(tx, self._courier.origin(target)))
+        place = self._courier.origin(target)
+        known, last = await self._store.read(lambda tx: (records.is_known(tx, place), records.newest(tx, place)))
+        # In a group others may still speak; somebody alone who was removed is told nothing more.
+        is_private = last is not None and last.target.audience is Audience.PRIVATE
+        return known and not (is_private and last is not None and self._access.lapsed(last.asker))
 
     async def owe(self, target: Target, body: Body, cause: str, key: str = "", digest: str = "") -> str:
         target = await self._store.read(lambda tx: homes.resolve(tx, target))
@@ -137,7 +151,8 @@ class FrontDesk:
 
     async def set_home(self, target: Target) -> None:
         self._check(target, Body())
-        await self._store.write(lambda tx: homes.choose(tx, target))
+        moved = await self._store.write(lambda tx: homes.choose(tx, target, self._clock.now()))
+        self._dispatcher.hurry(moved)
 
     async def delivery(self, id: str) -> Delivery:
         return await self._store.read(lambda tx: outbox.lookup(tx, id))
@@ -162,10 +177,25 @@ class FrontDesk:
         return await self._office.tasks.begin(kind, argument, after)
 
     async def allow(self, id: str) -> bool:
-        added = await self._store.write(lambda tx: admit(tx, id, self._clock.now()))
-        self._admitted.add(id)
-        self._allowed.add(id)
+        if self._access.is_in_settings(id):
+            return False
+        added, admitted = await self._store.write(
+            lambda tx: (access.admit(tx, id, self._clock.now()), access.admitted(tx))
+        )
+        self._access.load(admitted)
         return added
+
+    async def withdraw(self, id: str) -> None:
+        self._access.load(await self._store.write(lambda tx: access.withdraw(tx, id)))
+        self._end_lapsed()
+
+    async def admissions(self) -> Admissions:
+        return self._access.lists
+
+    def _end_lapsed(self) -> None:
+        """To be called when a list has become shorter."""
+        self._dispatcher.end_lapsed()
+        self._office.end_lapsed()
 
     async def reachable(self, adapter: str, account: str) -> None:
         self._supervisor.mended(f"{adapter}@{account}")
@@ -215,7 +245,7 @@ class FrontDesk:
             alarms=self._alarms.all(),
             started=self._started,
             overview=glance,
-            strangers=tuple(each for each in self._door.strangers.values() if each.id not in self._allowed),
+            strangers=tuple(each for each in self._door.strangers.values() if each.id not in self._access.ids),
         )
 
     async def _glance(self) -> tuple[Overview | None, str]:
@@ -258,13 +288,3 @@ def _tell_recent(tx: Transaction, adapter: str, account: str, words: str, since:
         if outbox.put_notice(tx, notice, clock.now()):
             lanes.append(target.lane)
     return lanes
-
-
-def admitted(tx: Transaction) -> set[str]:
-    return {row["id"] for row in tx.all("SELECT id FROM access")}
-
-
-def admit(tx: Transaction, id: str, now: float) -> bool:
-    if not policy.is_access_id(id):
-        raise Unknown(f"{id!r} is not an id; write platform:ID, for example the one the bot told you")
-    return bool(tx.execute("INSERT INTO access (id, at) VALUES (?, ?) ON CONFLICT (id) DO NOTHING", id, now))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -17,8 +17,9 @@ from core.alarms import Alarms
 from core.clock import Clock
 from core.errors import ConfigError, StandingBy
 from core.failpoints import fail_here
-from core.frontdesk import FrontDesk, admitted
-from core.inbound import overview, recovery
+from core.frontdesk import FrontDesk
+from core.inbound import access, overview, recovery
+from core.inbound.access import Access
 from core.inbound.commands import Command, Commands
 from core.inbound.dispatcher import Bots, Dispatcher
 from core.inbound.door import Door
@@ -30,7 +31,7 @@ from core.outbound import draft
 from core.outbound.courier import Courier
 from core.outbound.draft import Drafts
 from core.runs.feed import Feed
-from core.settings import Core, Rule
+from core.settings import Board, Core, Rule
 from core.store import epoch
 from core.store.database import Store
 from core.store.lock import HomeLock
@@ -74,7 +75,7 @@ class Gateway(FrontDesk):
         governed: bool = False,
     ) -> None:
         """`governed` slows down starts that follow each other quickly."""
-        _check_bots(settings.rules, bots, default_bot, settings.board.workers)
+        _check_bots(settings.rules, bots, default_bot, settings.board)
         self._home = home
         self._settings = settings
         self._platforms = platforms
@@ -91,8 +92,7 @@ class Gateway(FrontDesk):
         self._governed = governed
         self._lock = HomeLock(home)
         self._adapters: dict[tuple[str, str], Adapter] = {}
-        self._allowed: set[str] = set(settings.access.allow)
-        self._admitted: set[str] = set()
+        self._access = Access(settings.access)
 
     async def __aenter__(self) -> Gateway:
         self._lock.take()
@@ -177,13 +177,14 @@ class Gateway(FrontDesk):
             workspaces,
             self.meters,
             self._settlement,
+            self._access,
         )
         self._dispatcher.desk = self
         self._door = Door(
             self._store,
             self._clock,
             limits,
-            self._allowed,
+            self._access,
             self._commands,
             self._dispatcher,
             self._courier,
@@ -211,13 +212,13 @@ class Gateway(FrontDesk):
             self._supervisor.is_down,
             self._settings.board,
             self._bots,
+            self._access,
         )
         self._commands.add(self._office.commands())
 
     async def _go_on(self, phases: _Phases) -> None:
         """With everything that was open when the last process ended."""
-        self._admitted = await self._store.read(admitted)
-        self._allowed |= self._admitted
+        self._access.load(await self._store.read(access.admitted))
         await recovery.recover(self._store, self._clock, self._settlement)
         phases.over("looking over what the last process left open")
         await self._office.start()
@@ -296,7 +297,7 @@ class Gateway(FrontDesk):
         Returns the misconfigured platforms, which are tried again at once. Raises ConfigError, and then nothing has
         changed.
         """
-        _check_bots(settings.rules, bots, default_bot, settings.board.workers)
+        _check_bots(settings.rules, bots, default_bot, settings.board)
         self._settings = self._settings.model_copy(
             update={"access": settings.access, "limits": settings.limits, "rules": settings.rules}
         )
@@ -305,9 +306,8 @@ class Gateway(FrontDesk):
         self._door.renew(settings.limits, tell_strangers=settings.access.tell_strangers)
         self._dispatcher.renew(self._bots, settings.limits)
         self._office.renew(self._bots)
-        # The door has this very set.
-        self._allowed.clear()
-        self._allowed.update(settings.access.allow, self._admitted)
+        self._access.renew(settings.access)
+        self._end_lapsed()
         return self._supervisor.try_misconfigured()
 
     async def released(self, agents: Sequence[Agent]) -> None:
@@ -340,8 +340,8 @@ async def _wait_after_quick_starts(notebook: StoredNotebook, now: float) -> None
     await notebook.write("starts", encode(governor.begun(last, now)).decode())
 
 
-def _check_bots(rules: Sequence[Rule], bots: Mapping[str, Agent], default_bot: str, workers: Collection[str]) -> None:
-    if twice := sorted(set(bots) & set(workers)):
+def _check_bots(rules: Sequence[Rule], bots: Mapping[str, Agent], default_bot: str, board: Board) -> None:
+    if twice := sorted(set(bots) & set(board.workers)):
         raise ConfigError(f"[board.workers] {twice[0]}: there is a bot of that name; give the worker another")
     if default_bot not in bots:
         raise ConfigError(f"there is no bot named {default_bot!r}; there are: {', '.join(sorted(bots))}")
@@ -351,3 +351,10 @@ def _check_bots(rules: Sequence[Rule], bots: Mapping[str, Agent], default_bot: s
             where = ", ".join(f"{name} {value}" for name, value in places if value) or "everywhere"
             known = ", ".join(sorted(bots))
             raise ConfigError(f"[[rules]] {number} ({where}): there is no bot named {rule.bot!r}; there are: {known}")
+    lists = {f"[[rules]] {number}": rule.assignees or () for number, rule in enumerate(rules, start=1)}
+    for place, assignees in {"[board]": board.assignees, **lists}.items():
+        for name in assignees:
+            if name not in bots and name not in board.workers:
+                known = ", ".join(sorted((*bots, *board.workers)))
+                words = f"there is no bot or worker named {name!r}; there are: {known}"
+                raise ConfigError(f"{place} assignees: {words}")

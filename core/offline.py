@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from core.clock import SystemClock
 from core.desk import DeliveryLine, Overview, Pruned
 from core.errors import StoreRefused, TidingsError
-from core.frontdesk import admit
 from core.gateway import DATABASE
-from core.inbound import notebook, overview
+from core.inbound import access, notebook, overview
 from core.outbound import redress
 from core.settings import Retention as Periods
 from core.store import backup, epoch, files, migrate, retention
@@ -44,7 +43,22 @@ class OfflineNotebook:
 
 def allow(home: Path, id: str) -> bool:
     with _opened(home) as tx:
-        return admit(tx, id, SystemClock().now())
+        return access.admit(tx, id, SystemClock().now())
+
+
+def withdraw(home: Path, id: str) -> None:
+    """Raises Unknown for who was not admitted by command."""
+    _need_store(home)
+    with _opened(home) as tx:
+        access.withdraw(tx, id)
+
+
+def admitted(home: Path) -> frozenset[str]:
+    """Those whom commands have admitted, and not the settings."""
+    if not (home / DATABASE).exists():
+        return frozenset()
+    with _opened(home) as tx:
+        return access.admitted(tx)
 
 
 @contextmanager

@@ -21,6 +21,11 @@ class Access(Section):
         (),
         description='Who may talk to the bot, as "platform:ID" of a person or of a group; nobody else is answered.',
     )
+    owners: tuple[str, ...] = Field(
+        (),
+        description='Persons, as "platform:ID", who may use /sethome in a chat; the console always may. They have to '
+        "be admitted, too.",
+    )
     tell_strangers: bool = Field(
         True, description="Whether a stranger who writes to the bot alone is told, once an hour, how to be admitted."
     )
@@ -122,6 +127,12 @@ class Board(Section):
     workers: dict[str, tuple[str, ...]] = Field(
         {}, description='Assignees that are commands instead of bots, by name, such as ["python3", "worker.py"].'
     )
+    assignees: tuple[str, ...] = Field(
+        (),
+        description="Bots and workers that cards from a chat may go to, besides the bot that answers there, unless a "
+        "rule has its own list. The same holds for cards that a bot makes. The command line, the console and admin "
+        "keys may choose any.",
+    )
 
 
 class Log(Section):
@@ -144,6 +155,9 @@ class Rule(Section):
     chat: str = Field("", description="The id of the chat.")
     thread: str = Field("", description="The id of the thread in it; empty means the whole chat.")
     bot: str = Field(min_length=1, description="The name of the bot that answers there.")
+    assignees: tuple[str, ...] | None = Field(
+        None, description="Bots and workers that cards from there may go to besides it; unset takes those of [board]."
+    )
 
 
 class Core(Section):

@@ -151,6 +151,20 @@ class Given(Value, frozen=True, kw_only=True):
     instructions: str = ""
 
 
+class Asker(Value, frozen=True, kw_only=True):
+    """A person who has asked for work that begins or ends later, and where they have asked for it."""
+
+    conversation: Conversation
+    target: Target
+    sender: Sender
+
+
+def asker(conversation: Conversation, target: Target, sender: Sender) -> Asker:
+    """As it will still be true tomorrow: a handle expires, and what was answered does not matter."""
+    place = msgspec.structs.replace(target, reply_to="", handle="")
+    return Asker(conversation=conversation, target=place, sender=sender)
+
+
 class Errand(Value, frozen=True, kw_only=True):
     """What a run without a person works for; whoever sent it is told of its end, in place of a plain answer."""
 
@@ -164,6 +178,8 @@ class Errand(Value, frozen=True, kw_only=True):
     requests: int = 0
     # The folder it works in, by its name below the workspaces; empty is one of its own.
     workspace: str = ""
+    # For whom it is done, however often it was handed on; None is the owner at the command line or with a key.
+    asker: Asker | None = None
 
 
 class Inbound(Value, frozen=True, kw_only=True):
@@ -204,6 +220,11 @@ class Inbound(Value, frozen=True, kw_only=True):
     command: str = ""
     choice: str = ""
     errand: Errand | None = None
+
+    @property
+    def asker(self) -> Asker | None:
+        """For whom it is: the person who says it, or for whom an errand is done."""
+        return self.errand.asker if self.errand else asker(self.conversation, self.target, self.sender)
 
     @property
     def argument(self) -> str:

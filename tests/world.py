@@ -7,8 +7,8 @@
 World(home, agent, ...)   agent is one Agent or {name: Agent}; sender "7" is allowed on every paper platform;
                           limits={"runs": 1}, work={"depth": 1}, allow=[...], kind=Kind(...) for the one platform
                           "paper" or platforms={"paper": Kind(...), "other": Kind(...)}, clock=FakeClock(), kinds=,
-                          commands=, rules=, owner=; settings={"call_seconds": 0.1} changes what the adapters are
-                          configured with, and adapter= their class, a subclass of Doorway
+                          commands=, rules=, owner=, owners=[...]; settings={"call_seconds": 0.1} changes what the
+                          adapters are configured with, and adapter= their class, a subclass of Doorway
 world.paper, .papers[n]   the platforms, which outlive the gateway
 world.gateway             the running gateway, which is also the desk
 world.receive(handed(..)) hands something to the door directly, with fields that paper cannot express
@@ -276,6 +276,7 @@ class World:
         platforms: Mapping[str, Kind] | None = None,
         clock: Clock | None = None,
         allow: Iterable[str] | None = None,
+        owners: Iterable[str] = (),
         limits: Mapping[str, float] | None = None,
         work: Mapping[str, Any] | None = None,
         board: Mapping[str, Any] | None = None,
@@ -296,6 +297,7 @@ class World:
         names = platforms if platforms is not None else {"paper": kind}
         self.papers = {name: PaperServer(each, limit=limit, clock=clock) for name, each in names.items()}
         self.allow = [f"{name}:7" for name in self.papers] if allow is None else list(allow)
+        self.owners = list(owners)
         self.notices: list[str] = []
         self.limits: dict[str, Any] = {"drain_seconds": 0, **(limits or {})}
         self.work: dict[str, Any] = dict(work or {})
@@ -345,7 +347,7 @@ class World:
     async def start(self, *, attached: bool = True) -> None:
         """Returns when every platform is attached, unless the test says that none will be."""
         settings = Core(
-            access=Access(allow=tuple(self.allow)),
+            access=Access(allow=tuple(self.allow), owners=tuple(self.owners)),
             limits=Limits(**self.limits),
             work=Work(**self.work),
             board=Board(**self.board),

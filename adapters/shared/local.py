@@ -224,7 +224,14 @@ class _Messages:
 
     async def allow(self, line: Line) -> None:
         message = await line.read() or {}
-        await line.write({"allowed": await self._desk.allow(_text(message, "id"))})
+        match message.get("do"):
+            case "list":
+                await line.write(msgspec.to_builtins(await self._desk.admissions()))
+            case "remove":
+                await self._desk.withdraw(_text(message, "id"))
+                await line.write({"removed": message["id"]})
+            case _:
+                await line.write({"allowed": await self._desk.allow(_text(message, "id"))})
 
     async def deliveries(self, line: Line) -> None:
         message, upkeep = await line.read() or {}, self._desk.upkeep

@@ -20,6 +20,7 @@ from core.desk import Desk, Numbered
 from core.errors import Fenced
 from core.failpoints import fail_here
 from core.inbound import answer, inbox, recovery
+from core.inbound.access import Access
 from core.inbound.inbox import Claim
 from core.inbound.settlement import After, Settlement
 from core.meters import Meters
@@ -32,7 +33,7 @@ from core.runs.journal import Journal
 from core.runs.runner import Interrupt
 from core.settings import Limits, Rule
 from core.store.database import Store, Transaction
-from core.types import Audience, Body, Capabilities, Inbound, SendProof, workspace_name
+from core.types import Asker, Audience, Body, Capabilities, Inbound, SendProof, workspace_name
 
 log = logging.getLogger(__name__)
 
@@ -64,13 +65,17 @@ class Bots(NamedTuple):
         """Who was asked for by name, else the first rule's, else the default."""
         if inbound.bot in self.agents:
             return inbound.bot
-        named = (rule.bot for rule in self.rules if rule.bot in self.agents and _holds(rule, inbound))
-        return next(named, self.default)
+        rule = self.rule_for(inbound)
+        return rule.bot if rule else self.default
+
+    def rule_for(self, said: Inbound | Asker) -> Rule | None:
+        """The first one that holds where this was said."""
+        return next((rule for rule in self.rules if rule.bot in self.agents and _holds(rule, said)), None)
 
 
-def _holds(rule: Rule, inbound: Inbound) -> bool:
+def _holds(rule: Rule, said: Inbound | Asker) -> bool:
     # A chat that has moved may be named by where its conversation began or by where it is now.
-    began, now = inbound.conversation, inbound.target
+    began, now = said.conversation, said.target
     return (
         rule.platform in ("", now.adapter)
         and rule.account in ("", now.account)
@@ -104,8 +109,10 @@ class Dispatcher:
         workspaces: Path,
         meters: Meters,
         settlement: Settlement,
+        access: Access,
     ) -> None:
         self._store = store
+        self._access = access
         self._clock = clock
         self._limits = limits
         self._bots = bots
@@ -118,7 +125,8 @@ class Dispatcher:
         self.desk: Desk
         self._free = limits.runs
         self._live: dict[str, Interrupt] = {}
-        # Who does each of them, and when one of them has ended.
+        # For whom, and by whom each of them is done, and when one of them has ended.
+        self._askers: dict[str, Asker | None] = {}
         self._at_work: dict[str, Agent] = {}
         self._run_ended = asyncio.Event()
         self._orphans: set[str] = set()
@@ -242,6 +250,12 @@ class Dispatcher:
         if run in self._live:
             self._live[run].stop(by)
 
+    def end_lapsed(self) -> None:
+        """Stops what runs for people who were removed; what waits for them ends when its turn comes."""
+        for run, asker in self._askers.items():
+            if self._access.lapsed(asker):
+                self.interrupt(run, "the owner")
+
     def _due(self, conversation: str) -> None:
         self._timers.pop(conversation, None)
         self._waiting[conversation] = None
@@ -346,17 +360,22 @@ class Dispatcher:
         )
         journal = Journal(self._store, self._clock, self._feed.publish, run, claimed.fence, claimed.journalled)
         interrupt = self._live[run]
+        self._askers[run] = inbound.asker
         began = self._clock.now()
         try:
             with context.bind(session):
                 self._drafts.watch(run, inbound.target, can, claimed.view)
-                outcome = await runner.run(agent, turn, journal, interrupt, self._clock, self._limits_of(inbound))
+                if lapsed := self._access.lapsed(inbound.asker):
+                    outcome = Outcome(OutcomeKind.CANCELLED, lapsed, "")
+                else:
+                    outcome = await runner.run(agent, turn, journal, interrupt, self._clock, self._limits_of(inbound))
                 used = outcome.usage or Usage()
                 self._meters.ran(outcome.kind, self._clock.now() - began, used.input_tokens, used.output_tokens)
                 return await self._see_through(self._settle(claimed, journal, outcome, can))
         finally:
             self._drafts.close(run)
             del self._live[run]
+            del self._askers[run]
             del self._at_work[run]
             self._run_ended.set()
 

@@ -17,6 +17,7 @@ from core.desk import Numbered, Stranger
 from core.errors import Unstored
 from core.failpoints import fail_here
 from core.inbound import answer, inbox, notebook, policy
+from core.inbound.access import Access
 from core.inbound.commands import Commands, Handler, Obeyed
 from core.inbound.dispatcher import Dispatcher
 from core.inbound.inbox import Claim
@@ -81,7 +82,7 @@ class Door:
         store: Store,
         clock: Clock,
         limits: Limits,
-        allowed: set[str],
+        access: Access,
         commands: Commands,
         dispatcher: Dispatcher,
         courier: Courier,
@@ -94,7 +95,7 @@ class Door:
         self._store = store
         self._clock = clock
         self._limits = limits
-        self._allowed = allowed
+        self._access = access
         self._commands = commands
         self._dispatcher = dispatcher
         self._courier = courier
@@ -124,8 +125,8 @@ class Door:
         self._meters.inbound[inbound.target.adapter] += 1
         self._meters.heard_at[f"{inbound.target.adapter}@{inbound.target.account}"] = self._clock.wall()
         inbound = self._courier.at_home(_storable(inbound))
-        judgement = policy.judge(inbound, self._allowed)
-        if judgement is Judgement.IGNORE and policy.may_join(inbound, self._allowed):
+        judgement = policy.judge(inbound, self._access.ids)
+        if judgement is Judgement.IGNORE and policy.may_join(inbound, self._access.ids):
             judgement = Judgement.JOIN
         if judgement is Judgement.TELL:
             self._remember(inbound)

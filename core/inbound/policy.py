@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from enum import Enum, auto
 
-from core.types import Audience, Inbound, Origin, Sender, Target
+from core.types import Asker, Audience, Inbound, Sender, Target
 
 
 class Judgement(Enum):
@@ -18,8 +18,6 @@ class Judgement(Enum):
 
 
 def judge(inbound: Inbound, allowed: Set[str]) -> Judgement:
-    if inbound.origin is not Origin.PERSON:
-        return Judgement.ADMIT
     if inbound.sender.is_bot:
         return Judgement.IGNORE
     private = inbound.target.audience is not Audience.GROUP
@@ -42,15 +40,19 @@ def name_of(target: Target, sender: Sender) -> str:
     return f"{target.adapter}:{sender.id}"
 
 
-def names(inbound: Inbound) -> tuple[str, ...]:
-    """How the access list may name a sender: by platform, by platform and account, or by the group they speak in."""
-    adapter, account, sender = inbound.target.adapter, inbound.target.account, inbound.sender.id
-    own = name_of(inbound.target, inbound.sender), f"{adapter}@{account}:{sender}"
-    if inbound.target.audience is Audience.PRIVATE:
+def own_names(said: Inbound | Asker) -> tuple[str, ...]:
+    """How a person is named: by platform, or by platform and account."""
+    return name_of(said.target, said.sender), f"{said.target.at}:{said.sender.id}"
+
+
+def names(said: Inbound | Asker) -> tuple[str, ...]:
+    """How the access list may name a sender: as a person, or by the group they speak in."""
+    own, target = own_names(said), said.target
+    if target.audience is Audience.PRIVATE:
         return own
     # A group that has moved is still known by the id under which its conversation began.
-    began = inbound.conversation.chat
-    return (*own, *names_of(inbound.target), f"{adapter}:{began}", f"{adapter}@{account}:{began}")
+    began = said.conversation.chat
+    return (*own, *names_of(target), f"{target.adapter}:{began}", f"{target.at}:{began}")
 
 
 def names_of(target: Target) -> tuple[str, ...]:

@@ -112,8 +112,20 @@ def knows(tx: Transaction, conversation: str) -> bool:
 
 def is_known(tx: Transaction, target: Target) -> bool:
     """Has somebody spoken to us there, or in a thread of that chat?"""
-    place = Conversation(adapter=target.adapter, account=target.account, chat=target.chat, thread=target.thread).id
+    place = _place(target)
     row = tx.one(
         "SELECT 1 FROM conversations WHERE id = ? OR (id > ? AND id < ?) LIMIT 1", place, f"{place}:", f"{place};"
     )
     return row is not None
+
+
+def newest(tx: Transaction, target: Target) -> Inbound | None:
+    """What somebody has said to us there; None where all of it is gone."""
+    row = tx.one(
+        "SELECT i.message FROM listing l JOIN inbox i ON i.seq = l.newest WHERE l.conversation = ?", _place(target)
+    )
+    return msgspec.json.decode(row["message"], type=Inbound) if row else None
+
+
+def _place(target: Target) -> str:
+    return Conversation(adapter=target.adapter, account=target.account, chat=target.chat, thread=target.thread).id

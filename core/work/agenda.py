@@ -96,7 +96,7 @@ def _message(schedule: str, plan: Plan, firing: str, due: str) -> Inbound:
         text=plan.prompt,
         bot=plan.bot,
         given=Given(instructions=INSTRUCTIONS.format(due=due)),
-        errand=Errand(id=firing, tools=plan.tools),
+        errand=Errand(id=firing, tools=plan.tools, asker=plan.asker),
     )
 
 
@@ -122,7 +122,7 @@ def miss(
     *,
     hourly: bool,
 ) -> After:
-    """An instant that was let go: recorded, and told; once an hour where it may happen again and again."""
+    """An instant that was let go: recorded, and told in words, if there are any; once an hour if it may come again."""
     firing, wall = ids.new("fire"), clock.wall()
     new = tx.execute(
         "INSERT INTO firings (id, schedule, instant, due, plan, state, reason, ended) VALUES (?, ?, ?, ?, ?, 'missed',"
@@ -135,7 +135,7 @@ def miss(
         reason,
         wall,
     )
-    if not new:
+    if not new or not words:
         return After()
     where = plan.failures or plan.target
     if not hourly:

@@ -67,8 +67,7 @@ def add(tx: Transaction, new: NewCard, hand: Hand, roster: Collection[str], open
         raise Unkeepable(card_news.not_runnable(new.assignee, roster))
     if abs(new.priority) > HIGHEST_PRIORITY or new.budget < 0:
         raise Unkeepable(f"a priority is between -{HIGHEST_PRIORITY} and {HIGHEST_PRIORITY}, and no budget is negative")
-    if not _is_folder(new.workspace):
-        raise Unkeepable("a workspace is the name of one folder: letters, digits, - and _")
+    _check_folder(tx, new.workspace, hand)
     waiting = tx.one(
         "SELECT count(*) AS n FROM cards WHERE state IN ('triage', 'todo', 'ready', 'running', 'blocked', 'review')"
     )
@@ -77,7 +76,7 @@ def add(tx: Transaction, new: NewCard, hand: Hand, roster: Collection[str], open
     parents = [cardfile.find(tx, parent)["id"] for parent in new.parents]
     tx.execute(
         "INSERT INTO cards (title, body, assignee, priority, workspace, budget, state, made_by, sender, key, created,"
-        " changed) VALUES (?, ?, ?, ?, ?, ?, 'triage', ?, ?, ?, ?, ?)",
+        " changed, asker) VALUES (?, ?, ?, ?, ?, ?, 'triage', ?, ?, ?, ?, ?, ?)",
         title,
         plain(new.body).strip(),
         new.assignee,
@@ -89,6 +88,7 @@ def add(tx: Transaction, new: NewCard, hand: Hand, roster: Collection[str], open
         new.key,
         at.now,
         at.now,
+        encode(hand.asker) if hand.asker else None,
     )
     made = tx.one("SELECT max(id) AS id FROM cards")
     assert made is not None
@@ -105,8 +105,12 @@ def add(tx: Transaction, new: NewCard, hand: Hand, roster: Collection[str], open
     return Added(cardfile.find(tx, str(card)), after)
 
 
-def _is_folder(name: str) -> bool:
-    return len(name) <= 100 and name.isascii() and all(letter.isalnum() or letter in "-_" for letter in name)
+def _check_folder(tx: Transaction, name: str, hand: Hand) -> None:
+    """What lies in a folder is for the conversation that it was made for; only the owner may name it elsewhere."""
+    if not (len(name) <= 100 and name.isascii() and all(letter.isalnum() or letter in "-_" for letter in name)):
+        raise Unkeepable("a workspace is the name of one folder: letters, digits, - and _")
+    if name and not hand.is_owner and not cardfile.may_share(tx, name, hand.asker):
+        raise Unkeepable(f"the folder {name} belongs to another conversation: choose another name")
 
 
 def link(tx: Transaction, parent: str, child: str, hand: Hand, at: Moment) -> After:
@@ -130,12 +134,16 @@ def _answered(hand: Hand) -> tuple[str, ...]:
     return (str(hand.target),) if hand.is_answered and hand.target else ()
 
 
-def claim(tx: Transaction, count: int, lease: float, at: Moment) -> list[Claimed]:
-    """The most urgent ready cards, each with a new fence, a lease and an attempt of its own."""
-    rows = tx.all(
+def ready(tx: Transaction, count: int, at: Moment) -> list[Row]:
+    """The most urgent first."""
+    return tx.all(
         "SELECT * FROM cards WHERE state = 'ready' AND due <= ? ORDER BY priority DESC, id LIMIT ?", at.now, count
     )
-    return [_claim(tx, row, lease, at) for row in rows]
+
+
+def claim(tx: Transaction, count: int, lease: float, at: Moment) -> list[Claimed]:
+    """The most urgent ready cards, each with a new fence, a lease and an attempt of its own."""
+    return [_claim(tx, row, lease, at) for row in ready(tx, count, at)]
 
 
 def _claim(tx: Transaction, row: Row, lease: float, at: Moment) -> Claimed:

@@ -67,6 +67,7 @@ class Bookings:
                 zone=when.zone,
                 conversation=inbound.conversation.id,
                 sender=inbound.sender.id,
+                asker=inbound.asker,
             )
             added = self._schedules.put(tx, plan, when)
         except Unsupported:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -15,7 +16,8 @@ from core.outbound import notices, outbox
 from core.outbound.outbox import Class, Owed
 from core.redaction import one_line, plain
 from core.store.database import Row, Transaction
-from core.types import Body, Conversation, File, Target, encode
+from core.types import Asker, Body, Conversation, File, Target, encode
+from core.work import ledger
 
 # What a row keeps of what a worker says.
 WORDS_CHARACTERS = 20_000
@@ -25,6 +27,8 @@ HAPPENINGS = 50
 REMARKS = 1000
 FILES = 100
 BEAT = "heartbeat"
+# The folder of a card that shares none, however it is written.
+OWN_FOLDER = re.compile(r"card-0*([0-9]{1,18})")
 LINE = "id, title, assignee, state, priority, block, reason, changed"
 # What is worked on first, then what needs somebody, then what waits.
 ORDER = (
@@ -63,6 +67,23 @@ def find(tx: Transaction, id: str) -> Row:
     if row is None:
         raise Unknown(f"there is no card #{number(id)}")
     return row
+
+
+def may_share(tx: Transaction, folder: str, asker: Asker | None) -> bool:
+    """Is this folder free, or of cards that were asked for in the same conversation?"""
+    own = OWN_FOLDER.fullmatch(folder.lower())
+    if own is not None:
+        # One that is still to come has its folder, too.
+        first = tx.one("SELECT asker FROM cards WHERE id = ?", int(own[1]))
+        return first is not None and _place(ledger.asker_of(first)) == _place(asker)
+    first = tx.one(
+        "SELECT asker FROM cards WHERE lower(workspace) = ? AND workspace <> '' ORDER BY id LIMIT 1", folder.lower()
+    )
+    return first is None or _place(ledger.asker_of(first)) == _place(asker)
+
+
+def _place(asker: Asker | None) -> str:
+    return asker.conversation.id if asker else ""
 
 
 def parents(tx: Transaction, card: int) -> list[Row]:

@@ -12,7 +12,7 @@ from core.context import Session
 from core.errors import Unkeepable, Unknown, Unsupported
 from core.inbound import policy
 from core.inbound.commands import Command, Obeyed
-from core.inbound.dispatcher import Dispatcher
+from core.inbound.dispatcher import Bots, Dispatcher
 from core.inbound.settlement import After, Can
 from core.redaction import plain
 from core.runs import journal
@@ -40,19 +40,20 @@ class Clerk:
         dispatcher: Dispatcher,
         can: Can,
         foreman: Foreman,
-        default_bot: str,
+        bots: Bots,
     ) -> None:
         self._store = store
         self._settings = settings
         self._dispatcher = dispatcher
         self._can = can
         self._foreman = foreman
-        self._permits = Permits(for_all=settings.people == "all")
+        self._permits = Permits(settings, bots)
         self._orders = orders.Orders(self._add, self._may_tell, self._permits)
-        self.renew(default_bot)
+        self.renew(bots)
 
-    def renew(self, default_bot: str) -> None:
-        self._default = default_bot
+    def renew(self, bots: Bots) -> None:
+        self._bots = bots
+        self._permits.renew(bots)
 
     def commands(self) -> tuple[Command, ...]:
         return (Command("board", "cards that agents work on: add, show, comment, unblock, …", self._obey_in_chat),)
@@ -174,7 +175,8 @@ class Clerk:
         return await self._write(unit)
 
     def _add(self, tx: Transaction, new: NewCard, hand: Hand, at: Moment) -> Added:
-        named = msgspec.structs.replace(new, assignee=new.assignee or self._default)
+        named = msgspec.structs.replace(new, assignee=new.assignee or self._permits.own_bot(hand))
+        self._permits.check_assignee(named.assignee, hand)
         return board.add(tx, named, self._orders.reachable(hand), self._foreman.roster, self._settings.open_cards, at)
 
     async def _change(self, id: str, hand: Hand, change: Callable[[Transaction, Moment], After]) -> Card:
@@ -211,7 +213,8 @@ class Clerk:
 
     def _obey_in_chat(self, tx: Transaction, inbound: Inbound) -> Obeyed:
         """In the transaction that stores the command: obeyed once, or not at all."""
-        hand = Hand(_who(inbound), inbound.target, inbound.conversation, inbound.sender, is_answered=True)
+        bot, place = self._bots.find(inbound), (inbound.target, inbound.conversation, inbound.sender)
+        hand = Hand(_who(inbound), *place, is_answered=True, bot=bot, asker=inbound.asker)
         tx.execute("SAVEPOINT board")
         try:
             done = self._orders.obey(tx, orders.parse(inbound.argument), hand, self._foreman.moment)

@@ -110,6 +110,7 @@ class Delegation:
             tools=goal.tools,
             requests=goal.requests,
             workspace=shared or str(Path(workspace_name(session.conversation))),
+            asker=session.asker,
         )
         return Inbound(
             key=f"task/{task}",
@@ -118,7 +119,8 @@ class Delegation:
             sender=session.sender,
             origin=Origin.TASK,
             text=goal.text,
-            bot=goal.bot or session.bot,
+            # Never another one's: the rules have given this one here.
+            bot=session.bot,
             # It goes on without whoever waits for it only if nobody does.
             attended=goal.manner is None,
             errand=errand,

@@ -25,12 +25,13 @@ from core.runs import journal
 from core.settings import Board
 from core.store.database import Row, Store, Transaction
 from core.types import Conversation, Errand, Inbound, Origin, Sender, Target
-from core.work import board, briefing, card_news, cardfile, kin, verdicts
+from core.work import board, briefing, card_news, cardfile, kin, ledger, verdicts
 from core.work import worker as workers
 from core.work.board import Claimed, Hold
 from core.work.briefing import Briefing, Parent
 from core.work.cardfile import Moment
 from core.work.crew import Crew, Job
+from core.work.mandates import Mandates
 from core.work.verdicts import Verdict
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ class Foreman:
         door: Door,
         bots: Collection[str],
         home: Path,
+        mandates: Mandates,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -70,6 +72,7 @@ class Foreman:
         self._dispatcher = dispatcher
         self._door = door
         self._home = home
+        self._mandates = mandates
         self.renew(bots)
         self._crew = Crew(store, clock, settings, home, self._heard_no_more, dispatcher)
         self._timer: Timer | None = None
@@ -174,10 +177,12 @@ class Foreman:
             self._listen_longer(tx, at)
         after, fenced = self._take_back(tx, at)
         after += self._set_aside(tx, at)
+        after += self._take_back_lapsed(tx, at, fenced)
         jobs: list[Job] = []
         running = tx.one("SELECT count(*) AS n FROM cards WHERE state = 'running'")
-        free = self._settings.parallel - (running["n"] if running else 0)
-        for claimed in board.claim(tx, max(free, 0), self._settings.lease_seconds, at):
+        free = max(self._settings.parallel - (running["n"] if running else 0), 0)
+        after += self._set_aside_lapsed(tx, free, at)
+        for claimed in board.claim(tx, free, self._settings.lease_seconds, at):
             brief = self._brief(tx, claimed, at)
             if claimed.card["assignee"] in self._settings.workers:
                 jobs.append(self._job(tx, claimed, brief))
@@ -214,6 +219,32 @@ class Foreman:
                 after += board.set_aside(tx, str(card["id"]), Block.NOT_RUNNABLE, why, BOARD, at)
         return after
 
+    def _take_back_lapsed(self, tx: Transaction, at: Moment, fenced: list[Row]) -> After:
+        """Cards that are worked on for people who were removed."""
+        after = After()
+        for card in tx.all("SELECT * FROM cards WHERE state = 'running'"):
+            attempt = board.open_attempt(tx, card["id"])
+            if attempt is not None and (why := self._mandates.lapsed(ledger.asker_of(card))):
+                hold = Hold(card["id"], attempt["number"], attempt["fence"])
+                after += board.block(tx, hold, Block.STOPPED, why, "", at) + self._tell_lapsed(tx, card, why)
+                fenced.append(attempt)
+        return after
+
+    def _set_aside_lapsed(self, tx: Transaction, free: int, at: Moment) -> After:
+        """Cards that would begin next, for people who were removed."""
+        after = After()
+        while lapsed := [
+            (card, why) for card in board.ready(tx, free, at) if (why := self._mandates.lapsed(ledger.asker_of(card)))
+        ]:
+            for card, why in lapsed:
+                after += board.set_aside(tx, str(card["id"]), Block.STOPPED, why, BOARD, at)
+                after += self._tell_lapsed(tx, card, why)
+        return after
+
+    def _tell_lapsed(self, tx: Transaction, card: Row, why: str) -> After:
+        what = f"“{card['title']}” (card #{card['id']}) {'was ended' if card['state'] == 'running' else 'did not run'}"
+        return self._mandates.tell(tx, what, why, f"lapsed/card/{card['id']}")
+
     def _next(self, tx: Transaction, at: Moment) -> float | None:
         row = tx.one(
             "SELECT (SELECT min(due) FROM cards WHERE state = 'ready' AND due > ?) AS due,"
@@ -246,7 +277,12 @@ class Foreman:
             origin=Origin.CARD,
             text=briefing.text(brief),
             bot=card["assignee"],
-            errand=Errand(id=str(hold.card), requests=card["budget"], workspace=Path(brief.workspace).name),
+            errand=Errand(
+                id=str(hold.card),
+                requests=card["budget"],
+                workspace=Path(brief.workspace).name,
+                asker=ledger.asker_of(card),
+            ),
         )
         # What an earlier attempt had in mind comes by its notes; what it was told would only mislead.
         inbox.begin_generation(tx, conversation.id)

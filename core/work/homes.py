@@ -6,8 +6,12 @@ from collections.abc import Callable
 
 import msgspec
 
+from core import ids
+from core.inbound.settlement import After
+from core.outbound import outbox
+from core.outbound.outbox import Class, Owed
 from core.store.database import Transaction
-from core.types import Audience, Target, encode
+from core.types import Audience, Body, Target, encode
 
 
 def as_home(target: Target) -> Target:
@@ -16,8 +20,10 @@ def as_home(target: Target) -> Target:
     return msgspec.structs.replace(target, reply_to="", handle="", audience=audience)
 
 
-def choose(tx: Transaction, target: Target) -> Target:
+def choose(tx: Transaction, target: Target, now: float) -> After:
+    """Also tells the old home, so that its people do not wait for news in vain."""
     home = as_home(target)
+    before = find(tx, home.adapter, home.account)
     tx.execute(
         "INSERT INTO homes (adapter, account, target) VALUES (?, ?, ?)"
         " ON CONFLICT (adapter, account) DO UPDATE SET target = excluded.target",
@@ -25,7 +31,11 @@ def choose(tx: Transaction, target: Target) -> Target:
         home.account,
         encode(home),
     )
-    return home
+    if before is None or before.lane == home.lane:
+        return After()
+    words = f"News of the gateway is no longer sent here; it goes to {home} now."
+    outbox.put(tx, Owed(ids.new("dlv"), Class.NOTICE, before, Body(text=words), None, "home"), now)
+    return After((before.lane,))
 
 
 def find(tx: Transaction, adapter: str, account: str) -> Target | None:

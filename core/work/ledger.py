@@ -17,7 +17,7 @@ from core.outbound import notices, outbox
 from core.outbound.outbox import Class, Owed
 from core.redaction import one_line, plain
 from core.store.database import Row, Transaction
-from core.types import Body, Conversation, File, Inbound, Origin, Sender, Target, encode
+from core.types import Asker, Body, Conversation, File, Inbound, Origin, Sender, Target, encode
 
 # Kinds that are no agent's own.
 DELEGATE, PROCESS = "delegate", "process"
@@ -56,7 +56,7 @@ def begin(tx: Transaction, session: Session, new: New, now: float) -> str:
     task = ids.new("task")
     tx.execute(
         "INSERT INTO tasks (id, kind, title, argument, manner, state, run, bot, conversation, owner, sender, target,"
-        " due, created, started, work, key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " due, created, started, work, key, asker) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         task,
         new.kind,
         plain(one_line(new.title))[:TITLE_CHARACTERS],
@@ -74,6 +74,7 @@ def begin(tx: Transaction, session: Session, new: New, now: float) -> str:
         now if new.state is TaskState.RUNNING else None,
         new.work,
         new.key,
+        encode(session.asker) if session.asker else None,
     )
     return task
 
@@ -87,6 +88,11 @@ def find(tx: Transaction, task: str) -> Row:
     if row is None:
         raise Unknown(f"there is no task {task}")
     return row
+
+
+def asker_of(row: Row) -> Asker | None:
+    """Of a task or a card."""
+    return msgspec.json.decode(row["asker"], type=Asker) if row["asker"] else None
 
 
 def open_of(tx: Transaction, owner: str, kind: str) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from core.alarms import Alarms
 from core.clock import Clock
+from core.inbound.access import Access
 from core.inbound.commands import Command
 from core.inbound.dispatcher import Bots, Dispatcher
 from core.inbound.door import Door
@@ -22,6 +23,7 @@ from core.work.clerk import Clerk
 from core.work.delegation import Delegation, Follow
 from core.work.foreman import Foreman
 from core.work.jobs import Jobs
+from core.work.mandates import Mandates
 from core.work.processes import Processes
 from core.work.requests import Requests
 from core.work.schedules import Schedules
@@ -46,29 +48,36 @@ class Office:
         is_down: Callable[[str], bool],
         board: Board,
         bots: Bots,
+        access: Access,
     ) -> None:
         """News of the gateway go to the owner's own place where no home was chosen."""
         self._door = door
         self._alerts = Alerts(store, clock, dispatcher, owner, is_down)
         self._alarms = alarms
         workspaces = home / "workspaces"
+        mandates = Mandates(access, clock, owner, is_down)
         self._delegation = Delegation(store, clock, settings, dispatcher, follow, door.stop)
         settlement.report_to(Origin.TASK, self._delegation.ended)
         self.processes = Processes(store, clock, settings, dispatcher, home)
         stops = {ledger.DELEGATE: self._stop_run, ledger.PROCESS: self.processes.end}
-        self.tasks = Tasks(store, clock, courier, dispatcher, self._delegation, kinds, workspaces, stops)
+        self.tasks = Tasks(store, clock, courier, dispatcher, self._delegation, kinds, workspaces, stops, mandates)
         jobs = Jobs(store, clock, settings, dispatcher, workspaces)
-        self.schedules = Schedules(store, clock, settings, courier, dispatcher, jobs, owner)
+        self.schedules = Schedules(store, clock, settings, courier, dispatcher, jobs, owner, mandates)
         settlement.report_to(Origin.SCHEDULE, self.schedules.ended)
         self._bookings = Bookings(clock, self.schedules)
-        self._requests = Requests(clock, self.tasks, self._delegation, dispatcher.promisable)
-        self._foreman = Foreman(store, clock, board, dispatcher, door, bots.agents, home)
+        self._requests = Requests(clock, self.tasks, self._delegation, dispatcher.promisable, access.is_owner)
+        self._foreman = Foreman(store, clock, board, dispatcher, door, bots.agents, home, mandates)
         settlement.report_to(Origin.CARD, self._foreman.ended)
-        self.board = Clerk(store, board, dispatcher, courier.can, self._foreman, bots.default)
+        self.board = Clerk(store, board, dispatcher, courier.can, self._foreman, bots)
 
     def renew(self, bots: Bots) -> None:
         self._foreman.renew(bots.agents)
-        self.board.renew(bots.default)
+        self.board.renew(bots)
+
+    def end_lapsed(self) -> None:
+        """Stops what goes on for people who were removed."""
+        self.tasks.end_lapsed()
+        self._foreman.wake()
 
     def commands(self) -> tuple[Command, ...]:
         return (*self._requests.commands(), *self._bookings.commands(), *self.board.commands())
@@ -79,6 +88,8 @@ class Office:
         await self.tasks.start()
         await self.schedules.start()
         await self._foreman.start()
+        # Somebody may have been removed while no gateway ran.
+        self.tasks.end_lapsed()
 
     def hear(self) -> None:
         """As soon as it is known which platforms are there: tells of each alarm, also of those that sounded before."""

@@ -1,4 +1,4 @@
-"""Who may change a card: everybody who may speak here, or only where it was made and is watched."""
+"""Who may change a card, and whom cards may go to: by the place where it is asked for."""
 
 from __future__ import annotations
 
@@ -6,20 +6,50 @@ import msgspec
 
 from core.cards import Hand
 from core.errors import Unkeepable
+from core.inbound.dispatcher import Bots
+from core.settings import Board
 from core.store.database import Row, Transaction
 from core.types import Origin
 from core.work import cardfile
 
 
 class Permits:
-    def __init__(self, *, for_all: bool) -> None:
-        self._for_all = for_all
+    def __init__(self, settings: Board, bots: Bots) -> None:
+        self._settings = settings
+        self.renew(bots)
+
+    def renew(self, bots: Bots) -> None:
+        self._bots = bots
+
+    def own_bot(self, hand: Hand) -> str:
+        """Who gets a card without an assignee."""
+        return hand.bot or self._bots.default
+
+    def check_assignee(self, assignee: str, hand: Hand) -> None:
+        """Raises Unkeepable, which names only those that a card from here may go to."""
+        if not self._may_go_to(assignee, hand):
+            known = ", ".join(sorted(self._assignees(hand)))
+            raise Unkeepable(f"a card from here cannot go to {assignee!r}; it can go to: {known}")
 
     def check(self, tx: Transaction, id: str, hand: Hand) -> None:
-        """Raises Unkeepable in words for whoever asks."""
+        """To write on a card is to steer its bot. Raises Unkeepable in words for the person who asks."""
         row = cardfile.find(tx, id)
-        if not (self._for_all or hand.is_owner or _has_made(row, hand) or _watches(tx, row["id"], hand)):
+        if hand.is_owner or _has_made(row, hand) or _watches(tx, row["id"], hand):
+            return
+        if self._settings.people != "all":
             raise Unkeepable(f"#{row['id']} was made elsewhere: only there, or by the owner, may it be changed")
+        if not self._may_go_to(row["assignee"], hand):
+            words = "which cannot be given cards from here, so it cannot be changed from here"
+            raise Unkeepable(f"#{row['id']} belongs to {row['assignee']!r}, {words}")
+
+    def _may_go_to(self, assignee: str, hand: Hand) -> bool:
+        return hand.is_owner or assignee in self._assignees(hand)
+
+    def _assignees(self, hand: Hand) -> set[str]:
+        """The bot that answers there, and those whom the settings permit for that place."""
+        rule = self._bots.rule_for(hand.asker) if hand.asker else None
+        listed = self._settings.assignees if rule is None or rule.assignees is None else rule.assignees
+        return {self.own_bot(hand), *listed}
 
 
 def _has_made(row: Row, hand: Hand) -> bool:

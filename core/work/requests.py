@@ -23,6 +23,10 @@ LISTED = 15
 SHOWN_CHARACTERS = 2_000
 HOW_BG = "Say what I shall do, such as: /bg find out why the build is slow"
 NO_BG = "I cannot do that in the background: nobody could be told here how it ended. Just ask me."
+NO_OWNER = (
+    "Only an owner may choose where news of the gateway is sent. Owners are listed in the settings under [access] "
+    "owners; at the command line it is: tidings home platform:CHAT"
+)
 WORDS = {
     TaskState.SUCCEEDED: "done",
     TaskState.FAILED: "failed",
@@ -33,12 +37,18 @@ WORDS = {
 
 class Requests:
     def __init__(
-        self, clock: Clock, tasks: Tasks, delegation: Delegation, can: Callable[[Inbound], Capabilities]
+        self,
+        clock: Clock,
+        tasks: Tasks,
+        delegation: Delegation,
+        can: Callable[[Inbound], Capabilities],
+        is_owner: Callable[[Inbound], bool],
     ) -> None:
         self._clock = clock
         self._tasks = tasks
         self._delegation = delegation
         self._can = can
+        self._is_owner = is_owner
 
     def commands(self) -> tuple[Command, ...]:
         return (
@@ -127,10 +137,14 @@ class Requests:
         return "\n\n".join(lines)
 
     def _set_home(self, tx: Transaction, inbound: Inbound) -> Obeyed:
+        if not self._is_owner(inbound):
+            return Obeyed(NO_OWNER)
         if not self._can(replace(inbound, target=homes.as_home(inbound.target))).async_delivery:
             return Obeyed("This cannot be a home: nothing can be sent here by itself.")
-        home = homes.choose(tx, inbound.target)
-        return Obeyed(f"From now on news of the gateway come here ({home}), and `tidings notify {home.adapter}` too.")
+        home = homes.as_home(inbound.target)
+        told = homes.choose(tx, home, self._clock.now())
+        words = f"From now on news of the gateway come here ({home}), and `tidings notify {home.adapter}` too."
+        return Obeyed(words, after=told)
 
 
 def _find(tx: Transaction, owner: str, id: str) -> Row | str:

@@ -21,6 +21,7 @@ from core.types import Audience, Target, encode
 from core.work import agenda, homes, timing
 from core.work.agenda import Fired
 from core.work.jobs import Jobs
+from core.work.mandates import Mandates
 from core.work.timing import When
 from core.work.watch import Watch
 
@@ -39,6 +40,7 @@ class Schedules:
         dispatcher: Dispatcher,
         jobs: Jobs,
         owner: Target | None,
+        mandates: Mandates,
     ) -> None:
         """`owner` is the place that needs no chat to be named."""
         self._store = store
@@ -48,7 +50,8 @@ class Schedules:
         self._dispatcher = dispatcher
         self._jobs = jobs
         self._owner = owner
-        self._watch = Watch(store, clock, dispatcher, jobs)
+        self._mandates = mandates
+        self._watch = Watch(store, clock, dispatcher, jobs, mandates)
 
     # What the gateway asks of a part.
 
@@ -158,7 +161,7 @@ class Schedules:
         """Where the time stays as it is, what is due stays due; what was paused begins anew."""
         row = agenda.find(tx, id)
         old = agenda.plan_of(row)
-        plan = replace(plan, conversation=old.conversation, sender=old.sender)
+        plan = replace(plan, conversation=old.conversation, sender=old.sender, asker=old.asker)
         # What is only put to rest may have lost its platform or its bot, and that may be why.
         if plan != replace(old, paused=True, paused_reason=plan.paused_reason):
             plan = self._checked(tx, plan)
@@ -197,6 +200,8 @@ class Schedules:
 
     def fire_now(self, tx: Transaction, id: str) -> tuple[Fired, Firing]:
         row, wall = agenda.find(tx, id), self._clock.wall()
+        if why := self._mandates.lapsed(agenda.plan_of(row).asker):
+            raise Unkeepable(f"it does not run, because {why}")
         if agenda.awaits_its_turn(tx, id):
             raise Overdrawn("it waits for its turn already")
         # Besides its own instants, which are whole seconds.

@@ -26,6 +26,7 @@ from core.types import Conversation, Sender, Target, workspace_name
 from core.work import ledger
 from core.work.delegation import Delegation
 from core.work.ledger import End, New
+from core.work.mandates import Mandates
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ class Tasks:
         kinds: Iterable[TaskKind],
         workspaces: Path,
         stops: Mapping[str, Stop],
+        mandates: Mandates,
     ) -> None:
         """`stops` says how tasks end that others run."""
         self._store = store
@@ -65,6 +67,7 @@ class Tasks:
         self._kinds = {kind.name: kind for kind in kinds}
         self._workspaces = workspaces
         self._stops = stops
+        self._mandates = mandates
         self._open: dict[str, Timer | asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._stopping = False
@@ -185,7 +188,8 @@ class Tasks:
 
     async def _run(self, task: str) -> None:
         try:
-            row = await self._store.insist(lambda tx: ledger.claim(tx, task, self._clock.now()))
+            row, after = await self._store.insist(lambda tx: self._claim(tx, task))
+            self._dispatcher.hurry(after)
             fail_here("bg.spawned")
             if row is not None:
                 end = await self._work(row)
@@ -194,6 +198,28 @@ class Tasks:
                 self._dispatcher.hurry(after)
         finally:
             self._open.pop(task, None)
+
+    def _claim(self, tx: Transaction, task: str) -> tuple[Row | None, After]:
+        """A task of a person who was removed ends here instead of beginning, and the owner is told."""
+        row = ledger.find(tx, task)
+        why = self._mandates.lapsed(ledger.asker_of(row))
+        if not why:
+            return ledger.claim(tx, task, self._clock.now()), After()
+        end = End(TaskState.CANCELLED, why, f"{_name(row)} was cancelled: {why}.")
+        told = self._mandates.tell(tx, f"{_name(row)} (task) did not run", why, f"lapsed/{task}")
+        return None, ledger.end(tx, row, end, self._clock) + told
+
+    def end_lapsed(self) -> None:
+        """Stops what goes on for people who were removed."""
+        ending = asyncio.create_task(self._end_lapsed(), context=Context())
+        self._ending.add(ending)
+        ending.add_done_callback(self._ended)
+
+    async def _end_lapsed(self) -> None:
+        rows = await self._store.read(lambda tx: tx.all(f"SELECT * FROM tasks WHERE {ledger.OPEN}"))
+        for row in rows:
+            if row["state"] == TaskState.RUNNING and self._mandates.lapsed(ledger.asker_of(row)):
+                await self.cancel(row["id"], "the owner")
 
     async def _work(self, row: Row) -> End:
         """The seam where a task's fault becomes a notice."""

@@ -17,6 +17,7 @@ from core.store.database import Row, Store, Transaction
 from core.types import encode
 from core.work import agenda, timing
 from core.work.jobs import Jobs
+from core.work.mandates import Mandates
 from core.work.timing import When
 from core.work.zones import told
 
@@ -36,11 +37,12 @@ BEHIND = "the one before it still waits for its turn"
 
 
 class Watch:
-    def __init__(self, store: Store, clock: Clock, dispatcher: Dispatcher, jobs: Jobs) -> None:
+    def __init__(self, store: Store, clock: Clock, dispatcher: Dispatcher, jobs: Jobs, mandates: Mandates) -> None:
         self._store = store
         self._clock = clock
         self._dispatcher = dispatcher
         self._jobs = jobs
+        self._mandates = mandates
         self._poked = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
         # What the wall clock showed more than steady time when it was last looked at.
@@ -141,10 +143,13 @@ class Watch:
         if row is None or row["next"] is None or row["next"] > self._now(row):
             return After()
         plan = agenda.plan_of(row)
+        if why := self._mandates.lapsed(plan.asker):
+            what, key = f"“{plan.name}” (schedule) did not run and is paused", f"lapsed/{id}/{row['next']}"
+            return self._give_up(tx, row, plan, why, "") + self._mandates.tell(tx, what, why, key)
         try:
             when = timing.known(plan.when, plan.zone)
         except Unkeepable as error:
-            return self._give_up(tx, row, plan, str(error))
+            return self._give_up(tx, row, plan, str(error), f"⚠ “{plan.name}” is paused: {error}.")
         newest = when.newest(row["next"], self._now(row))
         fired = row["fired"] + 1
         last = when.once or (plan.repeat and fired >= plan.repeat)
@@ -189,11 +194,10 @@ class Watch:
             tx, row["id"], plan, instant, instant + shift, reason, words, self._clock, hourly=reason == BEHIND
         )
 
-    def _give_up(self, tx: Transaction, row: Row, plan: Plan, reason: str) -> After:
-        """Such as a time zone that is gone from this machine: never silently."""
+    def _give_up(self, tx: Transaction, row: Row, plan: Plan, reason: str, words: str) -> After:
+        """Such as for a time zone that is gone from this machine: never silently, but somebody else may tell it."""
         paused = replace(plan, paused=True, paused_reason=reason)
         tx.execute("UPDATE schedules SET paused = 1, plan = ? WHERE id = ?", encode(paused), row["id"])
-        words = f"⚠ “{plan.name}” is paused: {reason}."
         return agenda.miss(tx, row["id"], paused, row["next"], row["next"], reason, words, self._clock, hourly=False)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from tests.chaos import mutation_access as access
 from tests.chaos import mutation_api as api
 from tests.chaos import mutation_assistant as assistant
 from tests.chaos import mutation_board as board
@@ -453,6 +454,42 @@ MUTANTS: dict[str, Mutant] = {
             "a guard rail halts in silence",
             assistant.halt_without_a_word,
             _test("assistant_limits", "the_same_call_is_warned_of_and_then_halted"),
+        ),
+        Mutant(
+            "S14: an empty list admits all",
+            access.empty_list_admits_everybody,
+            _test("access", "a_stranger_in_private_is_told_their_id_and_how_to_be_admitted"),
+        ),
+        Mutant(
+            "S14: a removed person's plans go on",
+            access.removed_people_go_on,
+            _test("withdrawal", "what_a_removed_person_scheduled_no_longer_runs_and_the_owner_is_told_once"),
+        ),
+        Mutant("S14: two lists become one", access.lists_merge, _test("withdrawal", "the_two_lists_stay_apart")),
+        Mutant(
+            "anybody takes the home",
+            access.anybody_takes_the_home,
+            _test("homes", "only_who_is_an_owner_takes_the_home_and_the_old_one_is_told"),
+        ),
+        Mutant(
+            "S16: a group makes owners",
+            access.owner_by_group,
+            _test("homes", "only_who_is_an_owner_takes_the_home_and_the_old_one_is_told"),
+        ),
+        Mutant(
+            "S18: the board goes around the rules",
+            access.card_for_anybody,
+            _test("board_places", "a_card_from_a_chat_goes_to_no_bot_and_no_worker_that_the_rules_do_not_give_there"),
+        ),
+        Mutant(
+            "a card's folder is anybody's",
+            access.folder_of_others,
+            _test("board_places", "the_folder_of_a_card_is_named_only_where_the_card_was_made"),
+        ),
+        Mutant(
+            "S26: the owner's key in the journal",
+            access.key_in_the_journal,
+            _security("s2_keys_required", "the_key_is_known_to_redaction_before_anything_is_told"),
         ),
         Mutant(
             "I14: a zombie's verdict counts",

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from core.agent import ApprovalAsked, Effect, Event, Finished, OutcomeKind, TextDelta, ToolFinished, ToolStarted, Turn
-from core.cards import Block, CardFile, CardState, Ending, NewCard
+from core.cards import Block, CardFile, CardState, Ending, Hand, NewCard
 from core.errors import Fenced, Unkeepable, Unknown, Unsupported
 from core.types import Target
-from tests.board_world import HAND, NOBODY, Verdict, card, state_of, until
+from tests.board_world import CHAT, HAND, NOBODY, Verdict, card, state_of, until
 from tests.simulators.paper import Kind
 from tests.world import KEYED, Gate, OwnedClock, Scripted, World
 
@@ -68,7 +68,7 @@ MISTAKES = {
     "show 99": "There is no card #99.",
     "show you": "There is no card 'you'; cards have numbers, such as 12.",
     "add": "A card needs a title.",
-    "add x to=nobody": "There is nobody called 'nobody' to work on it (there are: bot).",
+    "add x to=nobody": "A card from here cannot go to 'nobody'; it can go to: bot.",
     "add x after=9": "There is no card #9.",
     "add x priority=high": "Priority is a number, not 'high'.",
     "add x workspace=../y": "A workspace is the name of one folder: letters, digits, - and _.",
@@ -118,7 +118,7 @@ async def test_cycles_and_foreign_assignees_are_refused(tmp_path: Path) -> None:
 async def test_a_ready_card_whose_bot_has_gone_is_blocked_within_a_minute(tmp_path: Path) -> None:
     clock = OwnedClock()
     async with World(tmp_path, {"bot": Verdict("done"), "eve": Verdict("done")}, clock=clock) as world:
-        made = await world.gateway.board.add(NewCard("spy", assignee="eve", triage=True), HAND)
+        made = await world.gateway.board.add(NewCard("spy", assignee="eve", triage=True), Hand("the owner", CHAT))
         await world.end()
         del world.agents["eve"]
         await world.start()

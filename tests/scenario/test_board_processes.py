@@ -27,6 +27,8 @@ BUDGET = process("say(do='block', kind='budget', reason='out of tokens', notes='
 EFFECT = process("say(do='effect', what='paid'); sys.exit(3)")
 KILLED = process("os.kill(os.getpid(), 9)")
 HANG = process("time.sleep(3600)")
+# A chat may give it cards.
+GIVEN = {"assignees": ("joiner",)}
 # A short lease; everything else as by default.
 QUICK = {"lease_seconds": 0.5, "heartbeat_seconds": 0.2, "retry_seconds": 0.01}
 
@@ -48,7 +50,7 @@ async def test_a_worker_that_is_a_process_always_ends_in_a_verdict(
     tmp_path: Path, worker: tuple[str, ...], state: CardState, attempts: int, kind: Block | None, words: str
 ) -> None:
     lease = QUICK if worker is HANG else {"retry_seconds": 0.01}
-    async with World(tmp_path, Verdict("unused"), board={**lease, "workers": {"joiner": worker}}) as world:
+    async with World(tmp_path, Verdict("unused"), board={**lease, "workers": {"joiner": worker}, **GIVEN}) as world:
         made = await world.gateway.board.add(NewCard("a shed", assignee="joiner"), HAND)
         found = await until(world, made.id, state)
         assert (found.state, found.block, len(found.attempts)) == (state, kind, attempts)
@@ -77,7 +79,7 @@ def _lives(pid: int) -> bool:
 async def test_archiving_ends_the_whole_process_group(tmp_path: Path) -> None:
     worker = process("import subprocess\nchild = subprocess.Popen(['sleep', '600'])\n"
                      "open('pid', 'w').write(str(child.pid))\ntime.sleep(600)")  # fmt: skip
-    async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}}) as world:
+    async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}, **GIVEN}) as world:
         made = await world.gateway.board.add(NewCard("a", assignee="joiner"), HAND)
         written = tmp_path / "workspaces" / "card-1" / "pid"
         await world.eventually(lambda: written.exists() and written.read_text())
@@ -91,7 +93,7 @@ async def test_a_process_that_the_gateway_took_down_with_it_is_tried_again_after
         "if brief['attempt'] == 1: time.sleep(600)\n"
         "say(do='complete', summary=' | '.join(brief['earlier']))"
     )
-    board = {"workers": {"joiner": worker}, "retry_seconds": 0.01}
+    board = {"workers": {"joiner": worker}, **GIVEN, "retry_seconds": 0.01}
     async with World(tmp_path, Verdict("unused"), board=board) as world:
         made = await world.gateway.board.add(NewCard("a", assignee="joiner"), HAND)
         tries = tmp_path / "workspaces" / "card-1" / "tries"
@@ -107,7 +109,7 @@ async def test_stopping_the_gateway_is_not_held_against_a_card(tmp_path: Path) -
     worker = process(
         "open('tries', 'a').write('x')\nif brief['attempt'] < 4: time.sleep(600)\nsay(do='complete', summary='at last')"
     )
-    async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}}) as world:
+    async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}, **GIVEN}) as world:
         made = await world.gateway.board.add(NewCard("a", assignee="joiner"), HAND)
         tries = tmp_path / "workspaces" / "card-1" / "tries"
         for number in range(1, 4):
@@ -126,7 +128,7 @@ async def test_a_worker_that_is_heard_of_keeps_its_card_however_long_it_takes(tm
         "say(do='complete', summary='slow and steady')"
     )
     clock = OwnedClock()
-    async with World(tmp_path, Verdict("unused"), clock=clock, board={"workers": {"joiner": worker}}) as world:
+    async with World(tmp_path, Verdict("unused"), clock=clock, board={"workers": {"joiner": worker}, **GIVEN}) as world:
         made = await world.gateway.board.add(NewCard("a", assignee="joiner"), HAND)
         heard = "SELECT 1 FROM card_events WHERE words = ?"
         for number in range(4):
@@ -172,7 +174,7 @@ async def test_a_machine_that_slept_costs_no_worker_its_card(tmp_path: Path, fai
 async def test_a_process_is_told_that_its_time_is_nearly_up_and_is_then_out_of_budget(tmp_path: Path) -> None:
     worker = process("open('told', 'w').write(sys.stdin.readline())\ntime.sleep(600)")
     clock = OwnedClock()
-    board = {"workers": {"joiner": worker}, "worker_seconds": 30}
+    board = {"workers": {"joiner": worker}, **GIVEN, "worker_seconds": 30}
     async with World(tmp_path, Verdict("unused"), clock=clock, board=board) as world:
         made = await world.gateway.board.add(NewCard("a", assignee="joiner"), HAND)
         await world.eventually(lambda: world.rows("SELECT 1 FROM card_attempts WHERE pid IS NOT NULL"))
@@ -188,7 +190,7 @@ async def test_a_process_is_told_that_its_time_is_nearly_up_and_is_then_out_of_b
 async def test_nothing_of_ours_is_in_a_workers_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDINGS_SECRET_TOKEN", "hunter2-hunter2")
     worker = process("say(do='complete', summary=' '.join(sorted(os.environ)))")
-    async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}}) as world:
+    async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}, **GIVEN}) as world:
         made = await world.gateway.board.add(NewCard("a", assignee="joiner"), HAND)
         found = await until(world, made.id, DONE)
         names = set(found.summary.split()) - {"PWD", "LC_CTYPE", "SHLVL", "_", "OLDPWD"}
@@ -201,7 +203,7 @@ async def test_a_process_may_not_complete_for_others_nor_hand_out_foreign_files(
         " say(do='block', kind='dependency', reason='x'), say(do='complete', summary=' ')]\n"
         "say(do='complete', summary='\\n'.join(answer['error'] for answer in answers))"
     )
-    async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}}) as world:
+    async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}, **GIVEN}) as world:
         made = await world.gateway.board.add(NewCard("a", assignee="joiner"), HAND)
         found = await until(world, made.id, DONE)
         assert "there is no file /etc/passwd in the card's workspace" in found.summary
@@ -221,7 +223,7 @@ async def test_what_a_process_hands_out_is_kept_as_it_was_then_and_no_link_is_fo
         "os.remove('plan.txt'), os.symlink('/etc/passwd', 'plan.txt')\n"
         "say(do='complete', summary=f'{refused}', artifacts=['https://example.org/shed'])"
     )
-    async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}}) as world:
+    async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}, **GIVEN}) as world:
         made = await world.gateway.board.add(NewCard("a", assignee="joiner"), NOBODY)
         found = await until(world, made.id, DONE)
         assert found.summary == str([False] * 6)
@@ -241,7 +243,7 @@ async def test_a_log_that_cannot_be_written_keeps_nobody_from_being_heard(tmp_pa
         "if brief['title'] == 'good': say(do='complete', summary='built')\n"
         "else: print('no nails', flush=True), say(do='effect'), sys.exit(3)"
     )
-    async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}}) as world:
+    async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}, **GIVEN}) as world:
         for title in ("good", "bad"):
             await world.gateway.board.add(NewCard(title, assignee="joiner"), NOBODY)
         assert (await until(world, "1", DONE)).summary == "built"

@@ -129,12 +129,12 @@ async def test_a_bot_that_runs_the_board_makes_cards_and_its_chat_hears_of_them(
         yield Finished()
 
     agents = {"boss": Verdict(boss), "hand": Verdict(Block.NEEDS_INPUT, "painted")}
-    async with World(tmp_path, agents) as world:
+    async with World(tmp_path, agents, board={"assignees": ["hand"]}) as world:
         world.paper.says("have it painted")
         await until(world, "1", BLOCKED)
         await world.settled()
         assert [words[:20] for words in said[:2]] == ["Card #1 for hand is "] * 2, "asked for twice, made once"
-        assert said[2].startswith("refused: Nothing was changed: there is nobody called 'eve'")
+        assert said[2].startswith("refused: Nothing was changed: a card from here cannot go to 'eve'; it can go to: ")
         assert "#1 [" in said[3]
         assert said[4].startswith("refused: Nothing was changed: #1 ")
         assert "only whoever works on a card" in said[5]

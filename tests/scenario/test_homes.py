@@ -4,23 +4,57 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from core.errors import Unknown, Unsupported
-from core.types import Body, Target
+from core.types import Body, Sender, Target
+from core.types import Kind as Said
 from tests.fakes import FakeClock
 from tests.simulators.paper import Kind
-from tests.world import KEYED, Echo, World
+from tests.world import KEYED, Echo, World, handed
 
 BOTH = {"paper": KEYED, "other": KEYED}
 
 
 async def test_a_chat_becomes_home_by_command_and_stays_it(tmp_path: Path) -> None:
-    async with World(tmp_path, Echo()) as world:
+    async with World(tmp_path, Echo(), owners=["paper:7"]) as world:
         world.paper.commands("sethome", thread="news")
         await world.paper.until(lambda paper: len(paper.posts) == 1)
         await world.restart()
         await world.gateway.owe(Target(adapter="paper"), Body(text="tidings"), cause="test")
         await world.paper.until(lambda paper: paper.posts_in("1", "news")[1:] == ["tidings"])
+
+
+async def test_only_who_is_an_owner_takes_the_home_and_the_old_one_is_told(tmp_path: Path) -> None:
+    people = ["paper:7", "paper:8", "paper:5"]
+    async with World(tmp_path, Echo(), allow=people, owners=["paper:7"]) as world:
+        world.paper.commands("sethome")
+        await world.paper.until(lambda paper: len(paper.posts) == 1)
+        # Whoever is admitted, alone or by a group that an owner's list happens to name, has no say in it.
+        for chat, private in (("2", True), ("7", False)):
+            world.paper.says("/sethome", chat=chat, sender="8", private=private)
+            await world.paper.until(lambda paper, chat=chat: len(paper.posts_in(chat)) == 1)
+            assert world.paper.posts_in(chat)[0].startswith(
+                "Only an owner may choose where news of the gateway is sent"
+            )
+        assert str((await world.gateway.homes())["paper@main"]) == "paper:1"
+        world.paper.says("/sethome", chat="3", sender="7")
+        await world.paper.until(lambda paper: len(paper.posts_in("1")) == 2)
+        assert world.paper.posts_in("1")[1] == "News of the gateway is no longer sent here; it goes to paper:3 now."
+        await world.gateway.set_home(Target(adapter="paper", chat="1"))
+        await world.paper.until(lambda paper: len(paper.posts_in("3")) == 2)
+        assert world.paper.posts_in("3")[1] == "News of the gateway is no longer sent here; it goes to paper:1 now."
+        await world.gateway.set_home(Target(adapter="paper", chat="1"))
+        await world.settled()
+        assert len(world.paper.posts_in("1")) == 2, "it has not moved"
+
+
+async def test_whom_the_platform_has_proved_takes_the_home_too(tmp_path: Path) -> None:
+    async with World(tmp_path, Echo()) as world:
+        said = handed("/sethome", kind=Said.COMMANDED, command="sethome")
+        await world.receive(replace(said, sender=Sender(id="me", trusted=True)))
+        await world.paper.until(lambda paper: len(paper.posts) == 1)
+        assert str((await world.gateway.homes())["paper@main"]) == "paper:1"
 
 
 async def test_a_platform_without_a_home_says_how_to_get_one(tmp_path: Path) -> None:

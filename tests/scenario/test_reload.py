@@ -48,10 +48,12 @@ class Running:
         self.world = world
         self.reloading = reloading
         self._file = file
+        self.warnings: tuple[str, ...] = ()
 
     async def reload(self, text: str) -> tuple[list[str], list[str]]:
         self._file.write_text(text)
         change = await self.reloading.reload(self.world.gateway)
+        self.warnings = change.warnings
         return sorted(change.changed), sorted(change.restart)
 
     async def answers(self, *posts: str) -> None:
@@ -163,20 +165,30 @@ async def test_wrong_settings_change_nothing_and_say_why(tmp_path: Path, text: s
         assert await now.reload(bot(SECOND)) == (["the bot helper"], [])
 
 
-async def test_whoever_is_taken_off_the_list_is_not_answered_and_whoever_was_admitted_by_command_stays(
+async def test_whoever_is_taken_off_the_settings_is_out_at_once_and_whoever_a_command_admits_too_is_named(
     tmp_path: Path,
 ) -> None:
+    gate = GATES.setdefault("long", Gate())
+    both = bot(FIRST).replace('"paper:7"', '"paper:7", "paper:9"')
     async with running(tmp_path, bot(FIRST)) as now:
-        paper = now.world.paper
-        await now.world.gateway.allow("paper:9")
-        changed, _ = await now.reload(bot(FIRST).replace("paper:7", "paper:8"))
-        assert changed == ["[access] allow"]
-        now.world.ignored.add(paper.says("one", sender="7"))
+        paper, desk = now.world.paper, now.world.gateway
+        await desk.allow("paper:9")
+        assert await now.reload(both) == (["[access] allow"], [])
+        asked = paper.says("long", sender="7")
+        await gate.reached()
+        assert await now.reload(bot(FIRST).replace("paper:7", "paper:8")) == (["[access] allow"], [])
+        assert now.warnings == (
+            "paper:9 was removed from the settings but is still admitted by command: tidings allow --remove paper:9",
+        )
+        assert (await now.world.outcome(asked)).kind == "cancelled"
+        now.world.ignored.add(paper.says("one", sender="7", chat="7"))
         paper.says("two", sender="8")
-        paper.says("three", sender="9")
+        paper.says("three", sender="9", chat="9")
         await paper.until(lambda paper: {"first: two", "first: three"} <= set(paper.posts))
-        assert "first: one" not in paper.posts
-        now.world.skip.update({"I1", "I2"})
+        await desk.withdraw("paper:9")
+        now.world.ignored.add(paper.says("four", sender="9", chat="9"))
+        await paper.until(lambda paper: len(paper.posts_in("9")) == 2)
+        assert not {"first: one", "first: four"} & set(paper.posts)
 
 
 class Misled(Doorway):

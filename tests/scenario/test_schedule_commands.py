@@ -277,7 +277,7 @@ async def test_without_a_gateway_it_says_so(tmp_path: Path) -> None:
 
 
 async def test_a_home_is_where_the_command_line_s_jobs_go(tmp_path: Path) -> None:
-    async with World(tmp_path, Echo()) as world, at_the_socket(world):
+    async with World(tmp_path, Echo(), owners=["paper:7"]) as world, at_the_socket(world):
         await say(world, "/sethome", chat="h")
         assert (await tidings(tmp_path, "add", "x", "--when", "@daily", "--prompt", "report"))[0] == 0
         [known] = await world.gateway.schedules.all()

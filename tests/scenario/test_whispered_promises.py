@@ -58,6 +58,8 @@ async def test_where_only_one_person_is_answered_nothing_is_promised(tmp_path: P
 async def test_a_home_is_the_channel_and_not_whoever_chose_it(tmp_path: Path) -> None:
     clock = OwnedClock()
     async with SlackWorld(tmp_path, Echo(), clock=clock) as world:
+        world.access = {"owners": (f"slack:{world.ada.id}",)}
+        await world.restart()
         world.ada.commands("/tidings", "sethome", world.room)
         await world.until(lambda: len(world.slack.whispers) == 1)
         await clock.advance(LATER_SECONDS)

@@ -11,12 +11,16 @@ import pytest
 
 from adapters.api.keys import make_own, read_own
 from adapters.api.routes import ENDPOINTS
+from adapters.api.settings import HttpSettings
 from adapters.shared import local
+from bots import main
 from core.errors import ConfigError
+from core.redaction import clean
 from tests.api_world import ApiWorld
-from tests.scenario.test_process import gateway
+from tests.scenario.test_process import environment, gateway
 from tests.security.command_lines import tidings
 from tests.security.wire import JSON, ask, bearer
+from tests.terminal import Terminal
 from tests.world import Echo
 
 GUARDED = [endpoint for endpoint in ENDPOINTS if endpoint.scope is not None]
@@ -65,11 +69,14 @@ async def test_s2_health_says_only_that_somebody_is_there(tmp_path: Path) -> Non
             assert answer.headers["server"] == "tidings"
 
 
-async def test_s2_the_first_start_makes_a_key_for_the_owner_alone_and_shows_it_once(tmp_path: Path) -> None:
+async def test_s2_the_first_start_makes_a_key_for_the_owner_alone_and_names_its_file(tmp_path: Path) -> None:
+    """What a service writes goes into a journal, which others read."""
     async with gateway(tmp_path):
         secret = (tmp_path / "api.key").read_text().strip()
         assert stat.S_IMODE((tmp_path / "api.key").stat().st_mode) == 0o600
-        assert (tmp_path / "stderr.log").read_text().count(secret) == 1
+        assert (
+            f"a key of the HTTP API was made; it is in {tmp_path / 'api.key'}" in (tmp_path / "stderr.log").read_text()
+        )
         url = await address(tmp_path)
         async with httpx.AsyncClient(base_url=url, trust_env=False) as http:
             assert (await http.get("/v1/models")).status_code == 401
@@ -78,12 +85,26 @@ async def test_s2_the_first_start_makes_a_key_for_the_owner_alone_and_shows_it_o
             assert secret not in asked.text
     async with gateway(tmp_path):
         assert (tmp_path / "api.key").read_text().strip() == secret
-        assert (tmp_path / "stderr.log").read_text().count(secret) == 1
+        assert (tmp_path / "stderr.log").read_text().count("a key of the HTTP API was made") == 1
         assert secret not in str(await local.call(tmp_path, {"verb": "status"}))
-    found = await asyncio.to_thread(
-        subprocess.run, ["grep", "-rl", "--exclude=api.key", "--exclude=stderr.log", secret, tmp_path]
-    )
+    found = await asyncio.to_thread(subprocess.run, ["grep", "-rl", "--exclude=api.key", secret, tmp_path])
     assert found.returncode == 1, "it is kept nowhere else"
+
+
+async def test_s2_a_terminal_is_told_the_key_once(tmp_path: Path) -> None:
+    async with Terminal(environment(tmp_path), "run", "--no-chat") as terminal:
+        await terminal.until("the key of the HTTP API is ")
+        await terminal.until("the gateway serves in")
+        secret = (tmp_path / "api.key").read_text().strip()
+        assert terminal.shown.count(secret) == 1
+
+
+def test_s2_the_key_is_known_to_redaction_before_anything_is_told(tmp_path: Path) -> None:
+    settings, told = main._with_key(tmp_path, HttpSettings())
+    secret = settings.key.get_secret_value()
+    assert secret == (tmp_path / "api.key").read_text().strip()
+    assert secret not in told
+    assert secret not in clean(f"a line with {secret} in it")
 
 
 async def address(home: Path) -> str:

@@ -34,7 +34,7 @@ class Listing(Arguments, frozen=True):
 class Creation(Arguments, frozen=True):
     title: str
     body: Annotated[str, Meta(description="All that whoever works on it must know: it sees nothing of this talk.")] = ""
-    assignee: Annotated[str, Meta(description="The bot that shall do it; empty is the default one.")] = ""
+    assignee: Annotated[str, Meta(description="The bot that shall do it; empty is yourself.")] = ""
     parents: Annotated[tuple[str, ...], Meta(description="Cards that must be done before.")] = ()
     priority: Annotated[int, Meta(description="The higher, the sooner.")] = 0
     budget: Annotated[int, Meta(description="Requests to the model in one attempt; 0 is the bot's own limit.")] = 0
@@ -256,7 +256,8 @@ def _hand() -> Hand:
     """A bot's hand; whoever it works for hears of what it makes."""
     session = context.current()
     target = session.target if session.can.async_delivery else None
-    return Hand(session.bot, target, session.conversation, session.sender, is_person=False)
+    place = (target, session.conversation, session.sender)
+    return Hand(session.bot, *place, is_person=False, bot=session.bot, asker=session.asker)
 
 
 async def _file(place: str, occasion: Occasion) -> CardFile:

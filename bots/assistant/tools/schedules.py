@@ -58,6 +58,7 @@ async def act(asked: Wish, occasion: Occasion) -> Result:
                 zone=asked.zone,
                 conversation=session.conversation.id,
                 sender=session.sender.id,
+                asker=session.asker,
             )
             return Result(f"Planned: {_line(await occasion.desk.schedules.add(plan))}")
         known = await _own(occasion, session, asked.id)

@@ -1,0 +1,60 @@
+"""Who may speak, by two lists that are never mixed up: that of the settings, and that of commands."""
+
+from __future__ import annotations
+
+from core.desk import Admissions
+from core.errors import Unknown
+from core.inbound import policy
+from core.settings import Access as Settings
+from core.store.database import Transaction
+from core.types import Asker, Inbound
+
+
+class Access:
+    """Both lists as they hold now; what has changed in one holds from the next look on."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._command: frozenset[str] = frozenset()
+        self.renew(settings)
+
+    def renew(self, settings: Settings) -> None:
+        self._settings = settings
+        self.ids = frozenset(settings.allow) | self._command
+
+    def load(self, command: frozenset[str]) -> None:
+        self._command = command
+        self.renew(self._settings)
+
+    @property
+    def lists(self) -> Admissions:
+        return Admissions(tuple(sorted(self._settings.allow)), tuple(sorted(self._command)))
+
+    def is_in_settings(self, id: str) -> bool:
+        return id in self._settings.allow
+
+    def is_owner(self, inbound: Inbound) -> bool:
+        """By their own id, never by the group that they speak in."""
+        return inbound.sender.trusted or not set(self._settings.owners).isdisjoint(policy.own_names(inbound))
+
+    def lapsed(self, asker: Asker | None) -> str:
+        """Why nothing may begin for them any more; empty where it may."""
+        if asker is None or asker.sender.trusted or not self.ids.isdisjoint(policy.names(asker)):
+            return ""
+        return f"{policy.names(asker)[0]} may no longer talk to the bot"
+
+
+def admitted(tx: Transaction) -> frozenset[str]:
+    return frozenset(row["id"] for row in tx.all("SELECT id FROM access"))
+
+
+def admit(tx: Transaction, id: str, now: float) -> bool:
+    if not policy.is_access_id(id):
+        raise Unknown(f"{id!r} is not an id; write platform:ID, for example the one the bot told you")
+    return bool(tx.execute("INSERT INTO access (id, at) VALUES (?, ?) ON CONFLICT (id) DO NOTHING", id, now))
+
+
+def withdraw(tx: Transaction, id: str) -> frozenset[str]:
+    """Who is left."""
+    if not tx.execute("DELETE FROM access WHERE id = ?", id):
+        raise Unknown(f"{id} was not admitted by command")
+    return admitted(tx)

@@ -1,0 +1,40 @@
+"""Whether work may begin: the person who asked for it may still speak, or the owner is told that it did not run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from core import ids
+from core.clock import Clock
+from core.inbound.access import Access
+from core.inbound.settlement import After
+from core.outbound import outbox
+from core.outbound.outbox import Class, Owed
+from core.store.database import Transaction
+from core.types import Asker, Body, Target
+from core.work import homes
+
+log = logging.getLogger(__name__)
+
+
+class Mandates:
+    def __init__(self, access: Access, clock: Clock, owner: Target | None, is_down: Callable[[str], bool]) -> None:
+        self._access = access
+        self._clock = clock
+        self._owner = owner
+        self._is_down = is_down
+
+    def lapsed(self, asker: Asker | None) -> str:
+        """Why it may not begin; empty where it may."""
+        return self._access.lapsed(asker)
+
+    def tell(self, tx: Transaction, what: str, why: str, key: str) -> After:
+        """The owner, once for each key, in the transaction that keeps the work from beginning."""
+        log.warning("%s, because %s", what, why)
+        home = homes.elsewhere(tx, "", self._owner, self._is_down)
+        if home is None:
+            return After()
+        body = Body(text=f"{what}, because {why}.")
+        outbox.put_once(tx, Owed(ids.new("dlv"), Class.REPLY, home, body, None, "lapsed", key), self._clock.now())
+        return After((home.lane,))
