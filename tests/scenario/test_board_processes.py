@@ -150,7 +150,7 @@ async def test_a_machine_that_slept_costs_no_worker_its_card(tmp_path: Path, fai
         "say(do='complete', summary=f'told: {answer}')"
     )
     clock = OwnedClock()
-    board = {"workers": {"joiner": worker}, "worker_seconds": 3600}
+    board = {"workers": {"joiner": worker}, "worker_seconds": 3600, **GIVEN}
     async with World(tmp_path, Verdict("unused"), clock=clock, board=board) as world:
         made = await world.gateway.board.add(NewCard("a", assignee="joiner"), HAND)
         await world.eventually(lambda: world.rows("SELECT 1 FROM card_events WHERE words = 'before'"))
