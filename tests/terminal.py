@@ -7,6 +7,7 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import termios
@@ -35,6 +36,8 @@ class Terminal:
 
         def own_the_terminal() -> None:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            # A shell without job control has its background jobs ignore it, and their children inherit that.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
 
         self.process = subprocess.Popen(
             [sys.executable, "-m", "bots.main", *self._arguments],
