@@ -18,7 +18,7 @@ from adapters.api import keys
 from adapters.api.gate import Call, Gate, headers_of
 from adapters.api.guesses import Guesses
 from adapters.api.keys import Key, Keys, Scope
-from adapters.api.models import Repeatable
+from adapters.api.models import Person, Repeatable
 from adapters.api.places import Places
 from adapters.api.problem import CONFLICT, FINAL, Problem, not_found
 from adapters.api.settings import HttpSettings
@@ -283,7 +283,9 @@ class ApiAdapter:
             run = await self.host.desk.run(id)
         except Unknown:
             raise not_found(what) from None
-        place = run.message.conversation
+        place, person = run.message.conversation, headers_of(Person, call).user
+        if person and place.member != person:
+            raise not_found(what)
         if place.adapter != ADAPTER or not (place.chat == call.key.id or Scope.ADMIN in call.key.scopes):
             raise not_found(what)
         return run

@@ -13,7 +13,6 @@ from pydantic import BaseModel, ValidationError
 
 from adapters.api.guesses import Guesses
 from adapters.api.keys import Key, Keys, Scope
-from adapters.api.models import Named
 from adapters.api.problem import Problem
 from adapters.api.settings import HttpSettings
 from adapters.shared.server import read_body
@@ -104,12 +103,6 @@ def _secret(request: web.BaseRequest) -> str:
 
 def unauthorised(words: str) -> Problem:
     return Problem(401, words, "invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
-
-
-def named(call: Call) -> str | None:
-    """The conversation's name by header."""
-    given = headers_of(Named, call)
-    return given.tidings or given.hermes or given.open_webui or None
 
 
 def check_kind(request: web.BaseRequest) -> None:

@@ -44,7 +44,18 @@ class After(Lenient):
     after: Number = Field(0, ge=0, le=LARGEST, description="As Last-Event-ID, for who cannot send headers.")
 
 
-class Seen(Lenient):
+HeaderName = Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+class Person(Lenient):
+    """A chat program that speaks for several people under one key tells them apart."""
+
+    user: HeaderName = Field(
+        "", alias="X-OpenWebUI-User-Id", description="The person who asks; what belongs to another is not found."
+    )
+
+
+class Seen(Person):
     last: Number = Field(
         0, alias="Last-Event-ID", ge=0, le=LARGEST, description="The id of the last event that you saw."
     )
@@ -56,17 +67,19 @@ class Repeatable(Lenient):
     )
 
 
-HeaderName = Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")]
-
-
-class Named(Repeatable):
+class Named(Person, Repeatable):
     """Open WebUI and hermes' clients name a conversation in their own ways."""
 
     tidings: HeaderName = Field(
         "", alias="X-Tidings-Conversation", description="The conversation that this belongs to."
     )
     hermes: HeaderName = Field("", alias="X-Hermes-Session-Id", description="As X-Tidings-Conversation.")
-    open_webui: HeaderName = Field("", alias="X-OpenWebUI-Chat-Id", description="As X-Tidings-Conversation.")
+    chat: HeaderName = Field("", alias="X-OpenWebUI-Chat-Id", description="As X-Tidings-Conversation.")
+    task: HeaderName | None = Field(
+        None,
+        alias="X-OpenWebUI-Task",
+        description="Work beside the talk, such as a title: no part of any conversation.",
+    )
 
 
 class ContentPart(Lenient):

@@ -9,8 +9,9 @@ from aiohttp import web
 
 from adapters.api import sse, talk
 from adapters.api.adapter import ApiAdapter, answer
-from adapters.api.gate import Call, named, read_json, validate
+from adapters.api.gate import Call, read_json, validate
 from adapters.api.models import ResponseRequest
+from adapters.api.naming import conversation_named, person_named
 from adapters.api.problem import FINAL, Problem, error_of, not_found
 from core.agent import (
     JournalEvent,
@@ -33,12 +34,13 @@ async def create(api: ApiAdapter, call: Call) -> web.StreamResponse:
     body = await read_json(call.request)
     asked = validate(ResponseRequest, body)
     given = Given()
-    follows, name = "", asked.conversation or named(call)
+    follows = before = ""
     if asked.previous_response_id:
-        given, follows, name = await chain(api, call, asked.previous_response_id)
+        given, follows, before = await chain(api, call, asked.previous_response_id)
     said = talk.of_input(asked.input, asked.instructions, given)
+    name = before or conversation_named(call, said, asked.conversation)
     alone = name is None or bool(follows)
-    conversation = api.conversation(call.key, name, asked.user)
+    conversation = api.conversation(call.key, name, person_named(call, asked.user))
     gone_means_stop = api.settings.stop_when_gone
     bot = api.bot(asked.model)
     asking = api.ask(call, said, conversation, bot, body, alone=alone, attended=gone_means_stop, follows=follows)

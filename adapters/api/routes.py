@@ -22,6 +22,7 @@ from adapters.api.models import (
     Named,
     NotifyRequest,
     Page,
+    Person,
     Repeatable,
     ResponseRequest,
     RunRequest,
@@ -64,8 +65,8 @@ ENDPOINTS = (
         faults=(404, 502),
         cancel_when_gone=True,
     ),
-    Endpoint("GET", "/v1/responses/{id}", CHAT, responses.look, "A response again."),
-    Endpoint("DELETE", "/v1/responses/{id}", CHAT, responses.delete, "Forget a response."),
+    Endpoint("GET", "/v1/responses/{id}", CHAT, responses.look, "A response again.", headers=Person),
+    Endpoint("DELETE", "/v1/responses/{id}", CHAT, responses.delete, "Forget a response.", headers=Person),
     Endpoint(
         "POST",
         "/v1/runs",
@@ -77,7 +78,7 @@ ENDPOINTS = (
         status=202,
         faults=(404,),
     ),
-    Endpoint("GET", "/v1/runs/{run_id}", RUNS, runs.look, "How a run fares."),
+    Endpoint("GET", "/v1/runs/{run_id}", RUNS, runs.look, "How a run fares.", headers=Person),
     Endpoint(
         "GET",
         "/v1/runs/{run_id}/events",
@@ -89,7 +90,7 @@ ENDPOINTS = (
         media=(EVENTS,),
         cancel_when_gone=True,
     ),
-    Endpoint("POST", "/v1/runs/{run_id}/stop", RUNS, runs.stop, "Ask a run to end."),
+    Endpoint("POST", "/v1/runs/{run_id}/stop", RUNS, runs.stop, "Ask a run to end.", headers=Person),
     Endpoint(
         "POST",
         "/v1/notify",
