@@ -219,7 +219,7 @@ class ApiAdapter:
             case Refused(reason=Refusal.CONFLICT):
                 raise Problem(409, CONFLICT, "idempotency_key_conflict", headers=FINAL)
             case Refused(reason=Refusal.TOO_LONG):
-                raise Problem(413, "the message is too long", "too_long")
+                raise Problem(413, _too_long(said.text), "too_long")
             case _:
                 raise Problem(429, "too much is waiting", "rate_limit_exceeded", headers={"Retry-After": "2"})
 
@@ -303,6 +303,11 @@ def answer(body: object, status: int = 200, headers: Mapping[str, str] | None = 
         content_type="application/json",
         headers=headers,
     )
+
+
+def _too_long(text: str) -> str:
+    taken = "more than is taken at once ([limits] message_characters); shorten it, or send it in several messages"
+    return f"the message has {len(text):,} characters, {taken}"
 
 
 def _sender(key: Key, user: str) -> str:

@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
+from adapters.api.faults import fault_of
 from adapters.api.guesses import Guesses
 from adapters.api.keys import Key, Keys, Scope
 from adapters.api.problem import Problem
@@ -157,7 +158,5 @@ def _checked(model: type[M], values: Any) -> M:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        raise Problem(400, f"{place}: {message}" if place else message, "invalid_request", param=place) from None
+        place, sentence = fault_of(error, values)
+        raise Problem(400, f"{place}: {sentence}" if place else sentence, "invalid_request", param=place) from None

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from adapters.api import sse, talk
+from adapters.api import references, sse, talk
 from adapters.api.adapter import ApiAdapter, answer
 from adapters.api.gate import Call, headers_of, query_of, read_json, validate
 from adapters.api.models import After, RunRequest, Seen
@@ -26,7 +26,7 @@ async def begin(api: ApiAdapter, call: Call) -> web.StreamResponse:
     follows = before = ""
     if asked.previous_response_id and not given.history:
         given, follows, before = await chain(api, call, asked.previous_response_id)
-    said = talk.of_input(asked.input, asked.instructions, given)
+    said = talk.of_input(await references.resolve(api, call, asked.input), asked.instructions, given)
     alone = bool(asked.conversation_history or follows)
     name = conversation_named(call, said, asked.session_id or asked.conversation) or before
     conversation = api.conversation(call.key, name, person_named(call, asked.user))
