@@ -7,7 +7,7 @@ from typing import Any
 from agents import Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, set_tracing_disabled
 from openai import AsyncOpenAI
 
-from tests.clients.driving import Place, Scenario, drive
+from tests.clients.driving import Place, Scenario, drive, scenarios_of
 
 set_tracing_disabled(True)
 
@@ -32,16 +32,7 @@ def scenarios(kind: type[Any]) -> dict[str, Scenario]:
         given = [*first.to_input_list(), {"role": "user", "content": place.said("second")}]
         return str((await Runner.run(agent(place, kind), given)).final_output)
 
-    return {
-        "plain": lambda it: whole(it, "plain"),
-        "streamed": lambda it: streamed(it, "streamed"),
-        "fail": lambda it: whole(it, "fail"),
-        "fail-streamed": lambda it: streamed(it, "fail streamed"),
-        "tools": lambda it: whole(it, "tools"),
-        "tools-streamed": lambda it: streamed(it, "tools streamed"),
-        "second": second,
-        "wrong-key": lambda it: whole(it, "wrong-key"),
-    }
+    return scenarios_of(whole, streamed, second)
 
 
 drive(

@@ -32,6 +32,23 @@ WRONG_KEY = "a-key-that-nobody-has-made-0123456789"
 Scenario = Callable[[Place], Awaitable[str]]
 
 
+Asked = Callable[[Place, str], Awaitable[str]]
+
+
+def scenarios_of(whole: Asked, streamed: Asked, second: Scenario) -> dict[str, Scenario]:
+    """All of them, by how a client asks for a whole answer, for a streamed one, and twice in a row."""
+    return {
+        "plain": lambda it: whole(it, "plain"),
+        "streamed": lambda it: streamed(it, "streamed"),
+        "fail": lambda it: whole(it, "fail"),
+        "fail-streamed": lambda it: streamed(it, "fail streamed"),
+        "tools": lambda it: whole(it, "tools"),
+        "tools-streamed": lambda it: streamed(it, "tools streamed"),
+        "second": second,
+        "wrong-key": lambda it: whole(it, "wrong-key"),
+    }
+
+
 def drive(scenarios: Mapping[str, Mapping[str, Scenario]]) -> None:
     """By client and scenario; the address and the key are arguments of the process."""
     asyncio.run(_drive(scenarios, *sys.argv[1:3]))

@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 
-from tests.clients.driving import Place, Scenario, drive
+from tests.clients.driving import Place, Scenario, drive, scenarios_of
 
 
 def model(place: Place, by_responses: bool) -> ChatOpenAI:
@@ -31,16 +31,7 @@ def scenarios(by_responses: bool) -> dict[str, Scenario]:
         answer = await model(place, by_responses).ainvoke([asked])
         return words(await model(place, by_responses).ainvoke([asked, answer, HumanMessage(place.said("second"))]))
 
-    return {
-        "plain": lambda it: whole(it, "plain"),
-        "streamed": lambda it: streamed(it, "streamed"),
-        "fail": lambda it: whole(it, "fail"),
-        "fail-streamed": lambda it: streamed(it, "fail streamed"),
-        "tools": lambda it: whole(it, "tools"),
-        "tools-streamed": lambda it: streamed(it, "tools streamed"),
-        "second": second,
-        "wrong-key": lambda it: whole(it, "wrong-key"),
-    }
+    return scenarios_of(whole, streamed, second)
 
 
 drive({"langchain chat": scenarios(False), "langchain responses": scenarios(True)})

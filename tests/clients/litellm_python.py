@@ -6,7 +6,7 @@ from typing import Any
 
 import litellm
 
-from tests.clients.driving import Place, drive
+from tests.clients.driving import Place, drive, scenarios_of
 
 litellm.suppress_debug_info = True
 
@@ -74,15 +74,6 @@ drive(
             "second": second_chat,
             "wrong-key": lambda it: whole(it, user(it.said("wrong-key"))),
         },
-        "litellm responses": {
-            "plain": lambda it: responded(it, "plain"),
-            "streamed": lambda it: response_stream(it, "streamed"),
-            "fail": lambda it: responded(it, "fail"),
-            "fail-streamed": lambda it: response_stream(it, "fail streamed"),
-            "tools": lambda it: responded(it, "tools"),
-            "tools-streamed": lambda it: response_stream(it, "tools streamed"),
-            "second": second_response,
-            "wrong-key": lambda it: responded(it, "wrong-key"),
-        },
+        "litellm responses": scenarios_of(responded, response_stream, second_response),
     }
 )

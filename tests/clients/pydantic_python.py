@@ -8,7 +8,7 @@ from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from tests.clients.driving import Place, Scenario, drive
+from tests.clients.driving import Place, Scenario, drive, scenarios_of
 
 
 def agent(place: Place, kind: type[Any]) -> Agent[None, str]:
@@ -27,16 +27,7 @@ def scenarios(kind: type[Any]) -> dict[str, Scenario]:
         first = await agent(place, kind).run(place.first)
         return (await agent(place, kind).run(place.said("second"), message_history=first.all_messages())).output
 
-    return {
-        "plain": lambda it: whole(it, "plain"),
-        "streamed": lambda it: streamed(it, "streamed"),
-        "fail": lambda it: whole(it, "fail"),
-        "fail-streamed": lambda it: streamed(it, "fail streamed"),
-        "tools": lambda it: whole(it, "tools"),
-        "tools-streamed": lambda it: streamed(it, "tools streamed"),
-        "second": second,
-        "wrong-key": lambda it: whole(it, "wrong-key"),
-    }
+    return scenarios_of(whole, streamed, second)
 
 
 drive({"pydantic-ai chat": scenarios(OpenAIChatModel), "pydantic-ai responses": scenarios(OpenAIResponsesModel)})
