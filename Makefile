@@ -13,11 +13,13 @@ LOG := .venv/setup.log
 DEV := .venv/.is-installed
 # Who only runs it need not wait for what testing takes.
 RUN := .venv/.can-run
+# Programs of others that speak to us: never in the same environment as ours.
+CLIENTS := .venv-clients/.is-installed
 
 # Quick parts first, so that a plain mistake shows early; short ones last, so that no core waits long for another.
 SUITES := $(wildcard $(addprefix tests/,tidy unit contract chaos model scenario security))
 
-.PHONY: help setup run test sweep chaos promises board fuzz mutants bench soak size fresh image-check check lock clean
+.PHONY: help setup run test sweep chaos promises board fuzz clients mutants bench soak size fresh image-check check lock clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -55,6 +57,9 @@ MINUTES ?= 5
 fuzz: $(DEV)  ## fuzz the HTTP API by what its own /openapi.json says (MINUTES=5 SEED=1)
 	@$(BIN)/python -m tests.security.fuzz --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 
+clients: $(DEV) $(CLIENTS)  ## drive real client programs, in an environment of their own, against a gateway on loopback
+	@$(BIN)/python -m tests.clients $(ARGS)
+
 mutants: $(DEV)  ## seed one bug after the other and show what catches it (ARGS="NAME" tries one)
 	@$(BIN)/python -m tests.chaos.mutation $(ARGS)
 
@@ -81,18 +86,19 @@ check: $(DEV)  ## lint, format, types, import contracts and house rules
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m pytest tests/tidy
 
-lock: $(DEV)  ## write both lock files anew (ARGS=--upgrade takes the newest versions)
-	@$(call compile,--extra build,requirements.lock)
-	@$(call compile,--extra build --extra dev --constraint requirements.lock,requirements-dev.lock)
+lock: $(DEV)  ## write all lock files anew (ARGS=--upgrade takes the newest versions)
+	@$(call compile,pyproject.toml --extra build,requirements.lock)
+	@$(call compile,pyproject.toml --extra build --extra dev --constraint requirements.lock,requirements-dev.lock)
+	@$(call compile,--group clients,requirements-clients.lock)
 
 clean:  ## remove .venv and everything that tools left behind
-	@rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv-clients build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 
 # One lock serves every platform and every Python from 3.11 on, and names no host.
 compile = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	--custom-compile-command 'make lock' --no-emit-index-url --no-emit-find-links $(ARGS) pyproject.toml $(1) -o $(2)
+	--custom-compile-command 'make lock' --no-emit-index-url --no-emit-find-links $(ARGS) $(1) -o $(2)
 
 # A stamp stands for an installed lock; a second start finds it and does nothing else.
 $(DEV): requirements-dev.lock pyproject.toml | .venv/pyvenv.cfg
@@ -102,6 +108,17 @@ $(DEV): requirements-dev.lock pyproject.toml | .venv/pyvenv.cfg
 # Not compiled: that takes most of an install's time, and Python compiles what it comes across.
 $(RUN): requirements.lock pyproject.toml | .venv/pyvenv.cfg
 	@$(call install,requirements.lock)
+	@touch $@
+
+# Those of Python by hash, and those of Node where npm is there.
+$(CLIENTS): requirements-clients.lock $(wildcard tests/clients/node/*) | $(DEV)
+	@echo "Installing requirements-clients.lock"; rm -rf .venv-clients; uv=$(BIN)/uv; "$$uv" --version >/dev/null 2>&1 || uv=uv; \
+	{ "$$uv" venv --quiet --python $(BIN)/python .venv-clients && \
+	  "$$uv" pip install --quiet --python .venv-clients/bin/python --require-hashes -r requirements-clients.lock; } || \
+	{ echo "Could not install requirements-clients.lock (no network?)" >&2; exit 1; }
+	@mkdir -p .venv-clients/node && cp tests/clients/node/* .venv-clients/node/
+	@if npm --version >/dev/null 2>&1; then npm ci --prefix .venv-clients/node --no-audit --no-fund --loglevel=error >.venv-clients/npm.log 2>&1 || \
+		{ rm -rf .venv-clients/node/node_modules; echo "npm could not install: .venv-clients/npm.log says why" >&2; }; fi
 	@touch $@
 
 .venv/pyvenv.cfg:

@@ -96,6 +96,8 @@ class Finished(_Event, frozen=True, tag="finished"):
     kind: OutcomeKind = OutcomeKind.COMPLETED
     reason: str = ""
     usage: Usage | None = None
+    # The fault lay elsewhere and may be gone: the same question may be answered later.
+    passing: bool = False
 
 
 Event = (
@@ -127,6 +129,8 @@ class Ended(_Event, frozen=True, tag="ended"):
     usage: Usage | None = None
     files: tuple[File, ...] = ()
     choices: tuple[str, ...] = ()
+    # It failed, may succeed if asked again, and nothing that has an effect would be done twice.
+    passing: bool = False
 
 
 JournalEvent = (

@@ -11,6 +11,7 @@ from aiohttp import web
 from adapters.api import description
 from adapters.api.adapter import ApiAdapter, answer
 from adapters.api.gate import Call
+from adapters.api.problem import not_found
 from core.meters import BOUNDS
 
 RETENTION_SECONDS = 86_400
@@ -34,8 +35,18 @@ async def health_in_detail(api: ApiAdapter, call: Call) -> web.StreamResponse:
 
 
 async def models(api: ApiAdapter, call: Call) -> web.StreamResponse:
+    return answer({"object": "list", "data": [_model(name) for name in api.host.desk.bots()]})
+
+
+async def model(api: ApiAdapter, call: Call) -> web.StreamResponse:
+    if call.names["id"] not in api.host.desk.bots():
+        raise not_found("model")
+    return answer(_model(call.names["id"]))
+
+
+def _model(name: str) -> dict[str, Any]:
     common = {"object": "model", "created": 0, "owned_by": "tidings", "permission": [], "parent": None}
-    return answer({"object": "list", "data": [{"id": name, "root": name, **common} for name in api.host.desk.bots()]})
+    return {"id": name, "root": name, **common}
 
 
 async def capabilities(api: ApiAdapter, call: Call) -> web.StreamResponse:
@@ -46,6 +57,7 @@ async def capabilities(api: ApiAdapter, call: Call) -> web.StreamResponse:
         "chat_completions_streaming": True,
         "responses_api": True,
         "responses_streaming": True,
+        "responses_background": True,
         "reasoning_streaming": True,
         "run_submission": True,
         "run_status": True,

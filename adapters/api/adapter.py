@@ -18,9 +18,9 @@ from adapters.api import keys
 from adapters.api.gate import Call, Gate, headers_of
 from adapters.api.guesses import Guesses
 from adapters.api.keys import Key, Keys, Scope
-from adapters.api.models import Repeatable
+from adapters.api.models import Person, Repeatable
 from adapters.api.places import Places
-from adapters.api.problem import CONFLICT, FINAL, Problem, not_found
+from adapters.api.problem import CONFLICT, FINAL, Problem, not_found, stopping
 from adapters.api.settings import HttpSettings
 from adapters.api.talk import Said
 from core.adapter import Host, Line, Receive
@@ -224,7 +224,7 @@ class ApiAdapter:
             case Refused(reason=Refusal.CONFLICT):
                 raise Problem(409, CONFLICT, "idempotency_key_conflict", headers=FINAL)
             case Refused(reason=Refusal.TOO_LONG):
-                raise Problem(413, "the message is too long", "too_long")
+                raise Problem(413, _too_long(said.text), "too_long")
             case _:
                 raise Problem(429, "too much is waiting", "rate_limit_exceeded", headers={"Retry-After": "2"})
 
@@ -259,7 +259,7 @@ class ApiAdapter:
         async for numbered in self.follow(run):
             if isinstance(numbered.event, Outcome):
                 return numbered.event
-        raise Problem(503, "the gateway stopped before this was answered", "stopping")
+        raise stopping()
 
     def leave(self, begun: Asked) -> None:
         """The client has gone, and so has the task that served it; who only joined another's run leaves it alone."""
@@ -295,7 +295,9 @@ class ApiAdapter:
             run = await self.host.desk.run(id)
         except Unknown:
             raise not_found(what) from None
-        place = run.message.conversation
+        place, person = run.message.conversation, headers_of(Person, call).user
+        if person and place.member != person:
+            raise not_found(what)
         if place.adapter != ADAPTER or not (place.chat == call.key.id or Scope.ADMIN in call.key.scopes):
             raise not_found(what)
         return run
@@ -313,6 +315,11 @@ def answer(body: object, status: int = 200, headers: Mapping[str, str] | None = 
         content_type="application/json",
         headers=headers,
     )
+
+
+def _too_long(text: str) -> str:
+    taken = "more than is taken at once ([limits] message_characters); shorten it, or send it in several messages"
+    return f"the message has {len(text):,} characters, {taken}"
 
 
 def _sender(key: Key, user: str) -> str:

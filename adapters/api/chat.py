@@ -10,9 +10,10 @@ from aiohttp import web
 
 from adapters.api import sse, talk
 from adapters.api.adapter import ApiAdapter, answer
-from adapters.api.gate import Call, named, read_json, validate
+from adapters.api.gate import Call, read_json, validate
 from adapters.api.models import ChatRequest
-from adapters.api.problem import error_of, failed
+from adapters.api.naming import conversation_named, person_named
+from adapters.api.problem import failed
 from core.agent import Outcome, OutcomeKind, ReasoningDelta, TextDelta, ToolFinished, ToolStarted, Usage
 
 REASONS = {OutcomeKind.COMPLETED: "stop", OutcomeKind.HALTED: "length"}
@@ -23,7 +24,7 @@ async def complete(api: ApiAdapter, call: Call) -> web.StreamResponse:
     asked = validate(ChatRequest, body)
     said = talk.of_chat(asked.messages)
     bot = api.bot(asked.model)
-    conversation = api.conversation(call.key, named(call), asked.user)
+    conversation = api.conversation(call.key, conversation_named(call, said, None), person_named(call, asked.user))
     # The request's messages are all the model sees, also where the conversation has a name.
     begun = await api.ask(call, said, conversation, bot, body, alone=True, attended=api.settings.stop_when_gone)
     run = begun.run
@@ -42,7 +43,7 @@ async def complete(api: ApiAdapter, call: Call) -> web.StreamResponse:
         api.leave(begun)
         raise
     if outcome.kind not in REASONS:
-        raise failed(outcome.reason)
+        raise failed(outcome)
     message = {"role": "assistant", "content": outcome.text + talk.besides(outcome), "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": REASONS[outcome.kind]}
     whole = {"object": "chat.completion", **head, "choices": [choice], "usage": _usage(outcome.usage)}
@@ -81,10 +82,8 @@ def _ending(head: dict[str, Any], outcome: Outcome, counts: bool) -> list[bytes]
         if counts:
             ending.append(sse.frame({**head, "choices": [], "usage": _usage(outcome.usage)}))
         return [*ending, sse.DONE]
-    reason = outcome.reason or "the agent could not answer"
-    choice = {"index": 0, "delta": {}, "finish_reason": "error"}
-    error = error_of(reason, "server_error", f"agent_{outcome.kind.value}")
-    return [sse.frame({**head, "choices": [choice], "error": error}), sse.DONE]
+    # Some clients look for an error only where there are no choices, others stop reading at a finish reason.
+    return [sse.frame(failed(outcome).body), _chunk(head, {}, "error"), sse.DONE]
 
 
 def _chunk(head: dict[str, Any], delta: dict[str, Any], reason: str | None = None) -> bytes:

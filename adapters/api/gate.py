@@ -11,9 +11,9 @@ import msgspec
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
+from adapters.api.faults import fault_of
 from adapters.api.guesses import Guesses
 from adapters.api.keys import Key, Keys, Scope
-from adapters.api.models import Named
 from adapters.api.problem import Problem
 from adapters.api.settings import HttpSettings
 from adapters.shared.server import abandon_when_gone, read_body, vouch
@@ -107,12 +107,6 @@ def unauthorised(words: str) -> Problem:
     return Problem(401, words, "invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
 
 
-def named(call: Call) -> str | None:
-    """The conversation's name by header."""
-    given = headers_of(Named, call)
-    return given.tidings or given.hermes or given.open_webui or None
-
-
 def check_kind(request: web.BaseRequest) -> None:
     """What a page can post without asking first, such as a form, is not taken, not even where no body is wanted."""
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
@@ -165,7 +159,5 @@ def _checked(model: type[M], values: Any) -> M:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        raise Problem(400, f"{place}: {message}" if place else message, "invalid_request", param=place) from None
+        place, sentence = fault_of(error, values)
+        raise Problem(400, f"{place}: {sentence}" if place else sentence, "invalid_request", param=place) from None

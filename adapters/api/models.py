@@ -35,6 +35,15 @@ def _digits(value: Any) -> Any:
 Number = Annotated[int, BeforeValidator(_digits)]
 
 
+def _yes_or_no(value: Any) -> Any:
+    """As a word of the query."""
+    if isinstance(value, str):
+        if value.lower() not in ("true", "false", "1", "0", ""):
+            raise ValueError("must be true or false")
+        return value.lower() in ("true", "1")
+    return value
+
+
 class Page(Lenient):
     limit: Number = Field(PAGE, ge=1, le=LARGEST_PAGE, description="So many lines at most.")
     after: Number = Field(0, ge=0, le=LARGEST, description="The `next` of the page before.")
@@ -44,10 +53,32 @@ class After(Lenient):
     after: Number = Field(0, ge=0, le=LARGEST, description="As Last-Event-ID, for who cannot send headers.")
 
 
-class Seen(Lenient):
+HeaderName = Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+class Person(Lenient):
+    """A chat program that speaks for several people under one key tells them apart."""
+
+    user: HeaderName = Field(
+        "", alias="X-OpenWebUI-User-Id", description="The person who asks; what belongs to another is not found."
+    )
+
+
+class Seen(Person):
     last: Number = Field(
         0, alias="Last-Event-ID", ge=0, le=LARGEST, description="The id of the last event that you saw."
     )
+
+
+class Again(Lenient):
+    stream: Annotated[bool, BeforeValidator(_yes_or_no)] = Field(False, description="Its events, as they came.")
+    starting_after: Number = Field(-1, ge=-1, le=LARGEST, description="The sequence_number of the last one you saw.")
+
+
+class InputItems(Lenient):
+    limit: Number = Field(20, ge=1, le=100, description="So many at most.")
+    order: Literal["asc", "desc"] = Field("desc", description="The newest first, or the oldest.")
+    after: HeaderName = Field("", description="The last_id of the page before.")
 
 
 class Repeatable(Lenient):
@@ -56,17 +87,19 @@ class Repeatable(Lenient):
     )
 
 
-HeaderName = Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")]
-
-
-class Named(Repeatable):
+class Named(Person, Repeatable):
     """Open WebUI and hermes' clients name a conversation in their own ways."""
 
     tidings: HeaderName = Field(
         "", alias="X-Tidings-Conversation", description="The conversation that this belongs to."
     )
     hermes: HeaderName = Field("", alias="X-Hermes-Session-Id", description="As X-Tidings-Conversation.")
-    open_webui: HeaderName = Field("", alias="X-OpenWebUI-Chat-Id", description="As X-Tidings-Conversation.")
+    chat: HeaderName = Field("", alias="X-OpenWebUI-Chat-Id", description="As X-Tidings-Conversation.")
+    task: HeaderName | None = Field(
+        None,
+        alias="X-OpenWebUI-Task",
+        description="Work beside the talk, such as a title: no part of any conversation.",
+    )
 
 
 class ContentPart(Lenient):
@@ -92,19 +125,53 @@ class ChatRequest(Lenient):
     messages: list[ChatMessage] = Field(min_length=1, max_length=MESSAGES)
     stream: bool = False
     stream_options: StreamOptions | None = None
+    n: int | None = Field(None, ge=1, le=1, description="One answer is given; ask again for another.")
     user: Name | None = None
+
+    @field_validator("n", mode="before")
+    @classmethod
+    def _is_one(cls, value: Any) -> Any:
+        """Refused, since whoever asks for three would take one for all of them."""
+        if value not in (None, 1):
+            raise ValueError("one answer is given for a request; leave n out, and ask again for another answer")
+        return value
+
+
+# Kinds of input that say something here; what else clients send along, such as their own notes, is left aside.
+ITEMS = ("message", "function_call", "function_call_output", "mcp_call", "item_reference")
 
 
 class InputItem(Lenient):
-    """A message, or the call and the output of a tool from an earlier turn."""
+    """A message, what a tool did in an earlier turn, or the id of such an item."""
 
     type: str = Field("message", max_length=64)
+    id: str | None = Field(None, max_length=256)
     role: Literal["system", "developer", "user", "assistant", "tool"] | None = None
     content: Content = None
     call_id: str | None = Field(None, max_length=256)
     name: str | None = Field(None, max_length=256)
     arguments: str | None = Field(None, max_length=TEXT)
     output: Any = None
+    error: Any = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_known(cls, value: Any) -> Any:
+        """Nothing else of an item that is left aside is looked at."""
+        if not isinstance(value, dict):
+            return value
+        kind = value.get("type")
+        if kind is None:
+            is_named = "id" in value and not ("role" in value or "content" in value)
+            return {**value, "type": "item_reference" if is_named else "message"}
+        return value if kind in ITEMS or not isinstance(kind, str) else {"type": kind[:64]}
+
+    @property
+    def is_only_named(self) -> bool:
+        """Its words are to be found under its id; some clients send a call so, without what came of it."""
+        if self.type == "mcp_call":
+            return self.id is not None and self.output is None and self.error is None
+        return self.type == "item_reference"
 
 
 Input = Text | Annotated[list[InputItem], Field(min_length=1, max_length=MESSAGES)]
@@ -118,6 +185,7 @@ class ResponseRequest(Lenient):
     conversation: Name | None = None
     store: bool = True
     stream: bool = False
+    background: bool = Field(False, description="Answer at once, and go on; look at the response later.")
     user: Name | None = None
 
     @field_validator("conversation", mode="before")
@@ -130,6 +198,12 @@ class ResponseRequest(Lenient):
     def _has_one_past(self) -> Self:
         if self.previous_response_id is not None and self.conversation is not None:
             raise ValueError("give previous_response_id or conversation, not both")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_looked_at(self) -> Self:
+        if self.background and not self.store:
+            raise ValueError("a response in the background is looked at later, so it must be stored: leave out store")
         return self
 
 
@@ -152,15 +226,6 @@ class RunRequest(Lenient):
 class NotifyRequest(Lenient):
     target: str = Field(min_length=1, max_length=512, examples=["console"])
     text: str = Field(min_length=1, max_length=TEXT)
-
-
-def _yes_or_no(value: Any) -> Any:
-    """As a word of the query."""
-    if isinstance(value, str):
-        if value.lower() not in ("true", "false", "1", "0", ""):
-            raise ValueError("must be true or false")
-        return value.lower() in ("true", "1")
-    return value
 
 
 class Listed(Lenient):

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from core.agent import Outcome
 from core.errors import TidingsError, Unstored
 
 
@@ -55,7 +56,7 @@ def error_of(message: str, kind: str, code: str, param: str | None = None) -> di
 
 
 def kind_of(status: int) -> str:
-    kinds = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+    kinds = {401: "authentication_error", 403: "permission_error", 424: "server_error", 429: "rate_limit_error"}
     return kinds.get(status, "server_error" if status >= 500 else "invalid_request_error")
 
 
@@ -68,10 +69,24 @@ def unstored(error: Unstored) -> Problem:
     return Problem(503, f"nothing can be stored now: {error}", "unstored", headers={"Retry-After": "1"})
 
 
-# The SDKs of providers repeat a call that failed on the server's side; what this run has done would be done again.
 FINAL = {"X-Should-Retry": "false"}
 CONFLICT = "this Idempotency-Key was used for another body"
 
 
-def failed(reason: str) -> Problem:
-    return Problem(502, reason or "the agent could not answer", "agent_failed", headers=FINAL)
+def status_of_failure(outcome: Outcome) -> tuple[int, Mapping[str, str] | None]:
+    """SDKs repeat what ends in a 5xx, and not all of them can be told otherwise by a header.
+
+    So only what may succeed then, and does nothing twice, has such a status.
+    """
+    return (502, None) if outcome.passing else (424, FINAL)
+
+
+def stopping() -> Problem:
+    return Problem(503, "the gateway stopped before this was answered", "stopping")
+
+
+def failed(outcome: Outcome) -> Problem:
+    status, headers = status_of_failure(outcome)
+    return Problem(
+        status, outcome.reason or "the agent could not answer", f"agent_{outcome.kind.value}", headers=headers
+    )

@@ -7,10 +7,11 @@ from typing import Any
 
 from aiohttp import web
 
-from adapters.api import sse, talk
+from adapters.api import references, sse, talk
 from adapters.api.adapter import ApiAdapter, answer
-from adapters.api.gate import Call, headers_of, named, query_of, read_json, validate
+from adapters.api.gate import Call, headers_of, query_of, read_json, validate
 from adapters.api.models import After, RunRequest, Seen
+from adapters.api.naming import conversation_named, person_named
 from adapters.api.responses import chain
 from core.agent import Outcome, OutcomeKind, ReasoningDelta, Restarted, TextDelta, ToolFinished, ToolStarted, Usage
 from core.desk import Numbered, Run
@@ -21,15 +22,14 @@ PREVIEW = 200
 async def begin(api: ApiAdapter, call: Call) -> web.StreamResponse:
     body = await read_json(call.request)
     asked = validate(RunRequest, body)
-    name = asked.session_id or asked.conversation or named(call)
     given = talk.of_history(asked.conversation_history or ())
-    follows = ""
+    follows = before = ""
     if asked.previous_response_id and not given.history:
         given, follows, before = await chain(api, call, asked.previous_response_id)
-        name = name or before
-    said = talk.of_input(asked.input, asked.instructions, given)
+    said = talk.of_input(await references.resolve(api, call, asked.input), asked.instructions, given)
     alone = bool(asked.conversation_history or follows)
-    conversation = api.conversation(call.key, name, asked.user)
+    name = conversation_named(call, said, asked.session_id or asked.conversation) or before
+    conversation = api.conversation(call.key, name, person_named(call, asked.user))
     bot = api.bot(asked.model)
     run = await api.ask(call, said, conversation, bot, body, alone=alone, attended=False, follows=follows)
     if not run.replayed:

@@ -23,6 +23,9 @@ PLACEHOLDER = re.compile(
 ORIGIN = re.compile(r"https?://[^/\s*]+")
 
 
+ToolItems = Literal["mcp_call", "function_call"]
+
+
 class HttpSettings(Section):
     enabled: bool = Field(True, description="Whether the OpenAI-compatible API is served.")
     host: str = Field("127.0.0.1", description="The address to listen on; anything but loopback needs a strong key.")
@@ -42,6 +45,9 @@ class HttpSettings(Section):
     )
     stop_when_gone: bool = Field(
         True, description="Whether a chat or response whose client has gone is stopped; /v1/runs always goes on."
+    )
+    tool_items: ToolItems = Field(
+        "mcp_call", description='How a response tells of tools that ran here: "mcp_call", or "function_call" as once.'
     )
     unknown_model: Literal["default", "refuse"] = Field(
         "default", description='Who answers for an unknown model: "default", our default bot, or "refuse".'

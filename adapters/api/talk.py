@@ -28,7 +28,7 @@ def of_chat(messages: Iterable[ChatMessage]) -> Said:
 
 
 def of_input(given: str | list[InputItem], instructions: str | None, before: Given) -> Said:
-    lines = [_Line("user", given)] if isinstance(given, str) else [_line_of(item) for item in given]
+    lines = [_Line("user", given)] if isinstance(given, str) else [line for item in given for line in _lines_of(item)]
     said = _said(lines)
     told = "\n\n".join(filter(None, (instructions, before.instructions, said.given.instructions)))
     history = (*(before.history or ()), *(said.given.history or ()))
@@ -74,23 +74,28 @@ def _line(role: str, text: str, name: str | None = None) -> _Line:
     return _Line(role, text)
 
 
-def _line_of(item: InputItem) -> _Line:
+def _lines_of(item: InputItem) -> list[_Line]:
+    called = _Line("tool", f"(The tool {item.name or '?'} was called with: {item.arguments or '{}'})")
     match item.type:
         case "function_call":
-            return _Line("tool", f"(The tool {item.name or '?'} was called with: {item.arguments or '{}'})")
+            return [called]
         case "function_call_output":
-            return _Line("tool", label(item.name, _output(item.output)))
+            return [_Line("tool", label(item.name, _output(item.output)))]
+        case "mcp_call":
+            told = _output(item.error if item.output is None else item.output)
+            return [called, *([_Line("tool", label(item.name, told))] if told else [])]
         case "message":
-            return _line(item.role or "user", words(item.content), item.name)
-        case "reasoning":
-            return _Line("tool", "")
+            return [_line(item.role or "user", words(item.content), item.name)]
         case _:
-            raise Problem(400, f"an input item of the type {item.type!r} is not taken", "unsupported_content_type")
+            # What a client keeps for itself, such as what a model thought.
+            return []
 
 
 def _output(output: Any) -> str:
     if isinstance(output, str):
         return output
+    if isinstance(output, dict) and "content" in output:
+        return _output(output["content"])
     if isinstance(output, list):
         return "\n".join(str(part.get("text", "")) if isinstance(part, dict) else str(part) for part in output)
     return msgspec.json.encode(output).decode() if output is not None else ""

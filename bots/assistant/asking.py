@@ -69,6 +69,12 @@ class Unanswered(Exception):
         self.sentence = sentence
         self.retry_after = retry_after
 
+    @property
+    def is_passing(self) -> bool:
+        """Whoever asks the same again later may be answered."""
+        reason = self.__cause__ if self.kind is Kind.BROKEN_OFF else self
+        return isinstance(reason, Unanswered) and reason.kind in (Kind.PASSING, Kind.EMPTY)
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -112,7 +112,7 @@ class Work:
             if self._chosen and isinstance(unanswered.__cause__, errors.ModelNotFoundError):
                 sentence += f"; /model default goes back to {self._settings.model}"
             self._memory.hear(f"(Note: that answer was not finished: {sentence}.)")
-            for event in self._end(OutcomeKind.FAILED, sentence):
+            for event in self._end(OutcomeKind.FAILED, sentence, passing=unanswered.is_passing):
                 yield event
 
     async def _begin(self, built: Built) -> AsyncGenerator[Event, None]:
@@ -332,8 +332,8 @@ class Work:
         self._memory.say(sentence)
         return [told, *self._end(OutcomeKind.HALTED, reason)]
 
-    def _end(self, kind: OutcomeKind, reason: str) -> list[Event]:
-        self._memory.ended = Finished(kind, reason, self._budget.spent.usage)
+    def _end(self, kind: OutcomeKind, reason: str, *, passing: bool = False) -> list[Event]:
+        self._memory.ended = Finished(kind, reason, self._budget.spent.usage, passing)
         return [Checkpoint(self._memory.store(), self._memory.ended.usage), self._memory.ended]
 
     def _say(self, text: str) -> TextDelta:

@@ -85,4 +85,4 @@ class Stage:
 def _finished(ending: Ending, said: bool) -> Finished:
     if ending.kind is OutcomeKind.COMPLETED and not said:
         return Finished(OutcomeKind.FAILED, NO_ANSWER, ending.usage)
-    return Finished(ending.kind, ending.reason, ending.usage)
+    return Finished(ending.kind, ending.reason, ending.usage, ending.passing)

@@ -51,6 +51,14 @@ _WORDS: tuple[tuple[type[BaseException], str], ...] = (
     (exceptions.RunTimedOut, "the time for one answer was up"),
     (exceptions.AgentRunError, "the agent could not go on"),
 )
+# Later it may work: as far as it was the provider's fault, and not what it was asked.
+_PASSING = (
+    exceptions.ModelRateLimitError,
+    exceptions.ModelTimeoutError,
+    exceptions.ModelConnectionError,
+    exceptions.ModelUnavailableError,
+    exceptions.ModelServerError,
+)
 _HALTING = (exceptions.UsageLimitExceeded, exceptions.RunTimedOut)
 
 
@@ -58,6 +66,7 @@ class Ending(Value, frozen=True, kw_only=True):
     kind: OutcomeKind = OutcomeKind.COMPLETED
     reason: str = ""
     usage: Usage | None = None
+    passing: bool = False
 
 
 class _Broken(Exception):
@@ -200,7 +209,8 @@ class Play:
             error = error.exceptions[-1]
         reason = next((words for kind, words in _WORDS if isinstance(error, kind)), BROKE_OFF)
         kind = OutcomeKind.HALTED if isinstance(error, _HALTING) else OutcomeKind.FAILED
-        return Ending(kind=kind, reason=reason, usage=_usage(run.usage) if run is not None else None)
+        usage = _usage(run.usage) if run is not None else None
+        return Ending(kind=kind, reason=reason, usage=usage, passing=isinstance(error, _PASSING))
 
 
 def _usage(usage: RunUsage) -> Usage:

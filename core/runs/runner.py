@@ -15,6 +15,7 @@ from core.agent import (
     ApprovalAsked,
     Checkpoint,
     ChoicesOffered,
+    Effect,
     Event,
     FileMade,
     Finished,
@@ -161,6 +162,7 @@ async def _record(event: object, journal: Journal, tape: Tape) -> None:
         case ToolStarted():
             fail_here("tool.pre_start")
             call, name, arguments = mend(event.call), mend(event.name), plain(event.arguments)
+            tape.acted = tape.acted or event.effect is Effect.EFFECT
             tape.note(ToolStarted(call, name, arguments, event.effect), call, name, arguments)
             # Only when this is stored may the iterator go on and the tool act.
             await journal.flush()
@@ -199,4 +201,6 @@ def _outcome(finished: Finished, tape: Tape, turn: Turn) -> Outcome:
     usage: Usage | None = finished.usage or tape.usage
     # Whoever did not finish its question does not wait for an answer either.
     choices = tape.choices if kind is OutcomeKind.COMPLETED else ()
-    return Outcome(kind, one_line(reason), text, usage, tuple(tape.files), choices)
+    # What an attempt before this one has done is not on this tape.
+    passing = finished.passing and kind is OutcomeKind.FAILED and not tape.acted and turn.attempt == 1
+    return Outcome(kind, one_line(reason), text, usage, tuple(tape.files), choices, passing)

@@ -47,6 +47,8 @@ class Tape:
         self.choices: tuple[str, ...] = ()
         self.usage: Usage | None = None
         self.events = 0
+        # A tool with an effect has begun.
+        self.acted = False
 
     @property
     def text(self) -> str:

@@ -411,6 +411,41 @@ MUTANTS: dict[str, Mutant] = {
             _security("s3_browsers", "a_foreign_name_is_misdirected"),
         ),
         Mutant(
+            "Open WebUI: a silent failure",
+            api.error_beside_the_choice,
+            _test("api_recorded", "a_real_client_is_answered_as_it_understands[open-webui-chat fail-streamed]"),
+        ),
+        Mutant(
+            "openai-agents: Tool not found",
+            api.tools_as_the_clients_own,
+            _test("api_recorded", "a_real_client_is_answered_as_it_understands[openai-agents-responses tools]"),
+        ),
+        Mutant(
+            "AI SDK: a failed turn, three times",
+            api.every_failure_is_repeated,
+            _test("api_recorded", "a_real_client_is_answered_as_it_understands[ai-sdk-chat fail]"),
+        ),
+        Mutant(
+            "another's items by their ids",
+            api.anybodys_items,
+            _test("api_items", "an_item_that_is_not_there_or_anothers_is_not_found"),
+        ),
+        Mutant(
+            "a person who says who they are",
+            api.person_by_the_body,
+            _test("api_openwebui", "what_a_person_writes_into_the_body_does_not_make_them_somebody_else"),
+        ),
+        Mutant(
+            "a title, stored in the talk",
+            api.titles_in_the_talk,
+            _test("api_openwebui", "titles_tags_and_follow_ups_are_no_part_of_the_talk"),
+        ),
+        Mutant(
+            "Input should be a valid string",
+            api.validators_own_words,
+            _test("api_chat", "what_is_wrong_is_said_in_a_sentence_and_at_its_place"),
+        ),
+        Mutant(
             "half an answer, taken for whole",
             assistant.stream_that_stops_is_whole,
             _test("assistant_failures", "every_failure_is_told_once_and_truly_on_every_surface[chat-whole]"),

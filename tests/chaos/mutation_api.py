@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from core.agent import Outcome
 from core.errors import Unknown
 from tests.chaos.mutation_seams import swap
 
@@ -116,3 +117,87 @@ def any_name_leads_here() -> None:
         return
 
     swap(Gate, "check_place", check_place)
+
+
+def error_beside_the_choice() -> None:
+    """A failed stream tells its reason in the frame that ends the choice, where half of the clients never look."""
+    from adapters.api import chat, sse
+    from adapters.api.problem import failed
+
+    real = chat._ending
+
+    def ending(head: dict[str, Any], outcome: Outcome, counts: bool) -> list[bytes]:
+        if outcome.kind in chat.REASONS:
+            return real(head, outcome, counts)
+        choice = {"index": 0, "delta": {}, "finish_reason": "error"}
+        return [sse.frame({**head, "choices": [choice], **failed(outcome).body}), sse.DONE]
+
+    swap(chat, "_ending", ending)
+
+
+def tools_as_the_clients_own() -> None:
+    """What ran here is told as a call of the client's function, and the client runs it, too."""
+    from adapters.api.building import Building
+
+    swap(Building, "_call", Building._function)
+
+
+def every_failure_is_repeated() -> None:
+    """The status says that the server is at fault, so a client asks again and the tools work again."""
+    from adapters.api import problem
+
+    def status_of_failure(outcome: Outcome) -> tuple[int, None]:
+        return 502, None
+
+    swap(problem, "status_of_failure", status_of_failure)
+
+
+def anybodys_items() -> None:
+    """An item that is only named is looked up without asking whose it is."""
+    from adapters.api import references
+    from adapters.api.adapter import ApiAdapter
+    from adapters.api.gate import Call
+    from core.desk import Run
+
+    async def stored(api: ApiAdapter, call: Call, id: str) -> Run:
+        return await api.host.desk.run(references.run_of(id))
+
+    swap(references, "stored", stored)
+
+
+def person_by_the_body() -> None:
+    """Who speaks through a chat program says itself who it is."""
+    from adapters.api import chat
+    from adapters.api.gate import Call
+    from adapters.api.naming import person_named
+
+    def named(call: Call, by_body: str | None = None) -> str | None:
+        return by_body or person_named(call)
+
+    swap(chat, "person_named", named)
+
+
+def titles_in_the_talk() -> None:
+    """What a chat program asks beside the talk is stored in it."""
+    from adapters.api import naming
+    from adapters.api.models import Named
+    from adapters.api.talk import Said
+
+    def is_beside_the_talk(given: Named, said: Said) -> bool:
+        return False
+
+    swap(naming, "_is_beside_the_talk", is_beside_the_talk)
+
+
+def validators_own_words() -> None:
+    """A fault is told as the library puts it, with the names of our types."""
+    from pydantic import ValidationError
+
+    from adapters.api import gate
+    from adapters.api.faults import Fault
+
+    def fault_of(error: ValidationError, values: Any) -> Fault:
+        first = error.errors(include_url=False)[0]
+        return Fault(".".join(map(str, first["loc"])), first["msg"])
+
+    swap(gate, "fault_of", fault_of)

@@ -19,7 +19,7 @@ from core.adapter import Adapter
 from core.agent import Ended, OutcomeKind
 from core.clock import SystemClock
 from core.desk import Numbered, Run
-from core.errors import Misconfigured
+from core.errors import Unreachable
 from core.types import Capabilities, Part, Receipt, Target
 from tests.api_world import KEY
 from tests.builders import inbound
@@ -198,13 +198,13 @@ class TestApi(AdapterContract):
         return platform
 
 
-async def test_a_port_that_somebody_else_has_ends_listen_with_misconfigured() -> None:
+async def test_a_port_that_somebody_else_has_ends_listen_so_that_it_is_tried_soon_again() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         async with HttpServer("127.0.0.1", taken.getsockname()[1]) as server:
             harness = ApiHarness(server)
-            with pytest.raises(Misconfigured, match="TIDINGS_HTTP__PORT"):
+            with pytest.raises(Unreachable, match="TIDINGS_HTTP__PORT"):
                 await harness.adapter.listen(Door())
 
 

@@ -181,9 +181,9 @@ async def test_what_cannot_be_handed_over_here_is_said_in_words(tmp_path: Path) 
 async def test_a_failed_run_is_an_error_and_never_an_answer(tmp_path: Path, agent: Scripted) -> None:
     """A1, A3."""
     async with ApiWorld(tmp_path, agent) as api:
-        with pytest.raises(openai.InternalServerError) as raised:
+        with pytest.raises(openai.APIStatusError) as raised:
             await api.openai.chat.completions.create(**said())
-        assert raised.value.status_code == 502
+        assert raised.value.status_code == 424
         error = raised.value.body
         assert isinstance(error, dict)
         assert (error["type"], error["code"]) == ("server_error", "agent_failed")
@@ -193,15 +193,18 @@ async def test_a_failed_run_is_an_error_and_never_an_answer(tmp_path: Path, agen
 
 
 @each_failure
-async def test_a_failed_run_ends_its_stream_with_an_error_chunk(tmp_path: Path, agent: Scripted) -> None:
-    """A1, A2: what was said stays said, and nothing calls it complete."""
+async def test_a_failed_stream_tells_the_error_alone_then_ends_the_choice(tmp_path: Path, agent: Scripted) -> None:
+    """A1, A2: what was said stays said, and nothing calls it complete. Open WebUI wants errors without choices."""
     async with ApiWorld(tmp_path, agent) as api:
         frames = await streamed(api)
         assert [frame.data for frame in frames].count("[DONE]") == 1
         assert frames[-1].data == "[DONE]"
-        reasons = [frame.json["choices"][0]["finish_reason"] for frame in frames[:-1]]
-        assert [reason for reason in reasons if reason] == ["error"]
-        error = frames[-2].json["error"]
+        *chunks, alone, last = [frame.json for frame in frames[:-1]]
+        assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None] * len(chunks)
+        assert set(alone) == {"error"}
+        assert last["choices"][0]["finish_reason"] == "error"
+        assert "error" not in last
+        error = alone["error"]
         assert (error["type"], error["code"]) == ("server_error", "agent_failed")
         assert SECRET not in "".join(frame.data for frame in frames)
         stream = await api.openai.chat.completions.create(**said(stream=True))
@@ -245,8 +248,127 @@ async def test_a_stopped_run_is_an_error_for_who_waits_for_it(tmp_path: Path) ->
         run = await only_run(api)
         assert (await api.http.post(f"/v1/runs/{run}/stop")).json()["status"] == "stopping"
         answer = await asking
-    assert answer.status_code == 502
+    assert answer.status_code == 424
     assert answer.json()["error"]["message"] == "stopped by owner"
+
+
+OVERLOADED = Finished(OutcomeKind.FAILED, "the model's provider is overloaded", passing=True)
+
+
+def work(effect: Effect) -> tuple[ToolStarted, ToolFinished]:
+    return ToolStarted("1", "work", "{}", effect), ToolFinished("1", "done")
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+@pytest.mark.parametrize(
+    ("agent", "status"),
+    [
+        pytest.param(Scripted("I begin. ", OVERLOADED), 502, id="it may pass"),
+        pytest.param(Scripted(*work(Effect.PURE), OVERLOADED), 502, id="it may pass, after a look"),
+        pytest.param(Scripted(*work(Effect.EFFECT), OVERLOADED), 424, id="something was done"),
+        pytest.param(Scripted(Finished(OutcomeKind.FAILED, "the key is refused")), 424, id="it will not pass"),
+        pytest.param(Scripted(RuntimeError("a fault of the agent")), 424, id="nobody knows"),
+    ],
+)
+async def test_only_a_failure_that_a_second_try_may_help_has_a_status_that_clients_repeat(
+    tmp_path: Path, path: str, agent: Scripted, status: int
+) -> None:
+    """The AI SDK repeats every 5xx, whatever the headers say."""
+    async with ApiWorld(tmp_path, agent) as api:
+        answer = await api.http.post(path, json=said(input="hi"))
+        assert answer.status_code == status, answer.text
+        assert answer.headers.get("X-Should-Retry") == (None if status == 502 else "false")
+        client = api.openai.with_options(max_retries=1)
+        with pytest.raises(openai.APIStatusError):
+            await client.chat.completions.create(**said())
+        assert len(api.runs()) == (3 if status == 502 else 2)
+
+
+async def test_a_failure_after_a_restart_is_not_repeated_by_itself(tmp_path: Path) -> None:
+    """What the attempt before it has done is not known any more."""
+    gate = Gate()
+    agent = Takes(Scripted("I begin. ", gate), Scripted(OVERLOADED))
+    async with ApiWorld(tmp_path, agent) as api:
+        headers = {"Idempotency-Key": "once"}
+        asking = asyncio.create_task(api.http.post("/v1/chat/completions", json=said(), headers=headers))
+        await gate.reached()
+        await api.crash()
+        await asyncio.gather(asking, return_exceptions=True)
+        await api.start()
+        answer = await api.http.post("/v1/chat/completions", json=said(), headers=headers)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (424, OVERLOADED.reason)
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize("n", [0, 2, 3, -1, "2", 1.5])
+async def test_more_answers_than_one_are_refused_and_not_left_out(tmp_path: Path, n: Any) -> None:
+    async with ApiWorld(tmp_path, Scripted("hi")) as api:
+        refused = await api.http.post("/v1/chat/completions", json=said(n=n))
+        taken = [await api.http.post("/v1/chat/completions", json=said(n=fine)) for fine in (1, None)]
+        assert [answer.status_code for answer in taken] == [200, 200]
+    error = refused.json()["error"]
+    assert (refused.status_code, error["param"]) == (400, "n")
+    assert error["message"] == "n: one answer is given for a request; leave n out, and ask again for another answer"
+
+
+LONG = "x" * 200_001
+TOO_LONG = "this text has 200,001 characters, and 200,000 are taken at most; shorten it, or send it in several messages"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "place", "sentence"),
+    [
+        ("/v1/chat/completions", said(LONG), "messages.0.content", TOO_LONG),
+        (
+            "/v1/chat/completions",
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": LONG}]}]},
+            "messages.0.content.0.text",
+            TOO_LONG,
+        ),
+        ("/v1/responses", {"input": LONG}, "input", TOO_LONG),
+        ("/v1/responses", {"input": [{"role": "user", "content": LONG}]}, "input.0.content", TOO_LONG),
+        ("/v1/responses", {"input": "hi", "instructions": LONG}, "instructions", TOO_LONG),
+        (
+            "/v1/runs",
+            {"input": "hi", "conversation_history": [{"role": "user", "content": LONG}]},
+            "conversation_history.0.content",
+            TOO_LONG,
+        ),
+        ("/v1/chat/completions", {"messages": [{"role": "king"}]}, "messages.0.role", "must be one of"),
+        ("/v1/chat/completions", {"messages": "hi"}, "messages", "must be a list"),
+        (
+            "/v1/chat/completions",
+            {"messages": [{"role": "user", "content": 7}]},
+            "messages.0.content",
+            "must be a text",
+        ),
+        ("/v1/chat/completions", {}, "messages", "is missing"),
+        ("/v1/chat/completions", said(stream="perhaps"), "stream", "must be true or false"),
+        ("/v1/responses", {"input": [{"role": "user", "content": [{}]}]}, "input.0.content.0.type", "is missing"),
+        ("/v1/responses", {"input": "hi", "user": ""}, "user", "must have 1 characters or more"),
+        ("/v1/responses", [], "", "must be a JSON object"),
+    ],
+)
+async def test_what_is_wrong_is_said_in_a_sentence_and_at_its_place(
+    tmp_path: Path, path: str, body: Any, place: str, sentence: str
+) -> None:
+    async with ApiWorld(tmp_path, Scripted("hi")) as api:
+        refused = await api.http.post(path, json=body)
+        assert refused.status_code == 400, refused.text
+        error = refused.json()["error"]
+        assert (error["type"], error["param"]) == ("invalid_request_error", place)
+        assert error["message"].startswith(f"{place}: {sentence}" if place else sentence)
+        assert api.runs() == []
+
+
+async def test_a_message_over_the_settings_limit_is_refused_with_its_length(tmp_path: Path) -> None:
+    async with ApiWorld(tmp_path, Scripted("hi"), limits={"message_characters": 1000}) as api:
+        refused = await api.http.post("/v1/chat/completions", json=said("x" * 1001))
+    error = refused.json()["error"]
+    assert (refused.status_code, error["code"]) == (413, "too_long")
+    assert error["message"].startswith("the message has 1,001 characters, more than is taken at once")
 
 
 # Who goes away.

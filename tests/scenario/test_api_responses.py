@@ -71,19 +71,36 @@ async def test_a_response_has_an_item_for_everything_that_happened(tmp_path: Pat
     assert response.usage is not None
     assert (response.usage.input_tokens, response.usage.output_tokens, response.usage.total_tokens) == (7, 5, 12)
     items = [item.model_dump(exclude_unset=True) for item in response.output]
+    assert [item["type"] for item in items] == ["reasoning", "message", "mcp_call", "message", "mcp_call", "message"]
+    assert [item["status"] for item in items if item["type"] != "mcp_call"] == ["completed"] * 4
+    assert len({item["id"] for item in items}) == len(items)
+    look, count = items[2], items[4]
+    assert (look["server_label"], look["name"], look["arguments"]) == ("tidings", "look", '{"at": "cellar"}')
+    assert (look["status"], look["output"], look["error"]) == ("completed", "12 bottles", None)
+    assert (count["status"], count["arguments"], count["output"]) == ("failed", "{}", None)
+    assert count["error"]["content"] == [{"type": "text", "text": "it is broken"}]
+    assert again == response
+
+
+async def test_tools_are_told_as_functions_where_the_settings_say_so(tmp_path: Path) -> None:
+    """F11: an output is a list of parts, and every item says that it is completed."""
+    async with ApiWorld(tmp_path, BUSY, settings={"tool_items": "function_call"}) as api:
+        response = await api.openai.responses.create(model="bot", input="hi")
+        frames = await streamed(api)
+    items = [item.model_dump(exclude_unset=True) for item in response.output]
     kinds = ["reasoning", "message", "function_call", "function_call_output", "message", "function_call"]
     assert [item["type"] for item in items] == [*kinds, "function_call_output", "message"]
     assert {item["status"] for item in items} == {"completed"}
-    assert len({item["id"] for item in items}) == len(items)
     called, output = items[2], items[3]
     assert (called["name"], called["arguments"], called["call_id"]) == ("look", '{"at": "cellar"}', "one")
     assert (output["call_id"], output["output"]) == ("one", [{"type": "input_text", "text": "12 bottles"}])
     assert (items[5]["arguments"], items[6]["output"][0]["text"]) == ("{}", "it is broken")
-    assert again == response
+    done = [frame.json["item"]["type"] for frame in frames if frame.event == "response.output_item.done"]
+    assert done == [item["type"] for item in items]
 
 
 async def test_a_stream_is_the_same_response_as_it_grows(tmp_path: Path) -> None:
-    """A4, B7, F11."""
+    """A4, B7."""
     async with ApiWorld(tmp_path, BUSY) as api:
         stream = await api.openai.responses.create(model="bot", input="hi", stream=True)
         events: list[Any] = [event async for event in stream]
@@ -99,7 +116,7 @@ async def test_a_stream_is_the_same_response_as_it_grows(tmp_path: Path) -> None
     # Each item is added, grows and is done before the next one, at its own place.
     added = [event for event in events if event.type == "response.output_item.added"]
     done = [event for event in events if event.type == "response.output_item.done"]
-    assert [event.output_index for event in added] == [event.output_index for event in done] == list(range(8))
+    assert [event.output_index for event in added] == [event.output_index for event in done] == list(range(6))
     assert [event.item for event in done] == final.output
     for event in deltas:
         assert final.output[event.output_index].id == event.item_id
@@ -133,9 +150,9 @@ async def test_a_file_that_cannot_be_handed_over_is_named_in_the_text(tmp_path: 
 async def test_a_failed_response_is_an_error_and_cannot_be_built_upon(tmp_path: Path, agent: Scripted) -> None:
     """A1, A3."""
     async with ApiWorld(tmp_path, agent) as api:
-        with pytest.raises(openai.InternalServerError) as raised:
+        with pytest.raises(openai.APIStatusError) as raised:
             await api.openai.responses.create(model="bot", input="hi")
-        assert raised.value.status_code == 502
+        assert raised.value.status_code == 424
         answer = raised.value.response.json()
         assert (answer["status"], answer["error"]["type"]) == ("failed", "server_error")
         assert answer["error"]["message"]
@@ -192,7 +209,7 @@ async def test_a_response_that_is_stopped_is_no_success(tmp_path: Path, stream: 
     response = frames[-1].json["response"] if stream else answer.json()
     assert response["status"] == "cancelled"
     assert response["error"]["message"] == "stopped by owner"
-    assert answer.status_code == (200 if stream else 502)
+    assert answer.status_code == (200 if stream else 424)
     assert not stream or frames[-1].event == "response.failed"
 
 
