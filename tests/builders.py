@@ -108,7 +108,7 @@ def part(
     what: Body | None = None,
     position: int = 1,
     count: int = 1,
-    since: float = 0.0,
+    age: float = 0.0,
 ) -> Part:
     """`to` and `what` take the place of chat, thread and text."""
     return Part(
@@ -119,7 +119,7 @@ def part(
         position=position,
         count=count,
         view=view,
-        since=since,
+        age=age,
     )
 
 
@@ -140,3 +140,8 @@ def capabilities(*, keyed_for: float = 0.0, readback: bool = False, **fields: An
     )
     able = replace(able, **fields)
     return able if "signal_pace" in fields else replace(able, signal_pace=able.pace)
+
+
+async def untaken(id: str) -> bool:
+    """No message is the receipt of another part."""
+    return False

@@ -197,9 +197,8 @@ class Courier:
         first = outbox.head(tx, owed.target.lane)
         if first is None or first.owed.id != owed.id or first.view is not None:
             return None
-        wall = self._clock.wall()
-        first = outbox.compose(tx, first, reserved.bodies)._replace(since=wall)
-        return first if outbox.mark_sending(tx, first, now, wall) else None
+        first = outbox.compose(tx, first, reserved.bodies)._replace(since=now)
+        return first if outbox.mark_sending(tx, first, now) else None
 
     def carry(self, owed: Owed, reserved: Reserved | None, first: Head | None) -> None:
         """After that transaction: sends what was marked, or lets the lane take its course."""
@@ -291,16 +290,15 @@ class Courier:
             await self._store.insist(lambda tx: doubts.doubt(tx, due))
             self._settler.settle(due.owed.id)
             return None
-        wall = self._clock.wall()
 
         def unit(tx: Transaction) -> Head | None:
-            ready = due
+            ready, now = due, self._clock.now()
             if not due.composed:
                 if not tx.one("SELECT 1 FROM deliveries WHERE id = ? AND state = 'waiting'", due.owed.id):
                     return None
                 ready = outbox.compose(tx, due, bodies)
-            ready = ready._replace(since=due.since or wall)
-            return ready if outbox.mark_sending(tx, ready, self._clock.now(), wall) else None
+            ready = ready._replace(since=due.since or now)
+            return ready if outbox.mark_sending(tx, ready, now) else None
 
         marked = await self._store.insist(unit)
         if marked is None:
@@ -319,7 +317,7 @@ class Courier:
         fail_here("out.dispatching_committed")
         owed = sending.owed
         adapter = self._adapters[owed.target.adapter, owed.target.account]
-        part = sending.part(self._aliases.where(owed.target), sending.since)
+        part = sending.part(self._aliases.where(owed.target))
         answered = True
         try:
             receipt = await self._measured(adapter, part)
@@ -388,7 +386,8 @@ class Courier:
     async def _delivered(self, sending: Head, receipt: Receipt) -> None:
         fail_here(_effect_label(sending))
         fail_here("out.pre_receipt")
-        await self._store.insist(lambda tx: outbox.delivered(tx, sending, receipt, self._clock.now()))
+        if not await self._store.insist(lambda tx: doubts.deliver(tx, sending, receipt, self._clock.now())):
+            return
         fail_here("out.post_receipt" if sending.position >= sending.total else "out.between_parts")
         self.views.opened(sending.owed.id, receipt.view)
 
