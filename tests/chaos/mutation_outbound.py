@@ -198,3 +198,12 @@ def typing_outlives_the_run() -> None:
                 task.cancel()
 
     swap(Draft, "close", close)
+
+
+def one_message_proves_many() -> None:
+    """What says the same is taken for the same, though it is another part's receipt."""
+
+    def is_taken(tx: Transaction, next_part: Head, message: str) -> bool:
+        return False
+
+    swap(outbox, "is_taken", is_taken)

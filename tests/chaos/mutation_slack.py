@@ -83,3 +83,13 @@ def any_metadata_is_proof() -> None:
         return (payload.get("k"), payload.get("i")) == (part.key, part.position)
 
     swap(Seal, "proves", proves)
+
+
+def window_by_our_clock() -> None:
+    """What was sent by a clock that is behind ours lies before the window, and counts as absent."""
+    from adapters.slack.readback import Readback
+
+    async def ago(self: Readback, seconds: float) -> float:
+        return self._budgets._clock.wall() - seconds
+
+    swap(Readback, "_ago", ago)
