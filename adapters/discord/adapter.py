@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from collections import OrderedDict
 from http import HTTPStatus
@@ -16,6 +15,7 @@ from adapters.discord import client as discord
 from adapters.discord import wording
 from adapters.discord.client import Client, Refused
 from adapters.discord.deferrals import Deferrals
+from adapters.discord.detours import Detours, remember
 from adapters.discord.intake import Intake
 from adapters.discord.places import ADAPTER, TOKEN_SECONDS, Handle, channel_of, handle_of
 from adapters.discord.readback import Readback, Reading
@@ -45,15 +45,10 @@ from core.types import (
     View,
 )
 
-log = logging.getLogger(__name__)
-
 # Discord speaks of a few minutes for which it knows a nonce.
 NONCE_SECONDS = 90.0
 EPHEMERAL, THINKING = 1 << 6, 1 << 7
 THREAD_MINUTES = 1440
-# How many of our newest messages we know by their keys, and how many threads by their being there.
-REMEMBERED = 2000
-NOBODY_THERE = "there is no channel and no person with this id, or the bot was never there"
 TOO_LATE = "the time for a private answer is over"
 # The token of an interaction is worth nothing any more, or never was.
 ENDED = (discord.TOKEN_ENDED, discord.UNKNOWN_WEBHOOK, discord.UNKNOWN_INTERACTION)
@@ -89,8 +84,7 @@ class DiscordAdapter:
         self._deferrals = Deferrals()
         self._posted: OrderedDict[str, str] = OrderedDict()
         self._opened: OrderedDict[str, None] = OrderedDict()
-        # Where messages go that are meant for a person's id, or for a thread that cannot be opened.
-        self._detours: OrderedDict[str, str] = OrderedDict()
+        self._detours = Detours(self._client)
         # Channels in which we may not attach a file: there a long text comes in as many messages as it takes.
         self._without_files: set[str] = set()
         self._signals = Signals(self._client, host.clock, f"{self.name}/{account}")
@@ -185,7 +179,7 @@ class DiscordAdapter:
             return
         if signal is Signal.TYPING:
             is_unopened = handle.opens and target.thread not in self._opened
-            await self._signals.type(target.chat if is_unopened else self._place(target))
+            await self._signals.type(target.chat if is_unopened else self._detours.place(target))
         elif self._settings.reactions and target.reply_to:
             await self._signals.react(_home(target), _id(target), signal)
 
@@ -232,10 +226,11 @@ class DiscordAdapter:
         await self._open_thread(target)
         said = {**wording.message(part.body, words, uploads), "nonce": wording.nonce_of(part), "enforce_nonce": True}
         try:
-            return await self._post_at(self._place(target), part, said, uploads)
+            return await self._post_at(self._detours.place(target), part, said, uploads)
         except Refused as error:
             # Where a file is refused, words may not be.
-            elsewhere = None if uploads and error.code == discord.NO_PERMISSION else await self._detour(target, error)
+            is_about_files = uploads and error.code == discord.NO_PERMISSION
+            elsewhere = None if is_about_files else await self._detours.find(target, error)
             if not elsewhere:
                 raise
         return await self._post_at(elsewhere, part, said, uploads)
@@ -259,12 +254,12 @@ class DiscordAdapter:
         return self._took(part, await self._client.call("POST", path, said, files=uploads))
 
     def _took(self, part: Part, posted: dict[str, Any]) -> Receipt:
-        _remember(self._posted, str(posted["id"]), part.key)
+        remember(self._posted, str(posted["id"]), part.key)
         return self._receipt(part, posted, Handle())
 
     async def _open_thread(self, target: Target) -> None:
         """Of the message with the thread's id; that it is there already is as good."""
-        if not handle_of(target).opens or target.thread in self._opened or target.thread in self._detours:
+        if not handle_of(target).opens or target.thread in self._opened or self._detours.knows(target):
             return
         message = f"/channels/{target.chat}/messages/{target.thread}"
         said = {"name": await self._title(message), "auto_archive_duration": THREAD_MINUTES}
@@ -272,55 +267,23 @@ class DiscordAdapter:
             await self._client.call("POST", f"{message}/threads", said)
         except Refused as error:
             if error.code != discord.THREAD_EXISTS:
-                self._go_elsewhere(target, error)
+                self._detours.use_channel(target, error)
                 return
         except Doubtful as error:
             # Nothing was said there yet, and whoever tries again finds the thread.
             raise Unreachable(str(error)) from error
-        _remember(self._opened, target.thread, None)
-
-    # Where a message goes that cannot go where it was meant to.
-
-    def _place(self, target: Target) -> str:
-        return self._detours.get(channel_of(target), channel_of(target))
-
-    async def _detour(self, target: Target, error: Refused) -> str | None:
-        """The channel of the question for a thread that was to open, a person's direct messages for their id."""
-        if channel_of(target) in self._detours:
-            return None
-        if handle_of(target).opens:
-            if error.code not in (discord.NO_PERMISSION, discord.NO_ACCESS, discord.UNKNOWN_CHANNEL):
-                return None
-            return self._go_elsewhere(target, error)
-        if error.code != discord.UNKNOWN_CHANNEL or target.thread or target.reply_to:
-            return None
-        try:
-            private = await self._client.call("POST", "/users/@me/channels", {"recipient_id": target.chat})
-        except Doubtful as unheard:
-            # It may be opened twice, and is one.
-            raise Unreachable(str(unheard)) from unheard
-        except Refused as refused:
-            if refused.code in (discord.NO_RECIPIENT, discord.UNKNOWN_USER):
-                raise Refused(NOBODY_THERE, error.code, error.status) from refused
-            raise
-        _remember(self._detours, channel_of(target), str(private["id"]))
-        return str(private["id"])
-
-    def _go_elsewhere(self, target: Target, error: Refused) -> str:
-        log.warning("no thread can be used in %s, so the answer stands in the channel: %s", target.chat, error)
-        _remember(self._detours, channel_of(target), target.chat)
-        return target.chat
+        remember(self._opened, target.thread, None)
 
     async def _look(self, part: Part, words: Words, is_taken: Taken) -> dict[str, Any] | Absent | Unreadable:
         """In its place and, where it may have gone elsewhere, there too."""
-        target, place = part.target, self._place(part.target)
+        target, place = part.target, self._detours.place(part.target)
         try:
             found = await self._look_at(place, part, words, is_taken)
         except Refused as error:
             if handle_of(target).opens:
                 # The thread was never made.
                 found = Absent()
-            elif elsewhere := await self._detour(target, error):
+            elif elsewhere := await self._detours.find(target, error):
                 return await self._look_at(elsewhere, part, words, is_taken)
             else:
                 return Unreadable(reason=str(error))
@@ -348,7 +311,7 @@ class DiscordAdapter:
         view = None
         if part.kind is not PartKind.PLAIN:
             secret = _is_secret(part.target)
-            place, meant = self._place(part.target), channel_of(part.target)
+            place, meant = self._detours.place(part.target), channel_of(part.target)
             elsewhere = "" if place == meant else meant
             id = str(message["id"])
             shown = Shown(place, id, handle.application, handle.token, handle.at, secret, elsewhere)
@@ -476,9 +439,3 @@ def _is_thinking(message: dict[str, Any]) -> bool:
 
 def _shown(view: View | None) -> Shown | None:
     return msgspec.json.decode(view.handle, type=Shown) if view else None
-
-
-def _remember(known: OrderedDict[str, Any], id: str, value: str | None) -> None:
-    known[id] = value
-    while len(known) > REMEMBERED:
-        known.popitem(last=False)

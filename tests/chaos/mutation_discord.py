@@ -142,10 +142,10 @@ def reactions_at_any_time() -> None:
 
 def a_thread_or_nothing() -> None:
     """Where no thread may be opened, the person who asked sees nothing."""
-    from adapters.discord.adapter import DiscordAdapter
     from adapters.discord.client import Refused
+    from adapters.discord.detours import Detours
 
-    def go_elsewhere(self: DiscordAdapter, target: Target, error: Refused) -> str:
+    def use_channel(self: Detours, target: Target, error: Refused) -> str:
         raise error
 
-    swap(DiscordAdapter, "_go_elsewhere", go_elsewhere)
+    swap(Detours, "use_channel", use_channel)

@@ -87,9 +87,6 @@ class PaperHarness:
     def can(self) -> Capabilities:
         return self.adapter.can(self.here)
 
-    def wall(self) -> float:
-        return self._paper.clock.wall()
-
     async def says(self, text: str, *, at: Target | None = None, file: tuple[str, bytes] | None = None) -> str:
         place = at or self.here
         return self._paper.says(text, chat=place.chat, thread=place.thread, files=[file] if file else [])
