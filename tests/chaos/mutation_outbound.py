@@ -43,7 +43,7 @@ def drop_when_in_doubt() -> None:
         doubtful = await self._store.read(lambda tx: doubts.doubtful(tx, delivery))
         if doubtful is not None:
             now = self._clock.now()
-            await self._close(doubtful, lambda tx: outbox.die(tx, doubtful, "dropped", now, silent=True), None)
+            await self._close(doubtful, lambda tx: outbox.die(tx, doubtful, "dropped", now, silent=True))
 
     swap(Settler, "_settle", settle)
 
