@@ -36,6 +36,12 @@ class Receive(Protocol):
     async def __call__(self, inbound: Inbound, note: Note | None = None) -> Admission: ...
 
 
+class Taken(Protocol):
+    """Whether a message, by its id, is the receipt of another part; asked of the store, so it outlives a crash."""
+
+    async def __call__(self, id: str) -> bool: ...
+
+
 class Notebook(Protocol):
     """A small durable key-value of one adapter's. Nothing else of an adapter survives a crash."""
 
@@ -144,8 +150,12 @@ class Adapter(Protocol):
         """
         ...
 
-    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
-        """Settles a doubtful send by reading back, where `readback` is declared."""
+    async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
+        """Settles a doubtful send by reading back, where `readback` is declared.
+
+        A message that is taken proves nothing, however alike it is. What may have been sent is looked for by the
+        platform's own clock, as far back as the part's age.
+        """
         ...
 
     async def signal(self, target: Target, signal: Signal) -> None:

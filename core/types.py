@@ -342,12 +342,15 @@ class Part(Value, frozen=True, kw_only=True):
     count: int
     # Finish this in place instead of sending anew.
     view: View | None = None
-    # Wall-clock time of the first attempt, for reading back; 0 before it.
-    since: float = 0.0
+    # Seconds since the first attempt, for reading back; what was sent since then is as old by the platform's clock.
+    age: float = 0.0
 
 
 class Receipt(Value, frozen=True, kw_only=True):
-    """The platform took it; `ids` are its own message ids."""
+    """The platform took it; `ids` are its own message ids.
+
+    Where `readback` is declared there is one, and no other message of the account has it.
+    """
 
     ids: tuple[str, ...]
     view: View | None = None

@@ -113,7 +113,7 @@ def part(
     what: Body | None = None,
     position: int = 1,
     count: int = 1,
-    since: float = 0.0,
+    age: float = 0.0,
 ) -> Part:
     """`to` and `what` take the place of chat, thread and text."""
     return Part(
@@ -124,7 +124,7 @@ def part(
         position=position,
         count=count,
         view=view,
-        since=since,
+        age=age,
     )
 
 
@@ -158,3 +158,8 @@ def store_of_version(path: Path, version: int) -> Iterator[sqlite3.Connection]:
         store.execute(f"PRAGMA user_version = {version}")
         yield store
         store.commit()
+
+
+async def untaken(id: str) -> bool:
+    """No message is the receipt of another part."""
+    return False

@@ -69,7 +69,7 @@ class Desk:
         return builders.target(self.ann.direct.id, adapter="slack")
 
     def part(self, target: Target, text: str = "hello", **fields: Any) -> Part:
-        return builders.part(text, to=target, since=self.clock.wall(), **fields)
+        return builders.part(text, to=target, **fields)
 
 
 async def opened(desk: Desk, target: Target, text: str = "…") -> View:

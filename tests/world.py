@@ -47,7 +47,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from core import failpoints, ids
-from core.adapter import Host, Platform, Receive
+from core.adapter import Host, Platform, Receive, Taken
 from core.agent import Agent, Ended, Event, Finished, JournalEvent, Restarted, TextDelta, Turn
 from core.clock import Clock
 from core.gateway import DATABASE, Gateway
@@ -252,8 +252,8 @@ class Doorway(PaperAdapter):
     async def show(self, view: View, text: str) -> View:
         return await self._counted(super().show(view, text))
 
-    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
-        return await self._counted(super().find(part))
+    async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
+        return await self._counted(super().find(part, is_taken))
 
     async def signal(self, target: Target, signal: Signal) -> None:
         await self._counted(super().signal(target, signal))

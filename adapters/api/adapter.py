@@ -23,7 +23,7 @@ from adapters.api.places import Places
 from adapters.api.problem import CONFLICT, FINAL, Problem, not_found, stopping
 from adapters.api.settings import HttpSettings
 from adapters.api.talk import Said
-from core.adapter import Host, Line, Receive
+from core.adapter import Host, Line, Receive, Taken
 from core.agent import JournalEvent, Outcome, Restarted
 from core.desk import Numbered, Run
 from core.errors import Lagged, Rejected, Unknown
@@ -124,7 +124,7 @@ class ApiAdapter:
     async def show(self, view: View, text: str) -> View:
         raise Rejected("an HTTP client follows the run's events itself")
 
-    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+    async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
         return Unreadable(reason="nothing is ever sent here")
 
     async def signal(self, target: Target, signal: Signal) -> None:

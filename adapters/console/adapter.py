@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adapters.console.settings import ConsoleSettings
-from core.adapter import Host, Line, Receive
+from core.adapter import Host, Line, Receive, Taken
 from core.agent import Ended
 from core.errors import Doubtful, Lagged, TidingsError, Unknown, Unreachable, Unstored
 from core.failpoints import fail_here
@@ -154,7 +154,7 @@ class ConsoleAdapter:
         await self._tell(_place_of(view), message)
         return view
 
-    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+    async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
         return Unreadable(reason="a terminal cannot be read back")
 
     async def signal(self, target: Target, signal: Signal) -> None:

@@ -15,9 +15,10 @@ from adapters.discord import client as discord
 from adapters.discord import wording
 from adapters.discord.client import Client, Refused
 from adapters.discord.deferrals import Deferrals
+from adapters.discord.detours import Detours, remember
 from adapters.discord.intake import Intake
 from adapters.discord.places import ADAPTER, TOKEN_SECONDS, Handle, channel_of, handle_of
-from adapters.discord.readback import Readback
+from adapters.discord.readback import Readback, Reading
 from adapters.discord.render import tail
 from adapters.discord.settings import DiscordAccount
 from adapters.discord.signals import Signals
@@ -25,7 +26,7 @@ from adapters.discord.wording import NOBODY, Words
 from adapters.shared import files
 from adapters.shared.claim import claim
 from core import redaction
-from core.adapter import Host, Receive
+from core.adapter import Host, Receive, Taken
 from core.errors import Doubtful, Rejected, Unfit, Unreachable, ViewLost
 from core.types import (
     Absent,
@@ -48,8 +49,6 @@ from core.types import (
 NONCE_SECONDS = 90.0
 EPHEMERAL, THINKING = 1 << 6, 1 << 7
 THREAD_MINUTES = 1440
-# How many of our newest messages we know by their keys, and how many threads by their being there.
-REMEMBERED = 2000
 TOO_LATE = "the time for a private answer is over"
 # The token of an interaction is worth nothing any more, or never was.
 ENDED = (discord.TOKEN_ENDED, discord.UNKNOWN_WEBHOOK, discord.UNKNOWN_INTERACTION)
@@ -67,6 +66,8 @@ class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
     at: float = 0.0
     # Only one person may ever see it.
     secret: bool = False
+    # The place that it was meant for, where it stands elsewhere.
+    meant: str = ""
 
 
 class DiscordAdapter:
@@ -83,6 +84,7 @@ class DiscordAdapter:
         self._deferrals = Deferrals()
         self._posted: OrderedDict[str, str] = OrderedDict()
         self._opened: OrderedDict[str, None] = OrderedDict()
+        self._detours = Detours(self._client)
         # Channels in which we may not attach a file: there a long text comes in as many messages as it takes.
         self._without_files: set[str] = set()
         self._signals = Signals(self._client, host.clock, f"{self.name}/{account}")
@@ -148,21 +150,26 @@ class DiscordAdapter:
             raise ViewLost(str(error)) from error
         return view
 
-    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+    async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
         words = self._words(part)
         if shown := _shown(part.view):
             return await self._find_shown(part, words, shown)
+
+        async def is_anothers(id: str) -> bool:
+            # Of what was just posted the store may not know yet.
+            return self._posted.get(id, part.key) != part.key or await is_taken(id)
+
         handle = handle_of(part.target)
         if handle.token and self._is_good(handle.at) and part.position <= 1:
             # Of a private answer this is all that anybody can read.
             original = await self._original(handle)
-            if original and wording.is_said(original, part.body, words):
-                return self._receipt(part, original, handle)
             if original and _is_thinking(original):
                 return Absent()
+            if original and wording.is_said(original, part.body, words) and not await is_anothers(str(original["id"])):
+                return self._receipt(part, original, handle)
         if _is_secret(part.target):
             return Unreadable(reason="nobody can read a private answer back")
-        found = await self._readback.find(part, words, self._posted, _answered(part.target))
+        found = await self._look(part, words, is_anothers)
         return self._receipt(part, found, Handle()) if isinstance(found, dict) else found
 
     async def signal(self, target: Target, signal: Signal) -> None:
@@ -172,7 +179,7 @@ class DiscordAdapter:
             return
         if signal is Signal.TYPING:
             is_unopened = handle.opens and target.thread not in self._opened
-            await self._signals.type(target.chat if is_unopened else channel_of(target))
+            await self._signals.type(target.chat if is_unopened else self._detours.place(target))
         elif self._settings.reactions and target.reply_to:
             await self._signals.react(_home(target), _id(target), signal)
 
@@ -216,11 +223,23 @@ class DiscordAdapter:
     async def _post(self, part: Part) -> Receipt:
         target, words = part.target, self._words(part)
         uploads = await wording.attached(part.body, words)
-        if handle_of(target).opens and target.thread not in self._opened:
-            await self._open_thread(target)
+        await self._open_thread(target)
         said = {**wording.message(part.body, words, uploads), "nonce": wording.nonce_of(part), "enforce_nonce": True}
-        path = f"/channels/{channel_of(target)}/messages"
-        answered = _answered(target)
+        try:
+            return await self._post_at(self._detours.place(target), part, said, uploads)
+        except Refused as error:
+            # Where a file is refused, words may not be.
+            is_about_files = uploads and error.code == discord.NO_PERMISSION
+            elsewhere = None if is_about_files else await self._detours.find(target, error)
+            if not elsewhere:
+                raise
+        return await self._post_at(elsewhere, part, said, uploads)
+
+    async def _post_at(
+        self, place: str, part: Part, said: dict[str, Any], uploads: tuple[tuple[str, bytes], ...]
+    ) -> Receipt:
+        target, path = part.target, f"/channels/{place}/messages"
+        answered = _answered(target, place)
         if answered and part.position <= 1 and (target.audience is Audience.GROUP or part.kind is PartKind.ANCHOR):
             # In a channel an answer stands below what it answers, and so does a second copy anywhere, beside the first.
             # Without this flag a deleted question would cost the answer.
@@ -235,22 +254,47 @@ class DiscordAdapter:
         return self._took(part, await self._client.call("POST", path, said, files=uploads))
 
     def _took(self, part: Part, posted: dict[str, Any]) -> Receipt:
-        _remember(self._posted, str(posted["id"]), part.key)
+        remember(self._posted, str(posted["id"]), part.key)
         return self._receipt(part, posted, Handle())
 
     async def _open_thread(self, target: Target) -> None:
         """Of the message with the thread's id; that it is there already is as good."""
+        if not handle_of(target).opens or target.thread in self._opened or self._detours.knows(target):
+            return
         message = f"/channels/{target.chat}/messages/{target.thread}"
         said = {"name": await self._title(message), "auto_archive_duration": THREAD_MINUTES}
         try:
             await self._client.call("POST", f"{message}/threads", said)
         except Refused as error:
             if error.code != discord.THREAD_EXISTS:
-                raise
+                self._detours.use_channel(target, error)
+                return
         except Doubtful as error:
             # Nothing was said there yet, and whoever tries again finds the thread.
             raise Unreachable(str(error)) from error
-        _remember(self._opened, target.thread, None)
+        remember(self._opened, target.thread, None)
+
+    async def _look(self, part: Part, words: Words, is_taken: Taken) -> dict[str, Any] | Absent | Unreadable:
+        """In its place and, where it may have gone elsewhere, there too."""
+        target, place = part.target, self._detours.place(part.target)
+        try:
+            found = await self._look_at(place, part, words, is_taken)
+        except Refused as error:
+            if handle_of(target).opens:
+                # The thread was never made.
+                found = Absent()
+            elif elsewhere := await self._detours.find(target, error):
+                return await self._look_at(elsewhere, part, words, is_taken)
+            else:
+                return Unreadable(reason=str(error))
+        if isinstance(found, Absent) and handle_of(target).opens and place != target.chat:
+            return await self._look_at(target.chat, part, words, is_taken)
+        return found
+
+    async def _look_at(
+        self, place: str, part: Part, words: Words, is_taken: Taken
+    ) -> dict[str, Any] | Absent | Unreadable:
+        return await self._readback.find(Reading(part, words, place, _answered(part.target, place)), is_taken)
 
     async def _title(self, message: str) -> str:
         try:
@@ -267,8 +311,10 @@ class DiscordAdapter:
         view = None
         if part.kind is not PartKind.PLAIN:
             secret = _is_secret(part.target)
-            channel = channel_of(part.target)
-            shown = Shown(channel, str(message["id"]), handle.application, handle.token, handle.at, secret)
+            place, meant = self._detours.place(part.target), channel_of(part.target)
+            elsewhere = "" if place == meant else meant
+            id = str(message["id"])
+            shown = Shown(place, id, handle.application, handle.token, handle.at, secret, elsewhere)
             view = View(handle=msgspec.json.encode(shown).decode(), anchored=True)
         return _landed(part.target, str(message["id"]), str(message.get("channel_id") or ""), view)
 
@@ -310,7 +356,7 @@ class DiscordAdapter:
     # Views.
 
     async def _finish(self, part: Part, shown: Shown) -> Receipt:
-        if shown.channel != channel_of(part.target):
+        if (shown.meant or shown.channel) != channel_of(part.target):
             raise ViewLost("what was shown stands elsewhere")
         words = self._words(part)
         uploads = await wording.attached(part.body, words)
@@ -380,9 +426,9 @@ def _home(target: Target) -> str:
     return target.chat if _id(target) == target.thread else channel_of(target)
 
 
-def _answered(target: Target) -> str:
+def _answered(target: Target, place: str) -> str:
     """The message that is answered; none where it stands in another channel than the answer."""
-    return _id(target) if _home(target) == channel_of(target) else ""
+    return _id(target) if _home(target) == place else ""
 
 
 def _hook(handle: Handle) -> str:
@@ -402,9 +448,3 @@ def _is_thinking(message: dict[str, Any]) -> bool:
 
 def _shown(view: View | None) -> Shown | None:
     return msgspec.json.decode(view.handle, type=Shown) if view else None
-
-
-def _remember(known: OrderedDict[str, Any], id: str, value: str | None) -> None:
-    known[id] = value
-    while len(known) > REMEMBERED:
-        known.popitem(last=False)

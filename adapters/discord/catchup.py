@@ -52,12 +52,12 @@ class History:
         most = self._settings.missed_messages
         if place.channel in self._closed or not most:
             return Gap([])
-        oldest = self._clock.wall() - self._settings.missed_hours * 3600
         found: list[dict[str, Any]] = []
         try:
             while len(found) <= most:
                 page = await self._page(place, found[-1]["id"] if found else "")
                 found += page
+                oldest = self._oldest()
                 if len(page) < PAGE or int(page[-1]["id"]) <= cursor or _said(page[-1]) <= oldest:
                     break
         except Rejected as error:
@@ -105,10 +105,14 @@ class History:
 
     def found_nothing(self, place: Place, last: str) -> None:
         """Discord shows an empty past to whoever may not read it, and says no word; so we ask again next time."""
-        is_recent = time_of(last) > self._clock.wall() - self._settings.missed_hours * 3600
-        if is_recent and place.channel not in self._blank:
+        if time_of(last) > self._oldest() and place.channel not in self._blank:
             self._blank.add(place.channel)
             _tell(place, "it was removed, or this bot may not read the message history there")
+
+    def _oldest(self) -> float:
+        """By Discord's clock where it has told the time: ours may be set wrong."""
+        now = self._client.date
+        return (self._clock.wall() if now is None else now) - self._settings.missed_hours * 3600
 
     def _shut(self, place: Place, reason: str) -> None:
         self._closed.add(place.channel)

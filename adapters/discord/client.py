@@ -17,6 +17,7 @@ import msgspec
 
 from adapters.discord.places import ADAPTER
 from adapters.shared import phases
+from adapters.shared.dates import date_of
 from adapters.shared.proxy import way
 from core.errors import Doubtful, Misconfigured, RateLimited, Rejected, SendError, Unfit, Unreachable
 
@@ -37,6 +38,7 @@ FILE_HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
 
 UNKNOWN_CHANNEL = 10003
 UNKNOWN_MESSAGE = 10008
+UNKNOWN_USER = 10013
 UNKNOWN_WEBHOOK = 10015
 UNKNOWN_INTERACTION = 10062
 TOO_BIG = 40005
@@ -44,6 +46,7 @@ NO_ACCESS = 50001
 NOT_OURS = 50005
 NO_PERMISSION = 50013
 TOKEN_ENDED = 50027
+NO_RECIPIENT = 50033
 BAD_FORM = 50035
 ARCHIVED = 50083
 NO_REPLY = 160002
@@ -100,6 +103,8 @@ class Client:
         self._proxy = proxy
         self._made: aiohttp.ClientSession | None = None
         self._is_closed = False
+        # What time it is with Discord, as its newest answer told; None where it told nothing.
+        self.date: float | None = None
 
     async def call(
         self,
@@ -184,6 +189,7 @@ class Client:
             )
             async with call as response:
                 payload = await _read_within(response, most) if most else await response.read()
+                self.date = date_of(response.headers.get("Date", ""))
                 return Answer(response.status, payload, response.headers.get("Retry-After", ""))
         except (aiohttp.ClientError, OSError) as error:
             # Not the error itself: its words may hold the address, and that may hold a token.

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
+from typing import Any
 from urllib.parse import quote
 
 from adapters.discord.client import NO_ACCESS, NO_PERMISSION, Client, Refused
 from core.clock import Clock
-from core.errors import SendError
+from core.errors import RateLimited, SendError
 from core.types import Signal
 
 log = logging.getLogger(__name__)
 
 # A signal that comes late is worse than none.
 SIGNAL_SECONDS = 3.0
-# Discord takes four reactions a second in a channel, and taking one back counts too.
+# Discord takes four reactions a second in a channel, and taking one back counts as one.
 REACTION_PAUSE = 0.3
+# What was set is taken back, be it later: else it stands there for good.
+TAKEN_BACK_SECONDS = 60.0
 REACTIONS = {Signal.SEEN: "👀", Signal.DONE: "✅", Signal.FAILED: "❌"}
 
 
@@ -28,30 +32,51 @@ class Signals:
         # A channel that has turned one down is not asked again: each no counts against us.
         self._refused: set[tuple[str, str]] = set()
         self._asides: set[asyncio.Task[None]] = set()
+        # When each channel takes its next reaction.
+        self._next: dict[str, float] = {}
 
     async def type(self, channel: str) -> None:
         await self._call("POST", channel, "typing")
 
     async def react(self, channel: str, message: str, signal: Signal) -> None:
-        """The last one takes the place of the first."""
-        await self._call("PUT", channel, _reaction(message, signal))
-        if signal is not Signal.SEEN:
-            task = asyncio.create_task(self._take_back(channel, message))
-            self._asides.add(task)
-            task.add_done_callback(self._asides.discard)
+        """The last one takes the place of the first. Where the channel takes none just now, it follows by itself."""
+        if (channel, "PUT") in self._refused or (wait := self._take_turn(channel, SIGNAL_SECONDS)) is None:
+            return
+        put = self._call("PUT", channel, _reaction(message, signal))
+        if wait:
+            self._follow(wait, put)
+        else:
+            await put
+        if signal is not Signal.SEEN and (wait := self._take_turn(channel, TAKEN_BACK_SECONDS)) is not None:
+            self._follow(wait, self._call("DELETE", channel, _reaction(message, Signal.SEEN)))
 
     async def close(self) -> None:
         for task in self._asides:
             task.cancel()
         await asyncio.gather(*self._asides, return_exceptions=True)
 
-    async def _take_back(self, channel: str, message: str) -> None:
-        """A moment later, for nobody waits for it."""
-        await self._clock.sleep(REACTION_PAUSE)
+    def _take_turn(self, channel: str, longest: float) -> float | None:
+        """Sets the reactions of a channel apart, whichever way they go: seconds to wait, None where it is too long."""
+        now = self._clock.now()
+        turn = max(self._next.get(channel, now), now)
+        if turn - now > longest:
+            return None
+        self._next = {each: at for each, at in self._next.items() if at > now} | {channel: turn + REACTION_PAUSE}
+        return turn - now
+
+    def _follow(self, seconds: float, call: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(self._later(seconds, call))
+        self._asides.add(task)
+        task.add_done_callback(self._asides.discard)
+        # Cancelled before it began, it would leave the call behind.
+        task.add_done_callback(lambda _: call.close())
+
+    async def _later(self, seconds: float, call: Coroutine[Any, Any, None]) -> None:
+        await self._clock.sleep(seconds)
         try:
-            await self._call("DELETE", channel, _reaction(message, Signal.SEEN))
+            await call
         except SendError as error:
-            log.debug("a reaction stays: %s", error)
+            log.debug("a reaction was lost: %s", error)
 
     async def _call(self, method: str, channel: str, what: str) -> None:
         if (channel, method) in self._refused:
@@ -62,6 +87,9 @@ class Signals:
         except Refused as error:
             if error.code in (NO_ACCESS, NO_PERMISSION):
                 self._refused.add((channel, method))
+            raise
+        except RateLimited as error:
+            self._next[channel] = self._clock.now() + (error.retry_after or REACTION_PAUSE)
             raise
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
 import aiohttp
 
+from adapters.shared.dates import date_of
 from adapters.shared.proxy import trouble, way
 
 # Slack turns away what was signed longer ago; less is only worth a word.
@@ -59,10 +59,11 @@ async def examine_clock(url: str, proxy: str) -> list[Finding]:
             session.head(url, allow_redirects=False) as response,
         ):
             told = response.headers.get("Date", "")
-        return judge_clock(parsedate_to_datetime(told).timestamp() - time.time())
-    except (TimeoutError, aiohttp.ClientError, OSError, ValueError):
+    except (TimeoutError, aiohttp.ClientError, OSError):
         # Whether it can be reached at all is said by whoever needs an answer of it.
         return []
+    date = date_of(told)
+    return [] if date is None else judge_clock(date - time.time())
 
 
 def judge_clock(ahead: float) -> list[Finding]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from core.adapter import Adapter, Host, Receive
+from core.adapter import Adapter, Host, Receive, Taken
 from core.errors import Misconfigured, Unreachable
 from core.settings import Section
 from core.types import Absent, Attachment, Body, Capabilities, Part, Receipt, Signal, Target, Unreadable, View
@@ -104,7 +104,7 @@ class Stranded:
     async def show(self, view: View, text: str) -> View:
         raise Misconfigured(self._why)
 
-    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+    async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
         # It can be asked when there is a way again; until then the doubt stays one.
         raise Unreachable(self._why)
 

@@ -24,7 +24,7 @@ from adapters.slack.signals import Signals
 from adapters.slack.streams import EDIT_SECONDS, Streams
 from adapters.slack.uploads import Uploads
 from core import redaction
-from core.adapter import Host, Receive
+from core.adapter import Host, Receive, Taken
 from core.errors import Rejected, Unfit, ViewLost
 from core.types import (
     Absent,
@@ -45,6 +45,8 @@ from core.types import (
 TOO_LATE = "the time for a private answer is over"
 # Seconds from one piece of a native stream to the next.
 FLUSH_SECONDS = 1.0
+# A stream says not whose it is, so it is not looked for long before it was begun.
+STREAM_MARGIN = 5.0
 
 
 class SlackAdapter:
@@ -137,7 +139,7 @@ class SlackAdapter:
         await self._streams.show(shown, text)
         return view
 
-    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+    async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
         if handle_of(part.target).response_url:
             return Unreadable(reason="nobody can read a private answer back")
         channel = await self._channel(part.target.chat)
@@ -145,12 +147,17 @@ class SlackAdapter:
             # Its id is noted before it is shared.
             return Absent()
 
-        async def is_it(message: dict[str, Any]) -> bool:
+        async def is_it(message: dict[str, Any], since: float) -> bool:
             if part.body.files:
                 return await self._uploads.is_it(message, part)
-            return await self._seal.proves(message, part, channel) or await self._is_lost_stream(message, part)
+            if await self._seal.proves(message, part, channel):
+                return True
+            # A stream takes metadata only at its end: one without, of which we know nothing, is the one in doubt.
+            if part.kind is not PartKind.OPENING or not await self._is_lost_stream(message, since):
+                return False
+            return not await is_taken(f"{channel}:{message['ts']}")
 
-        found = await self._readback.find(part.key, channel, part.target.thread, part.since, is_it)
+        found = await self._readback.find(part.key, channel, part.target.thread, part.age, is_it)
         if not isinstance(found, dict):
             return found
         shown = Shown(channel, str(found["ts"]), part.target.thread, stream="streaming_state" in found)
@@ -251,12 +258,11 @@ class SlackAdapter:
         await self._streams.drop(shown)
         raise ViewLost("what was shown could not become the answer")
 
-    async def _is_lost_stream(self, message: dict[str, Any], part: Part) -> bool:
-        """A stream takes metadata only at its end: one without, of which we know nothing, is the one in doubt."""
-        if part.kind is not PartKind.OPENING or "streaming_state" not in message or payload_of(message):
+    async def _is_lost_stream(self, message: dict[str, Any], since: float) -> bool:
+        if "streaming_state" not in message or payload_of(message):
             return False
         ts = str(message.get("ts"))
-        return float(ts) >= part.since - 5.0 and not self._streams.knows(ts) and await self._is_ours(message)
+        return float(ts) >= since - STREAM_MARGIN and not self._streams.knows(ts) and await self._is_ours(message)
 
     async def _is_ours(self, message: dict[str, Any]) -> bool:
         if not self._me:

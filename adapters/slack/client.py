@@ -18,6 +18,7 @@ import msgspec
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from adapters.shared.dates import date_of
 from adapters.shared.proxy import way
 from core.errors import Doubtful, Misconfigured, RateLimited, Rejected, SendError, Unfit, Unreachable
 
@@ -126,6 +127,8 @@ class Client:
         self._is_closed = False
         # What the app may do, as Slack last told; None before it did.
         self.scopes: tuple[str, ...] | None = None
+        # What time it is with Slack, as its newest answer told; None where it told nothing.
+        self.date: float | None = None
 
     async def call(
         self, method: str, /, *, seconds: float = READ_SECONDS, budget: str = "", token: str = "", **arguments: Any
@@ -210,6 +213,7 @@ class Client:
                     response = await self._library().api_call(method, json=said, headers=headers)
                 else:
                     response = await self._library().api_call(method, data=_form(said), headers=headers)
+            self.date = date_of(_header(response.headers, "Date"))
             if (scopes := _header(response.headers, "X-OAuth-Scopes")) and not token:
                 self.scopes = tuple(scope.strip() for scope in scopes.split(","))
             return _told(response)

@@ -13,15 +13,16 @@ from core.types import Absent, Pace, Unreadable
 
 PAGE = 200
 MOST_PAGES = 20
-# Their clock and ours may differ a little.
-MARGIN_SECONDS = 5.0
+# A date is in whole seconds, and ours may run slower or faster than theirs until we ask.
+MARGIN_SECONDS = 120.0
 # Apps of one's own may read so often; those that are sold elsewhere once a minute, as the first refusal tells.
 USUAL = Pace(key="history", seconds=1.2, burst=5)
 SELDOM = Pace(key="history", seconds=60.0, burst=1)
 SELDOM_SECONDS = 20.0
 REMEMBERED = 200
 
-IsIt = Callable[[dict[str, Any]], Awaitable[bool]]
+# A message, and the time of the first attempt by Slack's clock; 0 where Slack does not tell the time.
+IsIt = Callable[[dict[str, Any], float], Awaitable[bool]]
 
 
 class Readback:
@@ -31,17 +32,18 @@ class Readback:
         self._budgets = Budgets(clock)
         self._pace = USUAL
         # How far each reading has come: whoever is turned away goes on from there, else it would never end.
-        self._reached: dict[str, tuple[str, int]] = {}
+        self._reached: dict[str, tuple[str, int, float]] = {}
 
     async def find(
-        self, key: str, channel: str, thread: str, since: float, is_it: IsIt
+        self, key: str, channel: str, thread: str, age: float, is_it: IsIt
     ) -> dict[str, Any] | Absent | Unreadable:
-        cursor, pages = self._reached.pop(key, ("", 0))
+        """Looks at what was said since the first attempt, which was `age` seconds ago."""
+        cursor, pages, since = self._reached.pop(key) if key in self._reached else ("", 0, await self._ago(age))
         while pages < MOST_PAGES:
             try:
-                page = await self._page(channel, thread, oldest=f"{since - MARGIN_SECONDS:.6f}", cursor=cursor)
+                page = await self._page(channel, thread, oldest=_oldest(since), cursor=cursor)
             except RateLimited:
-                self._reached[key] = (cursor, pages)
+                self._reached[key] = (cursor, pages, since)
                 while len(self._reached) > REMEMBERED:
                     self._reached.pop(next(iter(self._reached)))
                 raise
@@ -51,7 +53,7 @@ class Readback:
                 # What cannot be there is not there.
                 return Absent() if error.code == "thread_not_found" else Unreadable(reason=str(error))
             for message in page.get("messages") or ():
-                if await is_it(message):
+                if await is_it(message, since):
                     return dict(message)
             cursor = str((page.get("response_metadata") or {}).get("next_cursor") or "")
             pages += 1
@@ -66,6 +68,11 @@ class Readback:
         except (Scopeless, Refused):
             return None
         return next((dict(each) for each in page.get("messages") or () if each.get("ts") == ts), None)
+
+    async def _ago(self, seconds: float) -> float:
+        """By Slack's clock, for ours may be set wrong; 0 where it does not tell the time, so that all is read."""
+        await self._client.call("auth.test")
+        return 0.0 if self._client.date is None else max(self._client.date - seconds, 0.0)
 
     async def _page(self, channel: str, thread: str, **where: Any) -> dict[str, Any]:
         if (wait := self._budgets.ready_in((self._pace,))) > 0:
@@ -86,3 +93,7 @@ class Readback:
             if (error.retry_after or 0.0) > SELDOM_SECONDS:
                 self._pace = SELDOM
             raise
+
+
+def _oldest(since: float) -> str | None:
+    return f"{since - MARGIN_SECONDS:.6f}" if since > MARGIN_SECONDS else None

@@ -32,7 +32,7 @@ from adapters.telegram.places import Shown, shown_of
 from adapters.telegram.render import Rendered
 from adapters.telegram.settings import TelegramAccount
 from core import redaction
-from core.adapter import Host, Receive
+from core.adapter import Host, Receive, Taken
 from core.errors import Doubtful, Unreachable, ViewLost
 from core.types import (
     Absent,
@@ -164,7 +164,7 @@ class TelegramAdapter:
             raise verdict(error) from error
         return view
 
-    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+    async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
         return Unreadable(reason="Telegram does not let a bot read what it has sent")
 
     async def signal(self, target: Target, signal: Signal) -> None:

@@ -27,6 +27,7 @@ from core.failpoints import fail_here
 from core.meters import Meters
 from core.outbound import doubts, fitting, outbox, pace
 from core.outbound.aliases import Aliases
+from core.outbound.doubts import Arrival
 from core.outbound.outages import Outages
 from core.outbound.outbox import Class, Head, Owed
 from core.outbound.pace import Budgets
@@ -221,9 +222,8 @@ class Courier:
         first = outbox.head(tx, owed.target.lane)
         if first is None or first.owed.id != owed.id or first.view is not None:
             return None
-        wall = self._clock.wall()
-        first = outbox.compose(tx, first, reserved.bodies)._replace(since=wall)
-        return first if outbox.mark_sending(tx, first, now, wall) else None
+        first = outbox.compose(tx, first, reserved.bodies)._replace(since=now)
+        return first if outbox.mark_sending(tx, first, now) else None
 
     def carry(self, owed: Owed, reserved: Reserved | None, first: Head | None) -> None:
         """After that transaction: sends what was marked, or lets the lane take its course."""
@@ -315,16 +315,15 @@ class Courier:
             await self._store.insist(lambda tx: doubts.doubt(tx, due))
             self._settler.settle(due.owed.id)
             return None
-        wall = self._clock.wall()
 
         def unit(tx: Transaction) -> Head | None:
-            ready = due
+            ready, now = due, self._clock.now()
             if not due.composed:
                 if not tx.one("SELECT 1 FROM deliveries WHERE id = ? AND state = 'waiting'", due.owed.id):
                     return None
                 ready = outbox.compose(tx, due, bodies)
-            ready = ready._replace(since=due.since or wall)
-            return ready if outbox.mark_sending(tx, ready, self._clock.now(), wall) else None
+            ready = ready._replace(since=due.since or now)
+            return ready if outbox.mark_sending(tx, ready, now) else None
 
         marked = await self._store.insist(unit)
         if marked is None:
@@ -343,7 +342,7 @@ class Courier:
         fail_here("out.dispatching_committed")
         owed = sending.owed
         adapter = self._adapters[owed.target.adapter, owed.target.account]
-        part = sending.part(self._aliases.where(owed.target), sending.since)
+        part = sending.part(self._aliases.where(owed.target))
         answered = True
         try:
             receipt = await self._measured(adapter, part)
@@ -401,10 +400,12 @@ class Courier:
         fail_here(_effect_label(sending))
         fail_here("out.pre_receipt")
         now, wall = self._clock.now(), self._clock.wall()
-        whole = await self._store.insist(lambda tx: outbox.delivered(tx, sending, receipt, now, wall))
+        arrival = await self._store.insist(lambda tx: doubts.deliver(tx, sending, receipt, now, wall))
+        if arrival is Arrival.ANOTHERS:
+            return
         fail_here("out.post_receipt" if sending.position >= sending.total else "out.between_parts")
         self.views.opened(sending.owed.id, receipt.view)
-        if whole:
+        if arrival is Arrival.WHOLE:
             self._signal(sending.owed, DeliveryState.DELIVERED)
 
     async def _doubt(self, sending: Head, error: Exception) -> None:

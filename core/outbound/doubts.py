@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from core.outbound.outbox import Head, head_of, key_of, marked, next_generation
+from enum import Enum, auto
+
+from core.outbound.outbox import Head, delivered, head_of, is_taken, key_of, marked, next_generation
 from core.store.database import Transaction
-from core.types import Body, DeliveryState, encode
+from core.types import Body, DeliveryState, Receipt, encode
 
 
 def doubt(tx: Transaction, next_part: Head) -> None:
@@ -21,6 +23,29 @@ def again(tx: Transaction, next_part: Head, *, absent: bool = True) -> None:
         next_part.owed.id,
         next_part.position,
     )
+
+
+class Arrival(Enum):
+    """What the receipt of a part says about its delivery."""
+
+    WHOLE = auto()
+    PART = auto()
+    # A repetition brought back a message that proves another part already.
+    ANOTHERS = auto()
+
+
+def deliver(tx: Transaction, sent: Head, receipt: Receipt, now: float, wall: float) -> Arrival:
+    """Stores a receipt; a part whose receipt is another's is sent anew."""
+    if sent.attempts and sent.view is None and any(is_taken(tx, sent, id) for id in receipt.ids):
+        again(tx, sent)
+        tx.execute(
+            "UPDATE parts SET key = ?, since = 0 WHERE delivery = ? AND position = ?",
+            key_of(sent.owed.id, sent.position, next_generation(sent)),
+            sent.owed.id,
+            sent.position,
+        )
+        return Arrival.ANOTHERS
+    return Arrival.WHOLE if delivered(tx, sent, receipt, now, wall) else Arrival.PART
 
 
 def again_marked(tx: Transaction, next_part: Head, *, anchored: bool) -> None:

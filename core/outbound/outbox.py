@@ -100,7 +100,7 @@ class Head(NamedTuple):
         """It opens a view or finishes one."""
         return self.view is not None or self.kind is not PartKind.PLAIN
 
-    def part(self, target: Target, since: float) -> Part:
+    def part(self, target: Target, age: float = 0.0) -> Part:
         return Part(
             key=self.key,
             kind=self.kind,
@@ -109,7 +109,7 @@ class Head(NamedTuple):
             position=self.position,
             count=self.total,
             view=self.view,
-            since=since,
+            age=age,
         )
 
 
@@ -325,7 +325,7 @@ def next_generation(part: Head) -> int:
     return int(part.key.partition("#")[2] or 1) + 1
 
 
-def mark_sending(tx: Transaction, next_part: Head, now: float, wall: float) -> bool:
+def mark_sending(tx: Transaction, next_part: Head, now: float) -> bool:
     """Committed immediately before the socket write; false when it is no longer this part's turn."""
     return bool(
         tx.execute(
@@ -334,7 +334,7 @@ def mark_sending(tx: Transaction, next_part: Head, now: float, wall: float) -> b
             " WHERE delivery = ? AND position = ? AND state = 'waiting'"
             " AND EXISTS (SELECT 1 FROM deliveries WHERE id = ? AND state = 'waiting')",
             now,
-            wall,
+            now,
             next_part.owed.id,
             next_part.position,
             next_part.owed.id,
@@ -348,8 +348,9 @@ def delivered(tx: Transaction, next_part: Head, receipt: Receipt, now: float, wa
     if owed.source and next_part.kind is not PartKind.ANCHOR:
         notices.land(tx, owed.notice, owed.target, receipt, wall)
     tx.execute(
-        "UPDATE parts SET state = 'delivered', receipt = ? WHERE delivery = ? AND position = ?",
+        "UPDATE parts SET state = 'delivered', receipt = ?, posted = ? WHERE delivery = ? AND position = ?",
         encode(receipt),
+        receipt.ids[0] if receipt.ids else "",
         owed.id,
         position,
     )
@@ -369,6 +370,20 @@ def delivered(tx: Transaction, next_part: Head, receipt: Receipt, now: float, wa
     return open_part is None
 
 
+def is_taken(tx: Transaction, next_part: Head, message: str) -> bool:
+    """Is a message of this account the receipt of another part? It may be that of the view that this one finishes."""
+    target = next_part.owed.target
+    place = msgspec.structs.replace(target, chat="", thread="").lane
+    row = tx.one(
+        "SELECT 1 FROM parts p JOIN deliveries d ON d.id = p.delivery WHERE p.posted = ? AND p.posted <> ''"
+        f" AND p.key <> ? AND {INSIDE}",
+        message,
+        next_part.key,
+        *(place,) * 4,
+    )
+    return row is not None
+
+
 def _hand_over_anchor(tx: Transaction, delivery: str, view: View) -> None:
     tx.execute(
         "UPDATE parts SET view = ? WHERE delivery = ? AND position ="
@@ -382,7 +397,8 @@ def _hand_over_anchor(tx: Transaction, delivery: str, view: View) -> None:
 def _anchor_next(tx: Transaction, delivery: str, position: int) -> None:
     """A second copy that was cut goes by an anchor in each of its pieces, so that none comes into doubt again."""
     tx.execute(
-        "UPDATE parts SET state = 'waiting', key = ?, attempts = 0, misses = 0, tried = NULL, since = 0, receipt = NULL"
+        "UPDATE parts SET state = 'waiting', key = ?, attempts = 0, misses = 0, tried = NULL, since = 0,"
+        " receipt = NULL, posted = ''"
         " WHERE delivery = ? AND position = 0 AND EXISTS (SELECT 1 FROM parts WHERE delivery = ? AND position = ?"
         " AND state = 'waiting' AND marked = 1 AND view IS NULL)",
         key_of(delivery, 0, position),

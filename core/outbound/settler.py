@@ -100,12 +100,13 @@ class Settler:
             return
         found = await self._ask(adapter, doubtful)
         if isinstance(found, Receipt):
-            receipt, now, wall = found, self._clock.now(), self._clock.wall()
-            await self._close(doubtful, lambda tx: outbox.delivered(tx, doubtful, receipt, now, wall), receipt)
+            if not await self._prove(doubtful, found):
+                # Another part has just been proved by the same message, so this one is looked for again.
+                await self._settle(delivery)
         elif isinstance(found, Absent):
-            await self._close(doubtful, lambda tx: doubts.again(tx, doubtful, absent=True), None)
+            await self._close(doubtful, lambda tx: doubts.again(tx, doubtful, absent=True))
         elif found is None:
-            await self._close(doubtful, lambda tx: doubts.again(tx, doubtful, absent=False), None)
+            await self._close(doubtful, lambda tx: doubts.again(tx, doubtful, absent=False))
         else:
             await self._decide(adapter, doubtful, found.reason)
 
@@ -122,15 +123,39 @@ class Settler:
             return Unreadable(reason="the platform cannot be asked")
         return await self._read_back(adapter, doubtful)
 
+    async def _prove(self, doubtful: Head, receipt: Receipt) -> bool:
+        """False when the message became another part's receipt while we asked; one transaction, so never both."""
+        fail_here("rec.pre_commit")
+
+        now, wall = self._clock.now(), self._clock.wall()
+
+        def unit(tx: Transaction) -> tuple[bool, bool, DeliveryState | None]:
+            if not is_still(doubts.doubtful(tx, doubtful.owed.id), doubtful):
+                return True, False, None
+            if any(_is_taken(tx, doubtful, id) for id in receipt.ids):
+                return False, False, None
+            outbox.delivered(tx, doubtful, receipt, now, wall)
+            return True, True, outbox.state_of(tx, doubtful.owed.id)
+
+        over, proved, state = await self._store.insist(unit)
+        if over:
+            await self._settled(doubtful, receipt if proved else None, state)
+        return over
+
     async def _read_back(self, adapter: Adapter, doubtful: Head) -> Receipt | Absent | Unreadable:
         """Asks until there is an answer: the connection that lost a receipt is seldom back within seconds."""
         target = self._where(doubtful.owed.target)
+
+        async def is_taken(id: str) -> bool:
+            return await self._store.read(lambda tx: _is_taken(tx, doubtful, id))
+
         absences, misses, faults, pause = 0, 0, 0, READBACK_SECONDS
         while absences < PROOF_OF_ABSENCE:
             await self._clock.sleep(pause)
             pause = READBACK_SECONDS
             try:
-                found = await answered(self._clock, adapter.find(doubtful.part(target, doubtful.since)))
+                part = doubtful.part(target, self._clock.now() - doubtful.since)
+                found = await answered(self._clock, adapter.find(part, is_taken))
             except RateLimited as error:
                 pause = max(error.retry_after or 0.0, READBACK_SECONDS)
                 if pause > READBACK_LONGEST_SECONDS:
@@ -163,22 +188,22 @@ class Settler:
         now = self._clock.now()
         edits = adapter.can(self._where(doubtful.owed.target)).streaming_edits
         if doubtful.kind is PartKind.OPENING:
-            await self._close(doubtful, lambda tx: outbox.die(tx, doubtful, outbox.DROPPED, now, silent=True), None)
+            await self._close(doubtful, lambda tx: outbox.die(tx, doubtful, outbox.DROPPED, now, silent=True))
             return
         await self._clock.sleep(PATIENCE_SECONDS)
         if doubtful.kind is PartKind.ANCHOR and doubtful.attempts < ANCHORS:
-            await self._close(doubtful, lambda tx: doubts.another_anchor(tx, doubtful), None)
+            await self._close(doubtful, lambda tx: doubts.another_anchor(tx, doubtful))
         elif doubtful.kind is PartKind.PLAIN and doubtful.body.files:
-            await self._close(doubtful, lambda tx: doubts.replace_files(tx, doubtful), None)
+            await self._close(doubtful, lambda tx: doubts.replace_files(tx, doubtful))
         elif doubtful.kind is PartKind.PLAIN and not doubtful.marked:
-            await self._close(doubtful, lambda tx: doubts.again_marked(tx, doubtful, anchored=edits), None)
+            await self._close(doubtful, lambda tx: doubts.again_marked(tx, doubtful, anchored=edits))
         else:
             why = f"unconfirmed: {reason}"
             target = doubtful.owed.target
-            if await self._close(doubtful, lambda tx: outbox.die(tx, doubtful, why, self._clock.now()), None):
+            if await self._close(doubtful, lambda tx: outbox.die(tx, doubtful, why, self._clock.now())):
                 self._alarms.sound("unconfirmed", f"{doubtful.owed.id} to {target}: {reason}", target.at)
 
-    async def _close(self, doubtful: Head, decision: Decision, receipt: Receipt | None) -> bool:
+    async def _close(self, doubtful: Head, decision: Decision) -> bool:
         """False when there was nothing left to decide."""
         fail_here("rec.pre_commit")
 
@@ -189,8 +214,13 @@ class Settler:
             return True, outbox.state_of(tx, doubtful.owed.id)
 
         decided, state = await self._store.insist(unit)
-        await self._settled(doubtful, receipt if decided else None, state)
+        await self._settled(doubtful, None, state)
         return decided
+
+
+def _is_taken(tx: Transaction, doubtful: Head, message: str) -> bool:
+    # What finishes a view is the very message that the opening became.
+    return doubtful.view is None and outbox.is_taken(tx, doubtful, message)
 
 
 def is_still(doubtful: Head | None, asked: Head) -> bool:

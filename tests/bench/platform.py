@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from core.adapter import Platform, Receive
+from core.adapter import Platform, Receive, Taken
 from core.types import (
     Absent,
     Attachment,
@@ -81,7 +81,7 @@ class MemoryAdapter:
     async def show(self, view: View, text: str) -> View:
         return view
 
-    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+    async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
         return Absent()
 
     async def signal(self, target: Target, signal: Signal) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from core import failpoints, ids
-from core.adapter import Host, Platform, Receive
+from core.adapter import Host, Platform, Receive, Taken
 from core.gateway import Gateway
 from core.settings import Access, Core
 from core.store import sqlite
@@ -108,9 +108,9 @@ class StagedAdapter(PaperAdapter):
         async with self._stage.call():
             return await super().show(view, text)
 
-    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+    async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
         async with self._stage.call():
-            return await super().find(part)
+            return await super().find(part, is_taken)
 
     async def signal(self, target: Target, signal: Signal) -> None:
         async with self._stage.call():

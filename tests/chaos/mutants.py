@@ -323,6 +323,26 @@ MUTANTS: dict[str, Mutant] = {
             _test("discord_resume", "a_session_that_is_forgotten_is_followed_by_another_that_finds_what_was_said"),
         ),
         Mutant(
+            "our clock is ahead of Discord's: an unmarked second copy",
+            discord.discord_window_by_our_clock,
+            _test("discord_answers", "a_doubt_is_settled_by_discords_own_clock_however_ours_is_set"),
+        ),
+        Mutant(
+            "an equal text is another part's receipt",
+            outbound.one_message_proves_many,
+            _test("discord_answers", "an_equal_notice_is_never_another_notices_receipt_also_after_a_crash"),
+        ),
+        Mutant(
+            "reactions run into a 429",
+            discord.reactions_at_any_time,
+            _test("discord_answers", "reactions_keep_their_distance_whatever_becomes_of_them"),
+        ),
+        Mutant(
+            "no right to open a thread: no answer",
+            discord.a_thread_or_nothing,
+            _test("discord_groups", "where_no_thread_can_be_opened_the_answer_stands_below_the_question"),
+        ),
+        Mutant(
             "Bolt: acknowledged, then stored",
             slack.envelope_confirmed_at_once,
             _test("slack_inbound", "what_could_not_be_stored_is_not_confirmed_and_comes_again"),
@@ -364,6 +384,11 @@ MUTANTS: dict[str, Mutant] = {
                 "slack_threads",
                 "a_stream_that_slack_says_was_stopped_is_a_stop_where_only_one_person_could_press_it",
             ),
+        ),
+        Mutant(
+            "our clock is ahead of Slack's: an unmarked second copy",
+            slack.window_by_our_clock,
+            _test("slack_trouble", "a_doubt_is_settled_by_slacks_own_clock_however_ours_is_set"),
         ),
         Mutant(
             "CVE-2026-28472: presence of a key",

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from core.types import Body, Inbound, Part, Receipt
+from core.adapter import Taken
+from core.types import Absent, Body, Inbound, Part, Receipt, Target, Unreadable
 from tests.chaos.mutation_seams import swap
 
 
@@ -109,3 +110,42 @@ def gap_between_two_sessions() -> None:
         self._caught_up.add(sight.place.channel)
 
     swap(Intake, "_catch_up", catch_up)
+
+
+def discord_window_by_our_clock() -> None:
+    """What was sent by a clock that is behind ours lies before the window, and counts as absent."""
+    from adapters.discord.adapter import DiscordAdapter
+    from adapters.discord.places import snowflake_at
+    from adapters.discord.readback import MARGIN_SECONDS, Reading
+
+    async def look_at(
+        self: DiscordAdapter, place: str, part: Part, words: Any, is_taken: Taken
+    ) -> dict[str, Any] | Absent | Unreadable:
+        async def beginning(reading: Reading) -> str:
+            return snowflake_at(self._host.clock.wall() - reading.part.age - MARGIN_SECONDS)
+
+        self._readback._beginning = beginning  # type: ignore[method-assign]
+        return await self._readback.find(Reading(part, words, place, ""), is_taken)
+
+    swap(DiscordAdapter, "_look_at", look_at)
+
+
+def reactions_at_any_time() -> None:
+    """Setting one and taking it back is thought to be counted apart."""
+    from adapters.discord.signals import REACTION_PAUSE, Signals
+
+    def take_turn(self: Signals, channel: str, longest: float) -> float:
+        return 0.0 if longest < 10.0 else REACTION_PAUSE
+
+    swap(Signals, "_take_turn", take_turn)
+
+
+def a_thread_or_nothing() -> None:
+    """Where no thread may be opened, the person who asked sees nothing."""
+    from adapters.discord.client import Refused
+    from adapters.discord.detours import Detours
+
+    def use_channel(self: Detours, target: Target, error: Refused) -> str:
+        raise error
+
+    swap(Detours, "use_channel", use_channel)

@@ -110,3 +110,13 @@ def anybodys_stop_counts() -> None:
         return True
 
     swap(streams, "is_direct", is_direct)
+
+
+def window_by_our_clock() -> None:
+    """What was sent by a clock that is behind ours lies before the window, and counts as absent."""
+    from adapters.slack.readback import Readback
+
+    async def ago(self: Readback, seconds: float) -> float:
+        return self._budgets._clock.wall() - seconds
+
+    swap(Readback, "_ago", ago)

@@ -53,7 +53,7 @@ from core.types import (
     Unreadable,
     View,
 )
-from tests.builders import part
+from tests.builders import part, untaken
 from tests.contract.agents import session_of
 from tests.fakes import FakeLocal, FakeServer, settle
 
@@ -129,8 +129,6 @@ class Harness(Protocol):
     def can(self) -> Capabilities:
         """What the adapter declares for `here`."""
         ...
-
-    def wall(self) -> float: ...
 
     async def says(self, text: str, *, at: Target | None = None, file: tuple[str, bytes] | None = None) -> str:
         """A person says something, here unless told otherwise; returns its name."""
@@ -473,11 +471,10 @@ class AdapterContract:
     async def test_reading_back_finds_what_arrived_and_nothing_else(self, platform: Harness) -> None:
         if await never_sends(platform):
             return
-        since = platform.wall()
-        arrived = part("hi", to=platform.here, since=since)
+        arrived = part("hi", to=platform.here)
         receipt = await platform.adapter.send(arrived)
         missing = replace(arrived, key="another key", body=Body(text="never sent"))
-        found = [await platform.adapter.find(asked) for asked in (arrived, missing)]
+        found = [await platform.adapter.find(asked, untaken) for asked in (arrived, missing)]
         if platform.can.send_proof.readback:
             assert found == [receipt, Absent()]
         else:
@@ -487,15 +484,15 @@ class AdapterContract:
     async def test_reading_back_finds_a_view_and_how_to_go_on_with_it(self, platform: Harness) -> None:
         if not (platform.can.send_proof.readback and platform.can.streaming_edits):
             return
-        anchor = part("…", to=platform.here, kind=PartKind.ANCHOR, since=platform.wall())
+        anchor = part("…", to=platform.here, kind=PartKind.ANCHOR)
         await platform.adapter.send(anchor)
-        found = await (await platform.reborn()).find(anchor)
+        found = await (await platform.reborn()).find(anchor, untaken)
         assert isinstance(found, Receipt)
         assert found.view is not None
-        final = part("done", to=platform.here, view=found.view, since=platform.wall())
-        assert isinstance(await platform.adapter.find(final), Absent)
+        final = part("done", to=platform.here, view=found.view)
+        assert isinstance(await platform.adapter.find(final, untaken), Absent)
         await platform.adapter.send(final)
-        assert isinstance(await platform.adapter.find(final), Receipt)
+        assert isinstance(await platform.adapter.find(final, untaken), Receipt)
         assert texts(platform) == ["done"]
 
     @pytest.mark.parametrize("trouble", Trouble)
@@ -540,7 +537,7 @@ class AdapterContract:
     async def test_a_doubt_is_settled_by_the_proof_that_is_declared(self, platform: Harness, trouble: Trouble) -> None:
         """I6: one copy, whatever became of the first attempt."""
         excused(platform, trouble)
-        doubtful = part("hi", to=platform.here, since=platform.wall())
+        doubtful = part("hi", to=platform.here)
         await platform.trouble(trouble)
         with pytest.raises(Doubtful):
             await platform.adapter.send(doubtful)
@@ -549,7 +546,7 @@ class AdapterContract:
         if proof.keyed_for:
             receipt = await platform.adapter.send(doubtful)
             assert [seen.id for seen in platform.visible()] == list(receipt.ids)
-        found = await platform.adapter.find(doubtful)
+        found = await platform.adapter.find(doubtful, untaken)
         if proof.readback:
             there = [seen.id for seen in platform.visible()]
             assert isinstance(found, Receipt if there else Absent)
@@ -887,12 +884,12 @@ async def never_sends(platform: Harness) -> bool:
     can = platform.can
     assert [ability for ability in ABILITIES if getattr(can, ability)] == [], "declared, and yet nothing can be sent"
     assert (can.send_proof.keyed_for, can.send_proof.readback) == (0, False)
-    refused = part("hi", to=platform.here, since=platform.wall())
+    refused = part("hi", to=platform.here)
     with pytest.raises(REFUSALS):
         await platform.adapter.send(refused)
     assert platform.visible() == []
     # Above all not Absent, which would be repeated.
-    assert isinstance(await platform.adapter.find(refused), Unreadable)
+    assert isinstance(await platform.adapter.find(refused, untaken), Unreadable)
     return True
 
 

@@ -149,6 +149,7 @@ class StoreContract:
 
     async def test_a_read_sees_every_write_that_was_asked_for_before_it(self, bench: StoreBench) -> None:
         store = await bench.open()
+        bench.slow_commit()
         write = store.write(noting("a"))
         seen = store.read(names)
         later = store.write(noting("b"))

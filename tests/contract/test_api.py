@@ -111,9 +111,6 @@ class ApiHarness:
     def can(self) -> Capabilities:
         return self.adapter.can(self.here)
 
-    def wall(self) -> float:
-        return SystemClock().wall()
-
     async def says(self, text: str, *, at: Target | None = None, file: tuple[str, bytes] | None = None) -> str:
         assert file is None
         key = f"said-{len(self._said) + 1}"

@@ -178,9 +178,6 @@ class ConsoleHarness:
     def can(self) -> Capabilities:
         return self.adapter.can(self.here)
 
-    def wall(self) -> float:
-        return SystemClock().wall()
-
     async def says(self, text: str, *, at: Target | None = None, file: tuple[str, bytes] | None = None) -> str:
         assert file is None
         place = at or self.here

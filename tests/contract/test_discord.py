@@ -93,9 +93,6 @@ class DiscordHarness:
     def can(self) -> Capabilities:
         return self.adapter.can(self.here)
 
-    def wall(self) -> float:
-        return self._discord.clock.wall()
-
     async def acquaint(self) -> None:
         """It has been here before: what is said before a bot's first day is nobody's business."""
         places = [self.here, self.elsewhere, *([self.thread] if self.can.threads else [])]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 from msgspec.structs import replace
 
-from core.adapter import Adapter, Receive
+from core.adapter import Adapter, Receive, Taken
 from core.clock import SystemClock
 from core.errors import Doubtful, RateLimited, TidingsError, Unreachable, Unstored
 from core.types import (
@@ -86,9 +86,6 @@ class PaperHarness:
     @property
     def can(self) -> Capabilities:
         return self.adapter.can(self.here)
-
-    def wall(self) -> float:
-        return self._paper.clock.wall()
 
     async def says(self, text: str, *, at: Target | None = None, file: tuple[str, bytes] | None = None) -> str:
         place = at or self.here
@@ -277,7 +274,7 @@ class RemembersReceipts(PaperAdapter):
 
 
 class NeverFindsAnything(PaperAdapter):
-    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+    async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
         return Absent()
 
 

@@ -97,9 +97,6 @@ class SlackHarness:
     def can(self) -> Capabilities:
         return self.adapter.can(self.here)
 
-    def wall(self) -> float:
-        return self._slack.clock.wall()
-
     async def acquaint(self) -> None:
         """It has been here before, and heard how the threads began; Slack knows where to send events."""
         task = asyncio.create_task(self.adapter.listen(Door()))

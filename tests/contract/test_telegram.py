@@ -84,9 +84,6 @@ class TelegramHarness:
     def can(self) -> Capabilities:
         return self.adapter.can(self.here)
 
-    def wall(self) -> float:
-        return self._telegram.clock.wall()
-
     async def says(self, text: str, *, at: Target | None = None, file: tuple[str, bytes] | None = None) -> str:
         place = at or self.here
         # In a group the bot only hears what is addressed to it.

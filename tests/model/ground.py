@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from core.adapter import Host, Receive
+from core.adapter import Host, Receive, Taken
 from core.errors import (
     Doubtful,
     Misconfigured,
@@ -436,7 +436,7 @@ class GroundAdapter:
         self._life.check()
         return self.ground.show(view, text)
 
-    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+    async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
         self._life.check()
         return self.ground.find(part)
 

@@ -36,6 +36,7 @@ from core.types import (
     Target,
     Unreadable,
 )
+from tests.builders import untaken
 from tests.fakes import host
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -276,7 +277,7 @@ async def test_a_view_grows_also_after_a_restart_of_the_gateway(tmp_path: Path) 
 async def test_what_the_console_declares_is_what_it_does(house: House) -> None:
     can = house.adapter.can(Target(adapter="console"))
     assert can.pace == house.adapter.can(Target(adapter="console", chat="local")).pace
-    assert isinstance(await house.adapter.find(part("x")), Unreadable)
+    assert isinstance(await house.adapter.find(part("x"), untaken), Unreadable)
     bodies = house.adapter.compose(Target(adapter="console"), Body(text="word " * 100_000, files=()))
     assert max(len(body.text) for body in bodies) <= 100_000
     assert " ".join(body.text.strip() for body in bodies).split() == ["word"] * 100_000

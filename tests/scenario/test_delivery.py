@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from core.adapter import Taken
 from core.agent import FileMade
 from core.desk import Alarm
 from core.errors import Unknown, Unsupported
@@ -963,12 +964,12 @@ class Baffled(Doorway):
     faults = 0
     asked = 0
 
-    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+    async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
         type(self).asked += 1
         if type(self).faults:
             type(self).faults -= 1
             raise AttributeError("'NoneType' object has no attribute 'ts'")
-        return await super().find(part)
+        return await super().find(part, is_taken)
 
 
 @pytest.mark.parametrize("arrived", [True, False])
@@ -992,13 +993,13 @@ async def test_a_fault_in_reading_back_is_logged_and_the_doubt_is_settled_all_th
 
 
 class Hanging(Doorway):
-    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+    async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
         await asyncio.Event().wait()
         raise AssertionError
 
 
 class GivingUp(Doorway):
-    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+    async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
         raise asyncio.CancelledError
 
 

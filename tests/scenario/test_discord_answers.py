@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from core.agent import ChoicesOffered, FileMade
+from core.gateway import DATABASE
 from core.outbound.outbox import MARK
+from core.types import Body, Target
 from tests.discord_world import DiscordWorld
 from tests.simulators.discord import Call
 from tests.world import Echo, Gate, OwnedClock, Scripted
@@ -114,6 +118,24 @@ async def test_an_answer_that_discord_refuses_for_good_is_marked_as_failed(tmp_p
         assert world.discord.posts_in(world.room) == []
 
 
+async def test_reactions_keep_their_distance_whatever_becomes_of_them(tmp_path: Path) -> None:
+    """Setting one and taking it back count together in a channel, whoever is answered there."""
+    clock = OwnedClock()
+
+    async def pause(turn: object) -> None:
+        await clock.sleep(1.8)
+
+    async with DiscordWorld(tmp_path, Scripted(pause, "done"), clock=clock) as world:
+        world.discord.limit_rates()
+        bob = world.discord.person("bob")
+        await world.gateway.allow(f"discord:{bob.id}")
+        first, second = (person.says(world.room, "go on", mention=True) for person in (world.ada, bob))
+        await world.until(lambda: world.discord.reactions == {first: ["✅"], second: ["✅"]})
+
+        verdicts = [call.verdict for call in (*world.discord.calls("react"), *world.discord.calls("unreact"))]
+        assert verdicts == ["ok"] * 6
+
+
 # What goes wrong.
 
 
@@ -143,6 +165,106 @@ async def test_a_doubt_that_outlives_the_nonce_is_settled_by_the_history(tmp_pat
         await world.start()
         await world.until(finished(world))
         assert world.discord.posts_in(world.room) == ["you said: go on"]
+
+
+def receipts(world: DiscordWorld) -> list[bytes]:
+    return [row["receipt"] for row in world.rows("SELECT receipt FROM parts WHERE receipt IS NOT NULL")]
+
+
+async def test_an_equal_text_is_never_another_answers_receipt_also_after_a_crash(tmp_path: Path) -> None:
+    clock = OwnedClock()
+    async with DiscordWorld(tmp_path, Scripted("done"), clock=clock) as world:
+        private = world.ada.private()
+        world.ada.says(private, "once")
+        await world.until(lambda: world.posts == ["done"] and finished(world)())
+        world.discord.drop_next(False, method="send")
+        world.ada.says(private, "twice")
+        await world.until(lambda: len(world.discord.calls("send")) == 2)
+        await world.crash()
+        await clock.advance(400.0)
+        await world.start()
+        await world.until(finished(world))
+
+        assert world.discord.posts_in(private) == ["done", "done"]
+        assert len(set(receipts(world))) == 2
+
+
+async def test_an_equal_notice_is_never_another_notices_receipt_also_after_a_crash(tmp_path: Path) -> None:
+    clock = OwnedClock()
+    async with DiscordWorld(tmp_path, Echo(), clock=clock) as world:
+        private = world.ada.private()
+        target = Target(adapter="discord", chat=private.id)
+        await world.gateway.owe(target, Body(text="done"), "test")
+        await world.until(lambda: receipts(world))
+        world.discord.drop_next(False, method="send")
+        await world.gateway.owe(target, Body(text="done"), "test")
+        await world.until(lambda: len(world.discord.calls("send")) == 2)
+        await world.crash()
+        await clock.advance(400.0)
+        await world.start()
+        await world.until(lambda: len(receipts(world)) == 2)
+
+        assert world.discord.posts_in(private) == ["done", "done"]
+        assert len(set(receipts(world))) == 2
+
+
+async def test_of_two_equal_answers_in_doubt_only_one_is_proved_by_the_one_that_arrived(tmp_path: Path) -> None:
+    clock = OwnedClock()
+    async with DiscordWorld(tmp_path, Scripted("done"), clock=clock) as world:
+        private = world.ada.private()
+        # Nobody knows what became of either when the process dies; only the first has arrived.
+        world.discord.drop_next(True, method="send")
+        world.discord.drop_next(False, method="send", count=99)
+        for text in ("once", "twice"):
+            world.ada.says(private, text)
+        await world.until(lambda: len({call.nonce for call in world.discord.calls("send")}) == 2)
+        await world.crash()
+        world.discord.heal()
+        await clock.advance(400.0)
+        await world.start()
+        await world.until(finished(world))
+
+        assert world.discord.posts_in(private) == ["done", "done"]
+        assert len(set(receipts(world))) == 2
+
+
+async def test_a_repetition_that_brings_back_another_answers_message_is_sent_anew(tmp_path: Path) -> None:
+    """A doubt that was settled by the wrong one of two equal messages must not cost the other answer."""
+    async with DiscordWorld(tmp_path, Scripted("done"), clock=OwnedClock()) as world:
+        private = world.ada.private()
+        world.ada.says(private, "once")
+        await world.until(lambda: world.posts == ["done"] and finished(world)())
+        world.discord.drop_next(True, method="send")
+        world.ada.says(private, "twice")
+        await world.until(lambda: world.rows("SELECT 1 FROM parts WHERE state = 'doubtful'"))
+        _, second = world.discord.sent
+        with closing(sqlite3.connect(world.home / DATABASE)) as connection, connection:
+            connection.execute("UPDATE parts SET posted = ? WHERE state = 'delivered'", (second.id,))
+        await world.until(finished(world))
+
+        assert world.discord.posts_in(private) == ["done"] * 3
+        assert [row["posted"] for row in world.rows("SELECT posted FROM parts ORDER BY posted")] == [
+            each.id for each in world.discord.sent[1:]
+        ]
+
+
+@pytest.mark.parametrize("skew", [-3600.0, -30.0, 30.0, 3600.0])
+@pytest.mark.parametrize("after", [False, True])
+async def test_a_doubt_is_settled_by_discords_own_clock_however_ours_is_set(
+    tmp_path: Path, skew: float, after: bool
+) -> None:
+    clock = OwnedClock()
+    async with DiscordWorld(tmp_path, Echo(), clock=clock, server={"skew": skew}) as world:
+        private = world.ada.private()
+        world.discord.drop_next(after, method="send")
+        world.ada.says(private, "go on")
+        await world.until(lambda: world.discord.calls("send"))
+        await world.crash()
+        await clock.advance(400.0)
+        await world.start()
+        await world.until(finished(world))
+
+        assert world.discord.posts_in(private) == ["you said: go on"]
 
 
 async def test_where_nobody_may_read_a_second_copy_says_that_it_is_one(tmp_path: Path) -> None:

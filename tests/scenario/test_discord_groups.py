@@ -11,7 +11,7 @@ import pytest
 
 from core.agent import ChoicesOffered, Event, FileMade, Finished, TextDelta, Turn
 from core.inbound.commands import Command
-from core.types import Author
+from core.types import Author, Body, Target
 from tests.discord_world import DiscordWorld
 from tests.simulators.discord import DiscordServer
 from tests.world import Echo, Gate, OwnedClock, Scripted
@@ -38,6 +38,11 @@ def said(*texts: str) -> list[str]:
 def reason_of_death(world: DiscordWorld) -> str:
     (row,) = world.rows("SELECT reason FROM deliveries WHERE kind = 'final' AND state = 'dead'")
     return str(row["reason"])
+
+
+def state_of(world: DiscordWorld, delivery: str) -> str:
+    (row,) = world.rows("SELECT state FROM deliveries WHERE id = ?", delivery)
+    return str(row["state"])
 
 
 async def until_dead(world: DiscordWorld) -> None:
@@ -241,13 +246,86 @@ async def test_a_command_and_a_private_message_open_no_thread(tmp_path: Path) ->
         assert world.discord.calls("thread_from") == ()
 
 
-async def test_a_thread_that_may_not_be_opened_costs_the_answer_and_says_so(tmp_path: Path) -> None:
-    async with DiscordWorld(tmp_path, Echo(), clock=OwnedClock(), settings={"threads": True}) as world:
-        world.discord.forbid(world.room, "create_public_threads")
-        world.ada.says(world.room, "hi", mention=True)
-        await until_dead(world)
+REFUSALS: dict[str, Callable[[DiscordWorld], None]] = {
+    "no right to open one": lambda world: world.discord.forbid(world.room, "create_public_threads"),
+    "no right to write in one": lambda world: world.discord.forbid(world.room, "send_messages_in_threads"),
+}
 
-        assert reason_of_death(world) == "the bot lacks a permission in this channel"
+
+@pytest.mark.parametrize("why", REFUSALS)
+@pytest.mark.parametrize("grows", [False, True])
+async def test_where_no_thread_can_be_opened_the_answer_stands_below_the_question(
+    tmp_path: Path, why: str, grows: bool
+) -> None:
+    gate, clock = Gate(), OwnedClock()
+
+    async def pause(turn: Turn) -> None:
+        await clock.sleep(10.0)
+
+    begun = ("so far", pause) if grows else ()
+    agent = Scripted(gate, *begun, " and the end")
+    async with DiscordWorld(tmp_path, agent, clock=clock, settings={"threads": True}) as world:
+        asked = world.ada.says(world.room, "hi", mention=True)
+        await world.until(gate.entered.is_set)
+        REFUSALS[why](world)
+        gate.open()
+        await world.until(lambda: any("the end" in post for post in world.posts))
+        await world.settled()
+
+        (answer,) = world.discord.visible(world.room)
+        assert answer.text == "".join((*begun[:1], " and the end")).strip()
+        assert answer.reply_to == asked
+        assert world.discord.visible(asked) == ()
+        assert {row["state"] for row in world.rows("SELECT state FROM deliveries")} == {"delivered"}
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_an_answer_in_doubt_where_no_thread_can_be_opened_is_there_once(tmp_path: Path, after: bool) -> None:
+    clock = OwnedClock()
+    async with DiscordWorld(tmp_path, Echo(), clock=clock, settings={"threads": True}) as world:
+        world.discord.forbid(world.room, "create_public_threads")
+        world.discord.drop_next(after, method="send")
+        world.ada.says(world.room, "hi", mention=True)
+        await world.until(lambda: world.discord.calls("send"))
+        await world.crash()
+        await clock.advance(400.0)
+        await world.start()
+        await world.until(lambda: world.rows("SELECT 1 FROM deliveries WHERE kind = 'final' AND state = 'delivered'"))
+
+        assert world.discord.posts_in(world.room) == said("hi")
+        assert world.posts == said("hi")
+
+
+# Who is named by their own id is written to in private.
+
+
+async def test_a_person_who_is_named_by_their_id_is_written_to_in_their_direct_messages(tmp_path: Path) -> None:
+    clock = OwnedClock()
+    async with DiscordWorld(tmp_path, Echo(), clock=clock) as world:
+        target = Target(adapter="discord", chat=world.ada.id)
+        first = await world.gateway.owe(target, Body(text="one"), "test")
+        await world.until(lambda: world.posts == ["one"])
+        world.discord.drop_next(True, method="send", channel=world.ada.private())
+        second = await world.gateway.owe(target, Body(text="two"), "test")
+        await world.until(lambda: world.posts == ["one", "two"])
+        await world.crash()
+        await clock.advance(400.0)
+        await world.start()
+        for delivery in (first, second):
+            await world.until(lambda id=delivery: state_of(world, id) == "delivered")  # type: ignore[misc]
+
+        assert world.discord.posts_in(world.ada.private()) == ["one", "two"]
+
+
+async def test_an_id_that_is_neither_a_channel_nor_a_person_says_so(tmp_path: Path) -> None:
+    async with DiscordWorld(tmp_path, Echo(), clock=OwnedClock()) as world:
+        nowhere = Target(adapter="discord", chat="123456789012345678")
+        owed = await world.gateway.owe(nowhere, Body(text="one"), "test")
+        await world.until(lambda: state_of(world, owed) == "dead")
+
+        assert (
+            await world.gateway.delivery(owed)
+        ).reason == "there is no channel and no person with this id, or the bot was never there"
         assert world.posts == []
 
 

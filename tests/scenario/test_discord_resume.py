@@ -275,6 +275,18 @@ async def test_places_made_while_we_were_away_are_read_from_their_beginning(tmp_
         assert world.discord.posts_in(thread) == said("in a new thread")
 
 
+async def test_what_was_said_meanwhile_is_as_old_as_discord_says(tmp_path: Path) -> None:
+    clock = OwnedClock()
+    settings = {"missed_hours": 1.0}
+    async with DiscordWorld(tmp_path, Echo(), clock=clock, settings=settings, server={"skew": -7200.0}) as world:
+        await acquainted(world)
+        await world.stop()
+        world.ada.says(world.room, "just now", mention=True)
+        await clock.advance(60)
+        await world.start()
+        await world.until(lambda: said("just now")[0] in world.posts)
+
+
 async def test_what_is_too_old_or_too_much_is_left_out_and_told_to_the_owner(tmp_path: Path) -> None:
     echo = Echo()
     clock = OwnedClock()

@@ -286,6 +286,41 @@ async def test_a_doubt_is_settled_by_one_look_a_minute_where_slack_allows_no_mor
         assert len(looks) <= 6
 
 
+@pytest.mark.parametrize("skew", [-3600.0, -60.0, 60.0, 3600.0])
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("private", [False, True])
+async def test_a_doubt_is_settled_by_slacks_own_clock_however_ours_is_set(
+    tmp_path: Path, skew: float, after: bool, private: bool
+) -> None:
+    clock = OwnedClock()
+    async with SlackWorld(tmp_path, Echo(), clock=clock) as world:
+        world.slack.skew = skew
+        world.slack.drop_next(after, "chat.postMessage")
+        channel = world.ada.direct if private else world.room
+        asked = world.ada.says(channel, "go on", mention=not private)
+        await world.until(lambda: world.slack.calls("chat.postMessage"))
+        await world.crash()
+        await clock.advance(400.0)
+        await world.start()
+        await world.until(finished(world))
+
+        assert world.slack.posts_in(channel, "" if private else asked.ts) == ["you said: go on"]
+
+
+@pytest.mark.parametrize("skew", [-3600.0, 3600.0])
+async def test_a_stream_in_doubt_is_found_by_slacks_own_clock(tmp_path: Path, skew: float) -> None:
+    clock = OwnedClock()
+    async with SlackWorld(tmp_path, growing(clock), clock=clock) as world:
+        world.slack.skew = skew
+        world.slack.drop_next(True, "chat.startStream")
+        asked = world.ada.says(world.room, "go on", mention=True)
+        await world.until(finished(world))
+        await world.until(lambda: not world._unsettled())
+
+        assert world.slack.posts_in(world.room, asked.ts) == [GROWN]
+        assert not any(message.streaming for message in world.slack.sent)
+
+
 async def test_many_threads_at_once_keep_to_the_limits_and_are_answered_each_in_its_place(tmp_path: Path) -> None:
     clock = OwnedClock()
     async with SlackWorld(tmp_path, Echo(), clock=clock) as world:

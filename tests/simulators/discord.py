@@ -55,7 +55,8 @@ class DiscordServer(People, Levers):
 
     `nonce_seconds` is how long a nonce is remembered, `resume_seconds` how long a session without a socket, and
     `identify_pause` the time between two sessions; these and all limits are by the given clock. Heartbeats are
-    real time. Intents are the privileged ones that the developer portal has switched on.
+    real time. `skew` is how far the platform's dates are ahead of that clock, also those in the first ids; later ids
+    never go back. Intents are the privileged ones that the developer portal has switched on.
     """
 
     def __init__(
@@ -71,12 +72,14 @@ class DiscordServer(People, Levers):
         identify_pause: float = 0.0,
         identify_limit: int = 1000,
         invalid_limit: int = INVALID_LIMIT,
+        skew: float = 0.0,
     ) -> None:
         self.clock: Clock = SystemClock() if clock is None else clock
         self.truth = Truth(self.clock)
         self.faults = Faults()
         self.rates = Rates(self.clock, invalid_limit)
         self.places = Places(self.truth, self.clock)
+        self.places.skew = skew
         self._named: dict[str, Person] = {}
         self._switchboard = Switchboard(self.faults, self.rates, self.truth, self.places)
         shapes = Shapes(self.places, self.truth, f"http://{self.address}")

@@ -108,6 +108,10 @@ class Levers:
         self.faults.clear()
         self.gateway.acks, self.gateway.refuses = True, False
 
+    def hide_date(self) -> None:
+        """Answers have no date any more, as behind a proxy that takes it away."""
+        self._switchboard.tells_date = False
+
     def cut(self) -> None:
         """Resets every connection; new ones are welcome."""
         self._switchboard.cut()

@@ -20,12 +20,13 @@ KNOWN = {
     "delete": (5, 1.0),
     "typing": (5, 5.0),
     "react": (1, 0.25),
-    "unreact": (1, 0.25),
     "history": (5, 1.0),
     "thread": (10, 60.0),
     "thread_from": (10, 60.0),
 }
 GLOBAL_PER_SECOND = 50
+# Routes that draw on another's bucket: setting a reaction and taking it back count together.
+SHARED = {"unreact": "react"}
 
 
 class Turn(NamedTuple):
@@ -85,6 +86,7 @@ class Rates:
             window = self._windows.setdefault((account, "", ""), Window())
             if not window.take(now, self._per_second, 1.0):
                 return Turn({"X-RateLimit-Global": "true", "X-RateLimit-Scope": "global"}, window.ends - now, True)
+        method = SHARED.get(method, method)
         rule = self._rules.get((method, channel)) or self._rules.get((method, None))
         if rule is None:
             return Turn({})

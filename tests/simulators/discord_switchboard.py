@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from email.utils import formatdate
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -46,6 +47,7 @@ class Switchboard:
         self._truth = truth
         self._places = places
         self.handlers: dict[str, Handler] = {}
+        self.tells_date = True
         self.gateway: Gateway | None = None
         self._runner: web.AppRunner | None = None
         self._listener: asyncio.Server | None = None
@@ -216,8 +218,12 @@ class Switchboard:
     def _tell(self, call: Call, verdict: str, answer: Answer, code: int = 0) -> web.Response:
         self._truth.decided(call, verdict, answer.status, code)
         self._rates.count(answer.status)
-        headers = {**answer.headers, "Content-Type": answer.type} if answer.body else answer.headers
+        headers = self._date() | answer.headers | ({"Content-Type": answer.type} if answer.body else {})
         return web.Response(status=answer.status, body=answer.body or None, headers=headers)
+
+    def _date(self) -> dict[str, str]:
+        """As every server says it: the platform's own time, in whole seconds."""
+        return {"Date": formatdate(self._places.wall(), usegmt=True) if self.tells_date else ""}
 
     async def _lose(self, request: web.Request, call: Call, fault: Fault) -> web.StreamResponse:
         self._truth.decided(call, fault.lost)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from core.adapter import Host, Receive
+from core.adapter import Host, Receive, Taken
 from core.errors import Misconfigured, RateLimited, Rejected, Unreachable, Unstored, ViewLost
 from core.failpoints import fail_here
 from core.outbound import splitter
@@ -50,8 +50,8 @@ from tests.simulators.paper_wire import (
     Wire,
 )
 
-# The platform's clock may differ from ours by this much.
-SKEW_SECONDS = 5.0
+# Our clock and the platform's may run apart by this much between a send and the question.
+MARGIN_SECONDS = 5.0
 
 EMOJI = {Signal.SEEN: "👀", Signal.DONE: "✅", Signal.FAILED: "❌"}
 
@@ -260,14 +260,14 @@ class PaperAdapter:
         await self._client.call("edit", ask, harmless=NOT_MODIFIED)
         return view
 
-    async def find(self, part: Part) -> Receipt | Absent | Unreadable:
+    async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
         """Raises Unreachable or RateLimited when it is worth asking again."""
         place = None if part.view is None else self._place(part.view)
         if part.kind is PartKind.OPENING and self._settings.kind.streaming == "drafts":
             return Unreadable(reason="a draft leaves no trace")
         edited = place is not None and place.mode != "draft"
-        since = 0.0 if edited else max(part.since - SKEW_SECONDS, 0.0)
-        ask = Ask(chat=part.target.chat, thread=part.target.thread, since=since)
+        age = 0.0 if edited else part.age + MARGIN_SECONDS
+        ask = Ask(chat=part.target.chat, thread=part.target.thread, age=age)
         try:
             messages = (await self._client.read("history", ask)).messages
         except (Rejected, Misconfigured) as error:

@@ -276,7 +276,8 @@ class Chats:
         if not self.kind.readback:
             raise refused(403, "reading back is not permitted")
         shown = self._truth.sent(ask.chat, ask.thread)
-        return Result(messages=tuple(each for each in shown if each.account == account and each.at >= ask.since))
+        oldest = self._truth.clock.wall() - ask.age if ask.age else 0.0
+        return Result(messages=tuple(each for each in shown if each.account == account and each.at >= oldest))
 
     def _typing(self, account: str, ask: Ask) -> Result:
         self._need(self.kind.typing, "typing")

@@ -44,7 +44,8 @@ class Ask(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_def
     message_id: str = ""
     draft_id: str = ""
     emoji: str = ""
-    since: float = 0.0
+    # Of a history: no older than so many seconds; 0 is all of it.
+    age: float = 0.0
     file: str = ""
 
 

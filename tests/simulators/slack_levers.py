@@ -141,6 +141,10 @@ class Levers:
 
     # Connections and sockets.
 
+    def hide_date(self) -> None:
+        """Answers have no date any more, as behind a proxy that takes it away."""
+        self._switchboard.tells_date = False
+
     def cut(self) -> None:
         """Resets every connection; new ones are welcome."""
         self._switchboard.cut()

@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Callable
+from email.utils import formatdate
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -41,6 +42,7 @@ class Switchboard:
         self._requests = requests
         self._faults = faults
         self._truth = truth
+        self.tells_date = True
         self._runner: web.AppRunner | None = None
         self._listener: asyncio.Server | None = None
         # Bound and never listening: it keeps the port ours through an outage.
@@ -180,7 +182,7 @@ class Switchboard:
                     return await self._lose(request, call, fault)
                 case "garble":
                     self._truth.decided(call, fault.lost, answer.status)
-                    return _respond(answer._replace(body=answer.body[: len(answer.body) // 2]))
+                    return self._say(answer._replace(body=answer.body[: len(answer.body) // 2]))
                 case "truncate":
                     return await self._truncate(request, call, fault, answer)
                 case _:
@@ -190,7 +192,12 @@ class Switchboard:
     def _tell(self, call: Call, verdict: str, answer: Answer) -> web.Response:
         is_told = answer.type == "application/json" and answer.body.startswith(b"{")
         self._truth.decided(call, verdict, answer.status, json.loads(answer.body) if is_told else None)
-        return _respond(answer)
+        return self._say(answer)
+
+    def _say(self, answer: Answer) -> web.Response:
+        """With the platform's own time, in whole seconds, as every server tells it."""
+        headers = {"Date": formatdate(self._truth.wall(), usegmt=True) if self.tells_date else ""} | answer.headers
+        return web.Response(status=answer.status, body=answer.body, content_type=answer.type, headers=headers)
 
     async def _lose(self, request: web.Request, call: Call, fault: Fault) -> web.StreamResponse:
         self._truth.decided(call, fault.lost)
@@ -282,7 +289,3 @@ def _told(fault: Fault) -> Answer:
     if fault.body:
         return Answer(fault.status, fault.body, fault.type)
     return _refused(Refusal(fault.error, status=fault.status, retry_after=fault.retry_after))
-
-
-def _respond(answer: Answer) -> web.Response:
-    return web.Response(status=answer.status, body=answer.body, content_type=answer.type, headers=answer.headers)

@@ -14,7 +14,9 @@ from pydantic import SecretStr
 from adapters.discord.adapter import TOO_LATE, DiscordAdapter
 from adapters.discord.places import TOKEN_SECONDS, Handle
 from adapters.discord.settings import DiscordAccount
+from adapters.discord.signals import REACTION_PAUSE, SIGNAL_SECONDS
 from adapters.discord.wording import ANSWER_FILE
+from core.adapter import Taken
 from core.errors import Doubtful, RateLimited, Rejected, Unreachable, ViewLost
 from core.types import (
     Absent,
@@ -29,7 +31,7 @@ from core.types import (
     Target,
     Unreadable,
 )
-from tests.builders import part
+from tests.builders import part, untaken
 from tests.fakes import FakeClock, host, settle
 from tests.simulators.discord import Channel, DiscordServer, Person
 
@@ -199,10 +201,6 @@ async def test_a_thread_that_is_there_already_is_as_good(stand: Stand) -> None:
 
 async def test_what_cannot_be_said_in_a_thread_is_said_nowhere_else(stand: Stand) -> None:
     asked = stand.ada.says(stand.room, "hello", mention=True)
-    opening = replace(stand.at(stand.room), thread=asked, handle=Handle(opens=True).write())
-    stand.discord.forbid(stand.room, "create_public_threads")
-    with pytest.raises(Rejected, match="permission"):
-        await stand.adapter.send(part("hi", to=opening))
     thread = stand.ada.opens_thread(asked)
     gone = stand.at(thread)
     stand.discord.remove_channel(thread)
@@ -253,52 +251,85 @@ async def test_what_grows_past_a_message_shows_its_end(stand: Stand) -> None:
 # Reading back.
 
 
+def only_taken(*ids: str) -> Taken:
+    async def is_taken(id: str) -> bool:
+        return id in ids
+
+    return is_taken
+
+
+@pytest.mark.parametrize("age", [0.0, 1800.0])
+async def test_where_discord_does_not_tell_the_time_its_newest_message_does(stand: Stand, age: float) -> None:
+    stand.discord.hide_date()
+    stand.discord.skew = 7200.0
+    said = part("hi", to=stand.at(stand.room))
+    stand.discord.drop_next(True, method="send")
+    with pytest.raises(Doubtful):
+        await stand.adapter.send(said)
+    (sent,) = stand.discord.sent
+    await stand.clock.advance(age)
+    for number in range(150):
+        stand.ada.says(stand.room, f"chatter {number}")
+    found = await stand.adapter.find(replace(said, age=age), untaken)
+    assert isinstance(found, Receipt)
+    assert found.ids == (sent.id,)
+    assert await stand.adapter.find(replace(said, age=age), only_taken(sent.id)) == Absent()
+
+
+async def test_an_empty_channel_proves_absence_where_it_may_be_read(stand: Stand) -> None:
+    stand.discord.hide_date()
+    private = stand.at(stand.ada.private())
+    assert await stand.adapter.find(part("hi", to=private), untaken) == Absent()
+    room = stand.at(stand.discord.channel("empty"))
+    assert isinstance(await stand.adapter.find(part("hi", to=room), untaken), Unreadable)
+
+
 async def test_a_doubt_is_settled_by_the_channels_history(stand: Stand) -> None:
-    early = part("same", to=stand.at(stand.room), since=stand.clock.wall())
+    early = part("same", to=stand.at(stand.room))
     await stand.adapter.send(early)
     for number in range(130):
         stand.ada.says(stand.room, f"chatter {number}")
-    late = part("same", to=stand.at(stand.room), since=stand.clock.wall())
-    assert await stand.adapter.find(late) == Absent(), "the same words of another delivery are not this one"
+    late = part("same", to=stand.at(stand.room))
+    assert await stand.adapter.find(late, untaken) == Absent(), "the same words of another delivery are not this one"
     stand.discord.fail_next(502, after_effect=True)
     with pytest.raises(Doubtful):
         await stand.adapter.send(late)
-    found = await stand.adapter.find(late)
+    found = await stand.adapter.find(late, untaken)
     assert isinstance(found, Receipt)
     assert found.ids == (stand.discord.sent[1].id,)
     assert len(stand.discord.calls("history")) == 4
 
 
 async def test_an_empty_history_proves_nothing_where_it_may_not_be_read(stand: Stand) -> None:
-    said = part("hi", to=stand.at(stand.room), since=stand.clock.wall())
+    said = part("hi", to=stand.at(stand.room))
     await stand.adapter.send(said)
     stand.discord.forbid(stand.room, "read_message_history")
-    assert isinstance(await stand.adapter.find(said), Unreadable)
+    assert isinstance(await stand.adapter.find(said, untaken), Unreadable)
     stand.discord.forbid(stand.room, "view_channel")
-    assert isinstance(await stand.adapter.find(said), Unreadable)
-    private = part("hi", to=stand.at(stand.ada.private()), since=stand.clock.wall())
-    assert await stand.adapter.find(private) == Absent()
+    assert isinstance(await stand.adapter.find(said, untaken), Unreadable)
+    private = part("hi", to=stand.at(stand.ada.private()))
+    assert await stand.adapter.find(private, untaken) == Absent()
 
 
 async def test_too_much_to_read_is_no_proof(stand: Stand) -> None:
-    said = part("hi", to=stand.at(stand.room), since=stand.clock.wall())
+    said = part("hi", to=stand.at(stand.room))
     for number in range(1001):
         stand.ada.says(stand.room, f"chatter {number}")
-    assert isinstance(await stand.adapter.find(said), Unreadable)
+    assert isinstance(await stand.adapter.find(said, untaken), Unreadable)
 
 
 async def test_a_reading_that_fails_is_asked_again_and_decides_nothing(stand: Stand) -> None:
-    said = part("hi", to=stand.at(stand.room), since=stand.clock.wall())
+    said = part("hi", to=stand.at(stand.room))
     stand.discord.fail_next(503, method="history")
     with pytest.raises(Unreachable):
-        await stand.adapter.find(said)
+        await stand.adapter.find(said, untaken)
 
 
 async def test_a_file_in_doubt_is_found_by_its_name(stand: Stand, tmp_path: Path) -> None:
     (tmp_path / "a b.txt").write_bytes(b"abc")
     body = Body(files=(File(path=str(tmp_path / "a b.txt"), name="a b.txt"),))
-    said = part(to=stand.at(stand.room), what=body, since=stand.clock.wall())
-    assert await stand.adapter.send(said) == await stand.adapter.find(said)
+    said = part(to=stand.at(stand.room), what=body)
+    assert await stand.adapter.send(said) == await stand.adapter.find(said, untaken)
 
 
 # Answers to commands.
@@ -306,10 +337,10 @@ async def test_a_file_in_doubt_is_found_by_its_name(stand: Stand, tmp_path: Path
 
 async def test_a_command_is_answered_where_it_was_thinking(stand: Stand) -> None:
     target = await stand.commanded()
-    said = part("one", to=target, since=stand.clock.wall())
-    assert await stand.adapter.find(said) == Absent()
+    said = part("one", to=target)
+    assert await stand.adapter.find(said, untaken) == Absent()
     receipt = await stand.adapter.send(said)
-    assert await stand.adapter.find(said) == receipt
+    assert await stand.adapter.find(said, untaken) == receipt
     (sent,) = stand.discord.visible(stand.room)
     assert (sent.text, sent.is_thinking) == ("one", False)
     assert receipt.ids == (sent.id,)
@@ -330,38 +361,44 @@ async def test_an_answer_that_is_ready_too_soon_waits_for_its_place(stand: Stand
 
 async def test_a_second_answer_to_a_command_does_not_overwrite_the_first(stand: Stand) -> None:
     target = await stand.commanded()
-    second = part("second", to=target, since=stand.clock.wall())
+    second = part("second", to=target)
     await stand.adapter.send(part("first", to=target))
     stand.discord.drop_next(after_effect=True, method="follow_up")
     with pytest.raises(Doubtful):
         await stand.adapter.send(second)
-    found = await stand.adapter.find(second)
+    found = await stand.adapter.find(second, untaken)
     assert isinstance(found, Receipt)
     assert found.ids == (stand.discord.sent[1].id,)
     assert stand.discord.posts == ["first", "second"]
 
 
+async def test_an_equal_answer_to_the_same_command_is_not_taken_for_another(stand: Stand) -> None:
+    target = await stand.commanded()
+    first = await stand.adapter.send(part("same", to=target))
+    assert await stand.adapter.find(part("same", to=target), only_taken(*first.ids)) == Absent()
+
+
 async def test_the_answer_to_a_command_grows_and_ends_after_its_token_has(stand: Stand) -> None:
     target = await stand.commanded()
-    opening = part("…", to=target, kind=PartKind.OPENING, since=stand.clock.wall())
+    opening = part("…", to=target, kind=PartKind.OPENING)
     opened = await stand.adapter.send(opening)
-    assert await stand.adapter.find(opening) == opened
+    assert await stand.adapter.find(opening, untaken) == opened
     assert opened.view
     await stand.adapter.show(opened.view, "so far")
     assert stand.discord.posts == ["so far"]
     await stand.clock.advance(TOKEN_SECONDS + 120)
     final = part("done", to=target, view=opened.view)
     await stand.adapter.send(final)
-    assert isinstance(await stand.adapter.find(final), Receipt)
+    assert isinstance(await stand.adapter.find(final, untaken), Receipt)
     assert stand.discord.posts == ["done"]
 
 
 async def test_a_public_answer_that_comes_late_is_said_in_the_channel(stand: Stand) -> None:
     target = await stand.commanded()
     await stand.clock.advance(TOKEN_SECONDS + 1)
-    said = part("late", to=target, since=stand.clock.wall())
+    said = part("late", to=target)
     receipt = await stand.adapter.send(said)
-    assert await stand.adapter.find(said) == receipt
+    assert await stand.adapter.find(said, untaken) == receipt
     never_deferred = await stand.commanded(defers=False)
     await stand.adapter.send(part("also here", to=never_deferred))
     assert stand.discord.posts_in(stand.room) == ["late", "also here"]
@@ -373,9 +410,9 @@ async def test_a_private_answer_is_never_seen_by_others(stand: Stand) -> None:
     assert view
     await stand.adapter.show(view, "secret")
     await stand.adapter.send(part("secret", to=target, view=view))
-    follow_up = part("more", to=target, position=2, count=2, since=stand.clock.wall())
+    follow_up = part("more", to=target, position=2, count=2)
     await stand.adapter.send(follow_up)
-    assert isinstance(await stand.adapter.find(follow_up), Unreadable)
+    assert isinstance(await stand.adapter.find(follow_up, untaken), Unreadable)
     (whole,) = stand.adapter.compose(target, Body(text=LONG))
     await stand.adapter.send(part(to=target, what=whole))
     for signal in Signal:
@@ -413,6 +450,28 @@ async def test_reactions_show_how_it_stands_and_the_first_goes_when_the_last_com
     assert stand.discord.reactions == {asked: ["👀"]}
     await stand.adapter.signal(target, Signal.DONE)
     await stand.clock.advance_until(lambda: stand.discord.reactions == {asked: ["✅"]})
+
+
+async def test_reactions_of_one_channel_keep_their_distance_and_those_of_another_do_not_wait(stand: Stand) -> None:
+    stand.discord.limit_rates()
+    places = [stand.room] * 4 + [stand.discord.channel("other")]
+    targets = [stand.at(place, reply_to=stand.ada.says(place, "question")) for place in places]
+    began = stand.clock.now()
+    for target in targets:
+        await stand.adapter.signal(target, Signal.SEEN)
+    await stand.clock.advance_until(lambda: len(stand.discord.calls("react")) == len(targets))
+
+    assert {call.verdict for call in stand.discord.calls("react")} == {"ok"}
+    waited = {call.channel: round(call.now - began, 3) for call in stand.discord.calls("react")}
+    assert waited == {stand.room.id: pytest.approx(0.9), places[-1].id: 0.0}
+
+
+async def test_a_reaction_that_would_come_too_late_is_left_out(stand: Stand) -> None:
+    targets = [stand.at(stand.room, reply_to=stand.ada.says(stand.room, "question")) for _ in range(20)]
+    for target in targets:
+        await stand.adapter.signal(target, Signal.SEEN)
+    await stand.clock.advance_until(lambda: not stand.adapter._signals._asides)
+    assert 9 < len(stand.discord.calls("react")) <= 1 + SIGNAL_SECONDS / REACTION_PAUSE
 
 
 async def test_a_channel_that_allows_no_reactions_is_asked_once(stand: Stand) -> None:

@@ -8,6 +8,7 @@ import json
 import sys
 import zlib
 from collections.abc import Awaitable, Callable
+from email.utils import formatdate
 from typing import Any
 
 import aiohttp
@@ -1141,6 +1142,28 @@ async def test_messages_are_known_by_the_time_of_their_ids() -> None:
         server.skew = -60.0
         _, second = await send(server, general, "second")
         assert int(second["id"]) > int(first["id"])
+
+
+async def test_answers_tell_the_platforms_own_time_until_somebody_hides_it() -> None:
+    async with DiscordServer(clock=FakeClock(), skew=-3600.0) as server, aiohttp.ClientSession() as session:
+        for told in (formatdate(server.clock.wall() - 3600.0, usegmt=True), ""):
+            async with session.get(f"{server.api_url}/gateway") as response:
+                assert response.headers["Date"] == told
+            server.hide_date()
+
+
+async def test_reactions_that_are_set_and_taken_back_share_a_bucket() -> None:
+    clock = FakeClock()
+    async with DiscordServer(clock=clock) as server:
+        server.limit_rates()
+        general = server.channel("general")
+        rates = server.rates
+        assert not rates.admit("main", "react", general.id).pause
+        assert rates.admit("main", "unreact", general.id).pause > 0
+        assert not rates.admit("main", "react", server.channel("other").id).pause
+        await clock.advance(0.25)
+        assert not rates.admit("main", "unreact", general.id).pause
+        assert rates.admit("main", "react", general.id).pause > 0
 
 
 async def test_it_can_live_in_a_process_of_its_own() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from core.errors import Doubtful, Moved, Rejected, Unreachable, ViewLost
 from core.types import Absent, PartKind, Receipt, Unreadable, View
-from tests.builders import part
+from tests.builders import part, untaken
 from tests.fakes import host
 from tests.simulators.paper import Kind
 from tests.simulators.paper_adapter import PaperAdapter, settings_for
@@ -126,17 +126,17 @@ async def test_a_stream_takes_no_edits_and_after_its_end_no_appends() -> None:
 async def test_reading_back_settles_a_doubt() -> None:
     async with platform(Kind(readback=True)) as (paper, adapter):
         paper.drop_next(after_effect=True)
-        lost = part("hello", key="k", since=paper.clock.wall())
+        lost = part("hello", key="k")
         with pytest.raises(Doubtful):
             await adapter.send(lost)
-        assert await adapter.find(lost) == Receipt(ids=(paper.sent[0].id,))
-        assert await adapter.find(part("hello", key="other")) == Absent()
+        assert await adapter.find(lost, untaken) == Receipt(ids=(paper.sent[0].id,))
+        assert await adapter.find(part("hello", key="other"), untaken) == Absent()
         view = await opened(adapter)
-        assert await adapter.find(part("final", view=view)) == Absent()
+        assert await adapter.find(part("final", view=view), untaken) == Absent()
         await adapter.send(part("final", view=view))
-        assert isinstance(await adapter.find(part("final", view=view)), Receipt)
+        assert isinstance(await adapter.find(part("final", view=view), untaken), Receipt)
         paper.drop_next(after_effect=False)
         with pytest.raises(Unreachable):
-            await adapter.find(lost)
+            await adapter.find(lost, untaken)
     async with platform() as (_, adapter):
-        assert isinstance(await adapter.find(lost), Unreadable)
+        assert isinstance(await adapter.find(lost, untaken), Unreadable)

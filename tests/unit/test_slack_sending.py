@@ -21,6 +21,7 @@ from core.types import (
     Unreadable,
 )
 from tests import builders
+from tests.builders import untaken
 from tests.fakes import FakeClock
 from tests.simulators.slack import SlackServer
 from tests.slack_desk import Desk, opened, shared
@@ -50,7 +51,7 @@ async def test_a_person_is_written_to_in_their_direct_messages(desk: Desk) -> No
     part = desk.part(target)
     await desk.adapter.send(part)
     assert desk.slack.posts_in(desk.ann.direct) == ["hello"]
-    assert isinstance(await desk.adapter.find(part), Receipt)
+    assert isinstance(await desk.adapter.find(part, untaken), Receipt)
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -70,15 +71,26 @@ async def test_what_slack_cannot_draw_is_said_more_plainly(desk: Desk, times: in
 async def test_a_lost_message_is_found_by_its_metadata_also_after_a_crash(desk: Desk) -> None:
     for target in (desk.in_thread(), desk.in_direct()):
         part = desk.part(target)
-        assert await desk.adapter.find(part) == Absent()
+        assert await desk.adapter.find(part, untaken) == Absent()
         desk.slack.drop_next(True, "chat.postMessage")
         with pytest.raises(Doubtful):
             await desk.adapter.send(part)
         await desk.crash()
-        found = await desk.adapter.find(part)
+        found = await desk.adapter.find(part, untaken)
         assert isinstance(found, Receipt)
         assert found.ids == (desk.slack.sent[-1].id,)
-        assert await desk.adapter.find(desk.part(target, key="another")) == Absent()
+        assert await desk.adapter.find(desk.part(target, key="another"), untaken) == Absent()
+
+
+@pytest.mark.parametrize("skew", [-3600.0, 3600.0])
+async def test_where_slack_does_not_tell_the_time_all_that_it_shows_is_read(desk: Desk, skew: float) -> None:
+    desk.slack.hide_date()
+    desk.slack.skew = skew
+    part = desk.part(desk.in_thread())
+    desk.slack.drop_next(True, "chat.postMessage")
+    with pytest.raises(Doubtful):
+        await desk.adapter.send(part)
+    assert isinstance(await desk.adapter.find(part, untaken), Receipt)
 
 
 async def test_metadata_that_another_app_has_forged_proves_nothing(desk: Desk) -> None:
@@ -91,7 +103,7 @@ async def test_metadata_that_another_app_has_forged_proves_nothing(desk: Desk) -
         desk.slack.board.post(
             desk.slack.main, desk.room, other.id, "hello", thread=target.thread, metadata=forged, silent=True
         )
-    assert await desk.adapter.find(part) == Absent()
+    assert await desk.adapter.find(part, untaken) == Absent()
 
 
 async def test_what_was_proved_elsewhere_proves_nothing_here(desk: Desk) -> None:
@@ -102,12 +114,12 @@ async def test_what_was_proved_elsewhere_proves_nothing_here(desk: Desk) -> None
     desk.slack.board.post(
         desk.slack.main, desk.room, other.id, "hello", thread=second.thread, metadata=copied, silent=True
     )
-    assert await desk.adapter.find(desk.part(second, key="k")) == Absent()
+    assert await desk.adapter.find(desk.part(second, key="k"), untaken) == Absent()
 
 
 async def test_who_may_not_read_says_which_scope_is_missing(desk: Desk) -> None:
     desk.slack.drop_scope(desk.slack.main, "channels:history")
-    found = await desk.adapter.find(desk.part(desk.in_thread()))
+    found = await desk.adapter.find(desk.part(desk.in_thread()), untaken)
     assert isinstance(found, Unreadable)
     assert "channels:history" in found.reason
 
@@ -123,10 +135,10 @@ async def test_a_reading_that_is_turned_away_goes_on_where_it_was(desk: Desk) ->
     desk.slack.limit_history()
     for _ in range(2):
         with pytest.raises(RateLimited) as limited:
-            await desk.adapter.find(part)
+            await desk.adapter.find(part, untaken)
         desk.clock.jump(0)
         await desk.clock.advance(limited.value.retry_after or 0)
-    assert isinstance(await desk.adapter.find(part), Receipt)
+    assert isinstance(await desk.adapter.find(part, untaken), Receipt)
 
 
 # Files out.
@@ -146,7 +158,7 @@ async def test_a_file_in_doubt_is_found_by_its_id_also_after_a_crash(desk: Desk,
     with pytest.raises(Doubtful):
         await desk.adapter.send(part)
     await desk.crash()
-    assert isinstance(await desk.adapter.find(part), Receipt if after else Absent)
+    assert isinstance(await desk.adapter.find(part, untaken), Receipt if after else Absent)
 
 
 @pytest.mark.parametrize("step", ["files.getUploadURLExternal", "upload"])
@@ -226,4 +238,4 @@ async def test_a_whisper_that_fails_has_a_verdict_too(desk: Desk, trouble: int, 
     desk.slack.fail_next(trouble, "response_url")
     with pytest.raises(verdict):
         await desk.adapter.send(desk.part(target))
-    assert isinstance(await desk.adapter.find(desk.part(target)), Unreadable)
+    assert isinstance(await desk.adapter.find(desk.part(target), untaken), Unreadable)

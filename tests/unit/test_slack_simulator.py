@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from email.utils import formatdate
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -1038,6 +1039,15 @@ async def test_redelivery_tells_the_same_event_again_however_long_ago_it_was_con
         again = [await listener.next() for _ in range(2)]
         assert {each["payload"]["event_id"] for each in again} == {each["payload"]["event_id"] for each in first}
         assert [each["retry_attempt"] for each in again] == [3, 3]
+
+
+async def test_answers_tell_the_platforms_own_time_until_somebody_hides_it() -> None:
+    async with SlackServer(clock=FakeClock()) as slack, aiohttp.ClientSession() as session:
+        slack.skew = 3600.0
+        for told in (formatdate(slack.clock.wall() + 3600.0, usegmt=True), ""):
+            async with session.post(f"{slack.api_url}auth.test") as response:
+                assert response.headers["Date"] == told
+            slack.hide_date()
 
 
 async def test_who_waits_in_vain_is_told_what_was_there() -> None:

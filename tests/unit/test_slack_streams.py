@@ -16,6 +16,7 @@ from core.types import (
     PartKind,
     Receipt,
 )
+from tests.builders import untaken
 from tests.fakes import FakeClock
 from tests.simulators.slack import SlackServer, choices_of, text_of
 from tests.slack_desk import Desk, opened, shared
@@ -43,7 +44,7 @@ async def test_a_stream_grows_by_what_is_new_and_ends_with_the_answer(desk: Desk
     (sent,) = desk.slack.sent
     assert (sent.stream, sent.pings, [each.id for each in choices_of(sent)]) == ("stopped", (), ["c1"])
     assert sent.text.replace("\u200b", "") == final.text
-    assert isinstance(await desk.adapter.find(part), Receipt)
+    assert isinstance(await desk.adapter.find(part, untaken), Receipt)
     assert {call.method for call in desk.slack.calls()} >= {"chat.startStream", "chat.appendStream", "chat.stopStream"}
 
 
@@ -124,16 +125,31 @@ async def test_a_stream_of_whose_opening_nobody_heard_is_found_and_stopped(desk:
         await desk.adapter.send(part)
     await desk.crash()
     if not after:
-        assert await desk.adapter.find(part) == Absent()
+        assert await desk.adapter.find(part, untaken) == Absent()
         return
     desk.slack.drop_next(False, "chat.stopStream")
     with pytest.raises(Unreachable):
-        await desk.adapter.find(part)
-    found = await desk.adapter.find(part)
+        await desk.adapter.find(part, untaken)
+    found = await desk.adapter.find(part, untaken)
     assert isinstance(found, Receipt)
     assert not desk.slack.sent[0].streaming
     await desk.adapter.send(desk.part(target, "the answer", view=found.view))
     assert desk.slack.posts_in(desk.room, target.thread) == ["the answer"]
+
+
+async def test_a_stream_that_is_another_runs_is_never_adopted_also_after_a_crash(desk: Desk) -> None:
+    target = desk.in_thread()
+    first = await desk.adapter.send(desk.part(target, "half", kind=PartKind.OPENING))
+    await desk.crash()
+    part = desk.part(target, "half", kind=PartKind.OPENING)
+    desk.slack.drop_next(False, "chat.startStream")
+    with pytest.raises(Doubtful):
+        await desk.adapter.send(part)
+
+    async def is_taken(id: str) -> bool:
+        return id in first.ids
+
+    assert await desk.adapter.find(part, is_taken) == Absent()
 
 
 async def test_a_person_who_stops_a_stream_sees_it_grow_no_more_but_hears_the_end(desk: Desk) -> None:
@@ -171,7 +187,7 @@ async def test_where_no_stream_may_begin_a_message_is_edited(desk: Desk, error: 
     await desk.adapter.send(part)
     await desk.adapter.send(part)
     assert desk.slack.posts_in(desk.room, target.thread) == ["a b c"]
-    assert isinstance(await desk.adapter.find(part), Receipt)
+    assert isinstance(await desk.adapter.find(part, untaken), Receipt)
     assert desk.slack.sent[0].stream == ""
 
 
@@ -180,7 +196,7 @@ async def test_an_opening_message_in_doubt_is_found(desk: Desk) -> None:
     desk.slack.drop_next(True, "chat.postMessage")
     with pytest.raises(Doubtful):
         await desk.adapter.send(part)
-    found = await desk.adapter.find(part)
+    found = await desk.adapter.find(part, untaken)
     assert isinstance(found, Receipt)
     await desk.adapter.send(desk.part(desk.in_direct(), "hello", view=found.view))
     assert desk.slack.posts == ["hello"]

@@ -1,0 +1,78 @@
+"""Where a message goes that cannot go where it was meant to: a person's direct messages, or the question's channel."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from typing import Any
+
+from adapters.discord.client import (
+    NO_ACCESS,
+    NO_PERMISSION,
+    NO_RECIPIENT,
+    UNKNOWN_CHANNEL,
+    UNKNOWN_USER,
+    Client,
+    Refused,
+)
+from adapters.discord.places import channel_of, handle_of
+from core.errors import Doubtful, Unreachable
+from core.types import Target
+
+log = logging.getLogger(__name__)
+
+NOBODY_THERE = "there is no channel and no person with this id, or the bot was never there"
+# How many of the newest we know; the others are found again.
+REMEMBERED = 2000
+
+
+class Detours:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: OrderedDict[str, str] = OrderedDict()
+
+    def place(self, target: Target) -> str:
+        """The channel that takes its messages, as far as is known."""
+        return self._known.get(channel_of(target), channel_of(target))
+
+    def knows(self, target: Target) -> bool:
+        return channel_of(target) in self._known
+
+    async def find(self, target: Target, error: Refused) -> str | None:
+        """Where it goes after this refusal; None where it goes nowhere else. Raises a SendError that says more."""
+        if self.knows(target):
+            return None
+        if handle_of(target).opens:
+            if error.code not in (NO_PERMISSION, NO_ACCESS, UNKNOWN_CHANNEL):
+                return None
+            return self.use_channel(target, error)
+        if error.code != UNKNOWN_CHANNEL or target.thread or target.reply_to:
+            return None
+        return await self._open_private(target, error)
+
+    def use_channel(self, target: Target, error: Refused) -> str:
+        """Below the question, since its thread cannot be opened or used."""
+        log.warning("no thread can be used in %s, so the answer stands in the channel: %s", target.chat, error)
+        remember(self._known, channel_of(target), target.chat)
+        return target.chat
+
+    async def _open_private(self, target: Target, error: Refused) -> str:
+        """An id that is no channel may be a person's."""
+        try:
+            private = await self._client.call("POST", "/users/@me/channels", {"recipient_id": target.chat})
+        except Doubtful as unheard:
+            # Whoever opens it twice has one.
+            raise Unreachable(str(unheard)) from unheard
+        except Refused as refused:
+            if refused.code in (NO_RECIPIENT, UNKNOWN_USER):
+                raise Refused(NOBODY_THERE, error.code, error.status) from refused
+            raise
+        id = str(private["id"])
+        remember(self._known, channel_of(target), id)
+        return id
+
+
+def remember(known: OrderedDict[str, Any], id: str, value: str | None) -> None:
+    known[id] = value
+    while len(known) > REMEMBERED:
+        known.popitem(last=False)

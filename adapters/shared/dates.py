@@ -1,0 +1,13 @@
+"""What time it is by a platform's own clock, as its answers tell it: ours may be an hour off, and is never asked."""
+
+from __future__ import annotations
+
+from email.utils import parsedate_to_datetime
+
+
+def date_of(header: str) -> float | None:
+    """Seconds since 1970 in a Date header; None where there is none."""
+    try:
+        return parsedate_to_datetime(header).timestamp()
+    except ValueError:
+        return None
