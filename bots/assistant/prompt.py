@@ -18,8 +18,9 @@ ALONE = (
 )
 
 _TEMPLATE = files(__package__).joinpath("prompt.md").read_text(encoding="utf-8").strip()
-# Whatever is no letter may stand in between: what cannot be seen does not hide a mark from a model.
-_BETWEEN = r"[^\w>]*"
+# Whatever is no letter may stand in between: what cannot be seen does not hide a mark from a model. Another opening
+# sign is looked at by itself, so that nothing is read twice.
+_BETWEEN = r"[^\w<>\ufe64\uff1c]*+"
 _FENCE = re.compile(rf"[<\ufe64\uff1c](?={_BETWEEN}{_BETWEEN.join('untrusted')})", re.IGNORECASE)
 # How the history labels others' words in a message.
 _OF_OTHERS = re.compile(r"\((In reply|Forwarded from)\b")
