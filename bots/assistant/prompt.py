@@ -18,10 +18,11 @@ ALONE = (
 )
 
 _TEMPLATE = files(__package__).joinpath("prompt.md").read_text(encoding="utf-8").strip()
-# Whatever is no letter may stand in between: what cannot be seen does not hide a mark from a model. Another opening
-# sign is looked at by itself, so that nothing is read twice.
-_BETWEEN = r"[^\w<>\ufe64\uff1c]*+"
-_FENCE = re.compile(rf"[<\ufe64\uff1c](?={_BETWEEN}{_BETWEEN.join('untrusted')})", re.IGNORECASE)
+_OPENING = r"<\ufe64\uff1c"
+# Whatever is no letter may stand in between: what cannot be seen does not hide a mark from a model. What follows
+# another opening sign is looked at from there, so that nothing is read twice.
+_BETWEEN = rf"[^\w>{_OPENING}]*+"
+_FENCE = re.compile(rf"(?<![{_OPENING}])[{_OPENING}]++(?={_BETWEEN}{_BETWEEN.join('untrusted')})", re.IGNORECASE)
 # How the history labels others' words in a message.
 _OF_OTHERS = re.compile(r"\((In reply|Forwarded from)\b")
 NEWS = "(Note: work in the background has something to report.)"
@@ -53,7 +54,9 @@ def instructions(
 
 def fence(text: str, source: str) -> str:
     """Text that somebody else wrote; it cannot close its own fence."""
-    return f'<untrusted source="{label(source)}">\n{_FENCE.sub("‹", text)}\n</untrusted>'
+    return (
+        f'<untrusted source="{label(source)}">\n{_FENCE.sub(lambda opening: "‹" * len(opening[0]), text)}\n</untrusted>'
+    )
 
 
 def label(name: str) -> str:
