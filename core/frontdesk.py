@@ -16,6 +16,7 @@ from core.adapter import Adapter
 from core.alarms import Alarms
 from core.cards import BoardDesk
 from core.clock import Clock
+from core.context import Session
 from core.desk import ConversationLine, Health, HistoryLine, Moments, Numbered, Overview, PartHealth, Remembered, Run
 from core.duties import ProcessDesk, ScheduleDesk, TaskDesk
 from core.errors import Unknown, Unstored, Unsupported
@@ -29,7 +30,7 @@ from core.outbound.outbox import Class, Owed
 from core.runs.feed import Feed
 from core.store.database import Store, Transaction
 from core.supervisor import Supervisor
-from core.types import Attachment, Body, Delivery, Entry, File, Inbound, Target
+from core.types import Attachment, Audience, Body, Delivery, Entry, File, Inbound, Target
 from core.upkeep import Upkeep
 from core.work import homes
 from core.work.office import Office
@@ -191,12 +192,12 @@ class FrontDesk:
         return await self._store.read(lambda tx: records.knows(tx, conversation))
 
     async def remember(self, text: str) -> bool:
-        person = policy.name_of(context.current().target, context.current().sender)
-        return await self._store.write(lambda tx: notes.keep(tx, person, text, self._clock.wall()))
+        about = _reader(context.current())
+        return await self._store.write(lambda tx: notes.keep(tx, about, text, self._clock.wall()))
 
     async def recall(self, words: str, limit: int) -> list[Remembered]:
-        person = policy.name_of(context.current().target, context.current().sender)
-        return await self._store.read(lambda tx: notes.find(tx, person, words, limit))
+        about = _reader(context.current())
+        return await self._store.read(lambda tx: notes.find(tx, about, words, limit))
 
     async def health(self) -> Health:
         glance, fault = await self._glance()
@@ -263,3 +264,8 @@ def admit(tx: Transaction, id: str, now: float) -> bool:
     if not policy.is_access_id(id):
         raise Unknown(f"{id!r} is not an id; write platform:ID, for example the one the bot told you")
     return bool(tx.execute("INSERT INTO access (id, at) VALUES (?, ?) ON CONFLICT (id) DO NOTHING", id, now))
+
+
+def _reader(session: Session) -> notes.Reader:
+    private = session.target.audience is Audience.PRIVATE
+    return notes.Reader(session.bot, policy.name_of(session.target, session.sender), private)

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from adapters.api import sse, talk
 from adapters.api.adapter import ApiAdapter, answer
-from adapters.api.gate import Call, named, read_json, validate
+from adapters.api.gate import Call, named, person, read_json, validate
 from adapters.api.models import ChatRequest
 from adapters.api.problem import error_of, failed
 from core.agent import Outcome, OutcomeKind, ReasoningDelta, TextDelta, ToolFinished, ToolStarted, Usage
@@ -23,7 +23,7 @@ async def complete(api: ApiAdapter, call: Call) -> web.StreamResponse:
     asked = validate(ChatRequest, body)
     said = talk.of_chat(asked.messages)
     bot = api.bot(asked.model)
-    conversation = api.conversation(call.key, named(call), asked.user)
+    conversation = api.conversation(call.key, named(call), person(call, asked.user))
     # The request's messages are all the model sees, also where the conversation has a name.
     begun = await api.ask(call, said, conversation, bot, body, alone=True, attended=api.settings.stop_when_gone)
     run = begun.run

@@ -112,6 +112,11 @@ def named(call: Call) -> str | None:
     return given.tidings or given.hermes or given.open_webui or None
 
 
+def person(call: Call, user: str | None) -> str | None:
+    """Who speaks, of all those who share a key: by header, which a server of theirs sets, else as the body says."""
+    return headers_of(Named, call).open_webui_user or user
+
+
 def check_kind(request: web.BaseRequest) -> None:
     """What a page can post without asking first, such as a form, is not taken, not even where no body is wanted."""
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":

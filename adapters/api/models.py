@@ -67,6 +67,9 @@ class Named(Repeatable):
     )
     hermes: HeaderName = Field("", alias="X-Hermes-Session-Id", description="As X-Tidings-Conversation.")
     open_webui: HeaderName = Field("", alias="X-OpenWebUI-Chat-Id", description="As X-Tidings-Conversation.")
+    open_webui_user: HeaderName = Field(
+        "", alias="X-OpenWebUI-User-Id", description="The person who speaks, as `user`, which it overrides."
+    )
 
 
 class ContentPart(Lenient):

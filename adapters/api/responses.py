@@ -9,7 +9,7 @@ from aiohttp import web
 
 from adapters.api import sse, talk
 from adapters.api.adapter import ApiAdapter, answer
-from adapters.api.gate import Call, named, read_json, validate
+from adapters.api.gate import Call, named, person, read_json, validate
 from adapters.api.models import ResponseRequest
 from adapters.api.problem import FINAL, Problem, error_of, not_found
 from core.agent import (
@@ -38,7 +38,7 @@ async def create(api: ApiAdapter, call: Call) -> web.StreamResponse:
         given, follows, name = await chain(api, call, asked.previous_response_id)
     said = talk.of_input(asked.input, asked.instructions, given)
     alone = name is None or bool(follows)
-    conversation = api.conversation(call.key, name, asked.user)
+    conversation = api.conversation(call.key, name, person(call, asked.user))
     gone_means_stop = api.settings.stop_when_gone
     bot = api.bot(asked.model)
     asking = api.ask(call, said, conversation, bot, body, alone=alone, attended=gone_means_stop, follows=follows)
