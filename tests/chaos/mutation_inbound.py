@@ -13,9 +13,9 @@ from core import context
 from core.adapter import Receive
 from core.agent import Ended
 from core.context import Session
-from core.desk import Numbered
+from core.desk import Numbered, Remembered
 from core.gateway import Gateway
-from core.inbound import door, inbox, recovery
+from core.inbound import door, inbox, notes, recovery
 from core.inbound.door import Door
 from core.outbound import outbox
 from core.outbound.courier import Courier, Reserved
@@ -160,3 +160,13 @@ def sweeper_only_at_boot() -> None:
         await asyncio.Event().wait()
 
     swap(Gateway, "_sweep", sweep)
+
+
+def notes_shown_to_everybody() -> None:
+    """What was noted in private is recalled before others."""
+    real = notes.find
+
+    def find(tx: Transaction, about: notes.Reader, words: str, limit: int) -> list[Remembered]:
+        return real(tx, about._replace(private=True), words, limit)
+
+    swap(notes, "find", find)
