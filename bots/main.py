@@ -63,11 +63,12 @@ def place(home: Path, config: Path | None) -> Place:
 
 def _begin(place: Place, *, chats: bool) -> None:
     from adapters import catalog
-    from bots import fallback, launch
+    from bots import fallback, launch, secrecy
     from bots.precautions import remarks
     from core import logs
     from core.store.lock import check_owner, unusable
 
+    secrecy.forbid_dumps()
     check_owner(place.home)
     loaded = _load_to_run(place.home, place.config)
     platforms = {name for name, _, _ in catalog.configured(loaded.platforms)}

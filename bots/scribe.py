@@ -16,9 +16,6 @@ from bots.fallback import write
 from bots.settings import merged, parse
 from core.errors import ConfigError
 
-# What may stand behind a value that is no text with a number sign in it.
-COMMENT = re.compile(r"\s+#[^\"']*$")
-
 # By table and key.
 Changes = Mapping[tuple[str, str], Any]
 
@@ -84,9 +81,17 @@ def _set(text: str, table: str, key: str, line: str) -> str:
     if known is None:
         lines.insert(start + 1, line)
     else:
-        comment = COMMENT.search(lines[known])
-        lines[known] = line + (comment[0] if comment else "")
+        lines[known] = line + _comment(lines[known])
     return "\n".join(lines) + "\n"
+
+
+def _comment(line: str) -> str:
+    """What stands behind a value, with the space in front; a number sign inside of a text begins none."""
+    unquoted = max(line.rfind('"'), line.rfind("'")) + 1
+    start = line.find("#", unquoted)
+    while start > 0 and not line[start - 1].isspace():
+        start = line.find("#", start + 1)
+    return line[len(line[:start].rstrip()) :] if start > 0 else ""
 
 
 def _value(value: Any) -> str:

@@ -321,14 +321,17 @@ class Desk(Protocol):
     async def knows(self, conversation: str) -> bool: ...
 
     async def remember(self, text: str) -> bool:
-        """Keeps a note for whoever sent the current session's message; false when it is known already.
+        """Keeps a note of the current bot for whoever sent the session's message; false when it is known already.
 
         Raises Unkeepable for one that is empty or too long.
         """
         ...
 
     async def recall(self, words: str, limit: int) -> list[Remembered]:
-        """That person's notes, the newest first: those with any of the words, or all for no words."""
+        """This bot's notes about that person, the newest first: those with any of the words, or all for no words.
+
+        In a group, only those that were not made in private.
+        """
         ...
 
     @property

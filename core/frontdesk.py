@@ -16,6 +16,7 @@ from core.adapter import Adapter
 from core.alarms import Alarms
 from core.cards import BoardDesk
 from core.clock import Clock
+from core.context import Session
 from core.desk import (
     Admissions,
     ConversationLine,
@@ -226,12 +227,12 @@ class FrontDesk:
         return await self._store.read(lambda tx: records.knows(tx, conversation))
 
     async def remember(self, text: str) -> bool:
-        person = policy.name_of(context.current().target, context.current().sender)
-        return await self._store.write(lambda tx: notes.keep(tx, person, text, self._clock.wall()))
+        about = _reader(context.current())
+        return await self._store.write(lambda tx: notes.keep(tx, about, text, self._clock.wall()))
 
     async def recall(self, words: str, limit: int) -> list[Remembered]:
-        person = policy.name_of(context.current().target, context.current().sender)
-        return await self._store.read(lambda tx: notes.find(tx, person, words, limit))
+        about = _reader(context.current())
+        return await self._store.read(lambda tx: notes.find(tx, about, words, limit))
 
     async def health(self) -> Health:
         glance, fault = await self._glance()
@@ -288,3 +289,8 @@ def _tell_recent(tx: Transaction, adapter: str, account: str, words: str, since:
         if outbox.put_notice(tx, notice, clock.now()):
             lanes.append(target.lane)
     return lanes
+
+
+def _reader(session: Session) -> notes.Reader:
+    private = session.target.audience is Audience.PRIVATE
+    return notes.Reader(session.bot, policy.name_of(session.target, session.sender), private)

@@ -12,6 +12,7 @@ assistant(provider, api, **more)      the bot itself; its World closes it
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 # Not when the first message comes: on a busy machine they take longer to load than a test has patience.
@@ -45,3 +46,8 @@ def settings_for(provider: ProviderServer, api: Api = "chat", **more: Any) -> Se
 
 def assistant(provider: ProviderServer, api: Api = "chat", **more: Any) -> Assistant:
     return Assistant("Tide", settings_for(provider, api, **more))
+
+
+def unmarked(text: str) -> str:
+    """What a provider was sent, without the mark that the gateway's own lines bear in that run."""
+    return re.sub(r"(\((?:Note|From|In reply|Passed on|Attached)) [0-9a-f]{8}\b", r"\1", text)

@@ -41,7 +41,9 @@ class Editor:
                 case "\x15":
                     self.text = ""
                 case "\x17":
-                    self.text = re.sub(r"\S*\s*$", "", self.text)
+                    # All but the last word; the space before it stays.
+                    words = self.text.rstrip()
+                    self.text = words[: len(words) - len(words.split()[-1])] if words else ""
                 case "\x04" if not self.text:
                     self.ended = True
                     break

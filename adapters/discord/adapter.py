@@ -224,7 +224,7 @@ class DiscordAdapter:
         target, words = part.target, self._words(part)
         uploads = await wording.attached(part.body, words)
         await self._open_thread(target)
-        said = {**wording.message(part.body, words, uploads), "nonce": wording.nonce_of(part), "enforce_nonce": True}
+        said = {**self._message(part, words, uploads), "nonce": wording.nonce_of(part), "enforce_nonce": True}
         try:
             return await self._post_at(self._detours.place(target), part, said, uploads)
         except Refused as error:
@@ -318,6 +318,9 @@ class DiscordAdapter:
             view = View(handle=msgspec.json.encode(shown).decode(), anchored=True)
         return _landed(part.target, str(message["id"]), str(message.get("channel_id") or ""), view)
 
+    def _message(self, part: Part, words: Words, uploads: tuple[tuple[str, bytes], ...]) -> dict[str, Any]:
+        return wording.message(part.body, words, uploads, previews=self._settings.previews)
+
     # Answers to commands.
 
     def _is_good(self, at: float) -> bool:
@@ -328,14 +331,14 @@ class DiscordAdapter:
         await self._deferrals.over(handle.token)
         words = self._words(part)
         uploads = await wording.attached(part.body, words)
-        said, hook = wording.message(part.body, words, uploads), _hook(handle)
+        said, hook = self._message(part, words, uploads), _hook(handle)
         try:
             original = await self._original(handle) if part.position <= 1 else None
             if original and _is_thinking(original):
                 # Saying it twice is harmless. What stands there already is another answer's, and stays.
                 posted = await self._client.call("PATCH", f"{hook}/messages/@original", said, files=uploads)
             else:
-                said["flags"] = EPHEMERAL if handle.ephemeral else 0
+                said["flags"] |= EPHEMERAL if handle.ephemeral else 0
                 posted = await self._client.call("POST", hook, said, files=uploads, params={"wait": "true"})
         except Refused as error:
             if error.code not in ENDED:
@@ -360,7 +363,7 @@ class DiscordAdapter:
             raise ViewLost("what was shown stands elsewhere")
         words = self._words(part)
         uploads = await wording.attached(part.body, words)
-        await self._edit(shown, wording.message(part.body, words, uploads), uploads)
+        await self._edit(shown, self._message(part, words, uploads), uploads)
         return _landed(part.target, shown.message, shown.channel)
 
     async def _edit(self, shown: Shown, said: dict[str, Any], uploads: tuple[tuple[str, bytes], ...] = ()) -> None:

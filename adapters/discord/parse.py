@@ -175,7 +175,8 @@ class Reader:
         rest = _NAMED.sub(lambda found: name(found) or "\x00", content)
         # A word of address goes with the comma and the space behind it.
         rest = re.sub(r"^\s*(?:\x00[\s,:]*)+", "", rest)
-        rest = re.sub(r"[ \t]*\x00", "", rest).strip()
+        *before, last = rest.split("\x00")
+        rest = "".join([*(each.rstrip(" \t") for each in before), last]).strip()
         # Whoever says nothing but our name has said something, too.
         return rest or f"@{mine.name}"
 

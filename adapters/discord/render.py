@@ -42,7 +42,7 @@ _PROMPT = re.compile(r"^[ ]*(?=>>>)", re.MULTILINE)
 _QUOTE = re.compile(r"^[ ]{0,3}>(?=[^ \t>]|$)", re.MULTILINE)
 _CLOSER = re.compile(r"[ \t]#+[ \t]*$")
 _ADDRESS_LIKE = re.compile(r"(?:https?://|www\.)\S+|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}(?:/\S*)?", re.IGNORECASE)
-_PICTURE = re.compile(r"!\[([^\[\]]*)\]\(<?([^\s<>()]+)[^()]*\)")
+_PICTURE = re.compile(r"!\[([^\[\]]*+)\]\(<?([^\s<>()]++)[^()]*+\)")
 # By the parser's kind of link, what stands behind its words.
 _LINK_ENDS = {"Inline": "](", "Reference": "][", "Collapsed": "][", "Shortcut": "]"}
 _WORD = re.compile(r"[^\W_]+")

@@ -23,6 +23,8 @@ BUTTONS_IN_ROW, MOST_ROWS = 5, 5
 LABEL_CHARACTERS = 80
 TITLE_CHARACTERS = 80
 NONCE_CHARACTERS = 24
+# No preview of an address.
+SUPPRESS_EMBEDS = 1 << 2
 # Nobody is ever pinged by what a bot says.
 NOBODY: dict[str, list[str]] = {"parse": []}
 
@@ -73,12 +75,16 @@ def plain_name(name: str) -> str:
     return re.sub(r"[^\w.\-]", "_", name)
 
 
-def message(body: Body, words: Words, uploads: tuple[tuple[str, bytes], ...]) -> dict[str, Any]:
+def message(
+    body: Body, words: Words, uploads: tuple[tuple[str, bytes], ...], *, previews: bool = False
+) -> dict[str, Any]:
     """The message as a call says it. What it names as attached replaces what was: so it may be said twice."""
     said: dict[str, Any] = {
         "content": words.content,
         "allowed_mentions": NOBODY,
         "components": _rows(body.choices),
+        # An address that a stranger made a model write would be fetched with whatever stands in it.
+        "flags": 0 if previews else SUPPRESS_EMBEDS,
     }
     if uploads:
         said["attachments"] = [{"id": number, "filename": name} for number, (name, _) in enumerate(uploads)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,11 +18,21 @@ LOOK_SECONDS = 5.0
 
 
 @contextmanager
-def claim(platform: str, server: str, token: str) -> Iterator[None]:
-    """Holds the token's lock, which is the same for all homes of one user; raises StandingBy while another does."""
-    handle = os.open(
-        _place(platform, f"{server.rstrip('/')} {token}"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-    )
+def claim(platform: str, server: str, token: str, shared: Path | None = None) -> Iterator[None]:
+    """Holds the token's lock, which is the same for all homes of one user; raises StandingBy while another does.
+
+    `shared` is the folder for all users of the machine that ours lies in.
+    """
+    folder = _enter(shared or Path(tempfile.gettempdir()))
+    try:
+        handle = os.open(
+            _name(platform, f"{server.rstrip('/')} {token}"),
+            os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC,
+            0o600,
+            dir_fd=folder,
+        )
+    finally:
+        os.close(folder)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -35,9 +46,26 @@ def claim(platform: str, server: str, token: str) -> Iterator[None]:
         os.close(handle)
 
 
-def _place(platform: str, name: str) -> Path:
-    folder = Path(tempfile.gettempdir()) / f"tidings-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise Misconfigured(f"{folder} belongs to somebody else; have it removed, or set TMPDIR to a folder of yours")
-    return folder / f"{platform}-{hashlib.sha256(name.encode()).hexdigest()[:32]}.lock"
+def _enter(shared: Path) -> int:
+    """By its descriptor: what was looked at is what is used. Somebody else may have been there first."""
+    folder = shared / f"tidings-{os.getuid()}"
+    remedy = "have it removed, or set TMPDIR to a folder of yours"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise Misconfigured(f"{folder} is no folder of ours ({error.strerror}); {remedy}") from error
+    found = os.fstat(handle)
+    wrong = ""
+    if found.st_uid != os.getuid():
+        wrong = "belongs to somebody else"
+    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        wrong = "is not ours alone, since others may write to it"
+    if wrong:
+        os.close(handle)
+        raise Misconfigured(f"{folder} {wrong}; {remedy}")
+    return handle
+
+
+def _name(platform: str, name: str) -> str:
+    return f"{platform}-{hashlib.sha256(name.encode()).hexdigest()[:32]}.lock"

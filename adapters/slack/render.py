@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -35,13 +36,13 @@ _CROWD = re.compile(
 # People, and groups of them.
 _PEOPLE = re.compile(r"<(?=@[A-Z0-9]|!subteam\b)", re.IGNORECASE)
 _FENCE_LINE = re.compile(r"^[ \t>]*(`{3,}|~{3,})([^\n]*)$")
-_RULE = re.compile(r"^[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
+_RULE = re.compile(r"^[ \t]*+\|?+[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*\|?[ \t]*+$")
 _BAR = re.compile(r"(?<!\\)\|")
 _HEADING = re.compile(r"^[ ]{0,3}#{1,6}[ \t]")
 _LINE = re.compile(r"^[ ]{0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})$")
 _PICTURE = re.compile(r"^[ ]{0,3}!\[")
-_LINK = re.compile(r"!?\[([^\[\]]*)\]\(<?([^\s<>()]+)[^()]*\)")
-_MARKS = re.compile(r"(\*\*|__|~~|`+)(?=\S)(.+?)(?<=\S)\1")
+_LINK = re.compile(r"!?\[([^\[\]]*+)\]\(<?([^\s<>()]++)[^()]*+\)")
+_MARK = re.compile(r"\*\*|__|~~|`+")
 _LINE_ENDS = re.compile(r"\n+")
 _WHITESPACE = re.compile(r"\s+")
 # At the end of a text that still grows: what the next word may turn into something else.
@@ -258,7 +259,31 @@ def _alignment(cell: str) -> str:
 def _plain(text: str) -> str:
     """Without the signs that only mark a text."""
     linked = _LINK.sub(lambda link: link[1] if link[1] == link[2] else f"{link[1]} ({link[2]})".strip(), text)
-    return _MARKS.sub(lambda marked: marked[2], linked)
+    return _unmarked(linked)
+
+
+def _unmarked(line: str) -> str:
+    """Without the marks that come in pairs around words; one that has no other half stays."""
+    marks = list(_MARK.finditer(line))
+    closing: dict[str, list[int]] = {}
+    for place, mark in enumerate(marks):
+        if mark.start() and not line[mark.start() - 1].isspace():
+            closing.setdefault(mark[0], []).append(place)
+    pieces: list[str] = []
+    done = place = 0
+    while place < len(marks):
+        opener = marks[place]
+        ends = closing.get(opener[0], [])
+        # The first that has something between itself and the opener.
+        found = bisect_right(ends, place)
+        if found < len(ends) and marks[ends[found]].start() == opener.end():
+            found += 1
+        if found < len(ends) and not line[opener.end()].isspace():
+            closer = marks[ends[found]]
+            pieces += (line[done : opener.start()], line[opener.end() : closer.start()])
+            done, place = closer.end(), ends[found]
+        place += 1
+    return "".join((*pieces, line[done:]))
 
 
 def _pieces(source: str, limit: int) -> Iterator[str]:

@@ -245,9 +245,12 @@ class TelegramAdapter:
             rendered = render.render(text)
         else:
             rendered = text
+        # An address that a stranger made a model write would be fetched with whatever stands in it.
+        options = {} if self._settings.previews else {"link_preview_options": {"is_disabled": True}}
         if rendered.entities:
-            yield method, {"text": rendered.text, "entities": rendered.entities}
-        yield method, {"text": render.plain(text) if isinstance(text, str) and rendered.entities else rendered.text}
+            yield method, {"text": rendered.text, "entities": rendered.entities, **options}
+        plain = render.plain(text) if isinstance(text, str) and rendered.entities else rendered.text
+        yield method, {"text": plain, **options}
 
     def _may_draft(self, target: Target) -> bool:
         return self._takes_drafts and not _is_group(target) and target.chat not in self._no_drafts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from contextvars import Context
 from dataclasses import dataclass
@@ -107,18 +107,26 @@ class Assistant:
 
     async def _toolbox(self, ready: _Ready, errand: Errand | None) -> Toolbox:
         """Work that was handed on may use what it was given of them, by the names that the settings use."""
-        given = errand.tools if errand else None
+        settings = self.settings_for(errand)
         if ready.servers is None:
-            return self._own_tools if given is None else Toolbox(self._only(given))
-        foreign = await ready.servers.tools()
-        if given is not None:
-            foreign = {server: tools for server, tools in foreign.items() if server in given}
-        settings = self._settings if given is None else self._only(given)
-        return Toolbox(settings, foreign, ready.servers.allowed(), ready.servers.failures())
+            return self._own_tools if settings is self._settings else Toolbox(settings)
+        foreign, failures = await ready.servers.tools(), ready.servers.failures()
+        return Toolbox(
+            settings,
+            {server: tools for server, tools in foreign.items() if server in settings.mcp},
+            ready.servers.allowed(),
+            {server: why for server, why in failures.items() if server in settings.mcp},
+        )
 
-    def _only(self, given: Sequence[str]) -> sections.Assistant:
-        kept = tuple(name for name in self._settings.tools if name in given)
-        return self._settings.model_copy(update={"tools": kept})
+    def settings_for(self, errand: Errand | None) -> sections.Assistant:
+        """The bot's own, without what this errand was not given: it can neither use that nor hand it on."""
+        if errand is None or errand.tools is None:
+            return self._settings
+        given = {
+            "tools": tuple(name for name in self._settings.tools if name in errand.tools),
+            "mcp": {name: server for name, server in self._settings.mcp.items() if name in errand.tools},
+        }
+        return self._settings.model_copy(update=given)
 
 
 def _for_card(toolbox: Toolbox, turn: Turn) -> Toolbox:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bots.assistant.prompt import NOTE
 from bots.assistant.settings import BotLimits
 from core.agent import Usage
 
@@ -68,7 +69,7 @@ class Budget:
         """A note for the model when little is left; what is used up is told otherwise."""
         for line in self._lines():
             if line.limit and line.near <= line.used < line.limit:
-                return f"(Note: of {line.words} for this answer only {line.left} left. Come to an end.)"
+                return f"{NOTE} of {line.words} for this answer only {line.left} left. Come to an end.)"
         return ""
 
     def _lines(self) -> list[_Line]:

@@ -15,15 +15,15 @@ from pydantic_ai.messages import (
 )
 
 from bots.assistant.memory import CHARACTERS_PER_TOKEN, Memory, tokens_in, weight
-from bots.assistant.prompt import fence
+from bots.assistant.prompt import NOTE, fence
 
 # Room is made when a talk fills so much of the window, and so much of it stays word for word.
 FULL = 0.75
 KEPT = 0.25
 # The most of the window that one request for a summary may take.
 SUMMED_UP = 0.5
-SUMMARY = "(Note: to save room, what was said before was summed up by you like this:)"
-LEFT_OUT = "(Note: to save room, what was said before was left out here; the person can still read it.)"
+SUMMARY = f"{NOTE} to save room, what was said before was summed up by you like this:)"
+LEFT_OUT = f"{NOTE} to save room, what was said before was left out here; the person can still read it.)"
 SHED = "(This output was left out to save room.)"
 # Outputs of the last few tools are still worked with.
 KEPT_RESULTS = 2

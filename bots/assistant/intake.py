@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic_ai.messages import ImageUrl, UserContent
 
 from bots.assistant.memory import SCHEME
-from bots.assistant.prompt import WORDLESS, fence, heard, label
+from bots.assistant.prompt import NOTE, SIGN, WORDLESS, fence, heard, label
 from core import context
 from core.agent import Turn
 from core.errors import TidingsError
@@ -50,9 +50,9 @@ async def take(turn: Turn, *, images: bool) -> Heard:
         except (TidingsError, OSError) as error:
             reason = one_line((error.strerror if isinstance(error, OSError) else "") or str(error))
             refused.append(f"I could not fetch {name}: {reason.rstrip('.')}.")
-            content.append(f'(Note: "{name}" was attached, but it could not be fetched.)')
+            content.append(f'{NOTE} "{name}" was attached, but it could not be fetched.)')
             continue
-        content.append(f'(Attached: "{name}", kept in the workspace as {kept})')
+        content.append(f'(Attached{SIGN}: "{name}", kept in the workspace as {kept})')
         content.append(piece)
         if complaint:
             refused.append(complaint)
@@ -93,7 +93,7 @@ def _look(path: Path, attachment: Attachment, name: str, images: bool) -> tuple[
 
 
 def _unseen(name: str) -> str:
-    return f'(Note: you cannot see the content of "{name}"; only tools that open files can work with it.)'
+    return f'{NOTE} you cannot see the content of "{name}"; only tools that open files can work with it.)'
 
 
 def _image_type(path: Path) -> str:

@@ -44,7 +44,7 @@ UNREADABLE = "unreadable"
 CHARACTERS_PER_TOKEN = 3.5
 IMAGE_TOKENS = 1500
 VERSION = 1
-BEGAN_EARLIER = "(Note: this talk began earlier than what you see of it.)"
+BEGAN_EARLIER = f"{prompt.NOTE} this talk began earlier than what you see of it.)"
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -292,6 +292,27 @@ def _told(entries: Iterable[Entry], begun: str = "") -> list[ModelMessage]:
             case _:
                 continue
     return messages
+
+
+def signed(message: ModelMessage, mark: str) -> ModelMessage:
+    """As it is sent: the gateway's own lines bear the mark of the run."""
+    if not isinstance(message, ModelRequest):
+        return message
+    parts = [
+        replace(part, content=_signed(part.content, mark))
+        if isinstance(part, UserPromptPart | ToolReturnPart)
+        else part
+        for part in message.parts
+    ]
+    return replace(message, parts=parts)
+
+
+def _signed(content: Any, mark: str) -> Any:
+    if isinstance(content, str):
+        return prompt.sign(content, mark)
+    if isinstance(content, list | tuple):
+        return [prompt.sign(each, mark) if isinstance(each, str) else each for each in content]
+    return content
 
 
 def tokens_in(messages: Iterable[ModelMessage]) -> int:

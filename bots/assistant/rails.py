@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from hashlib import sha256
 
+from bots.assistant.prompt import NOTE
 from bots.assistant.settings import Rail, Rails
 from core.agent import Effect
 from core.redaction import one_line
@@ -106,4 +107,4 @@ def shown(name: str) -> str:
 def _judge(rail: Rail, count: int, note: str, sentence: str, reason: str) -> list[Warned | Halted]:
     if count >= rail.halt:
         return [Halted(f"(I stopped here: {sentence}.)", reason)]
-    return [Warned(f"(Note: {note}.)")] if count >= rail.warn else []
+    return [Warned(f"{NOTE} {note}.)")] if count >= rail.warn else []

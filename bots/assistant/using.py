@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pydantic_ai.messages import ToolCallPart, ToolReturnPart
 
 from bots.assistant.memory import unreadable
-from bots.assistant.prompt import fence
+from bots.assistant.prompt import bare, fence
 from bots.assistant.rails import Guard, Halted, Used, Warned
 from bots.assistant.tools.tool import Occasion, Result, Tool, ToolError
 from bots.assistant.tools.toolbox import Refusal, Toolbox
@@ -75,7 +75,7 @@ class Using:
         seen = self._guard.look(Used(call.tool_name, call.args_as_json_str(), effect, text, error))
         if isinstance(seen, Halted):
             into.halted = into.halted or seen
-        told = error or text
+        told = bare(error or text)
         if isinstance(tool, Tool) and tool.untrusted and told:
             told = fence(told, f"{'error' if error else 'result'} of {call.tool_name}")
         if error:

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 # What a summary at the end of a budget may take, whatever the budget was.
 LAST_WORDS_SECONDS = 60.0
 LAST_WORDS = (
-    "(Note: {reason}. Use no tools any more. Tell the person in a few sentences what was done and found, "
+    f"{prompt.NOTE} {{reason}}. Use no tools any more. Tell the person in a few sentences what was done and found, "
     "and what is still open.)"
 )
 TOO_LONG = "the answer reached the longest that the model may write"
@@ -82,6 +82,7 @@ class Work:
             ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=dict(tool.schema))
             for tool in toolbox.offered()
         ]
+        self._mark = prompt.mark(context.current().conversation.id)
         self._spoke = False
         # The next words begin a paragraph of their own.
         self._apart = False
@@ -111,7 +112,7 @@ class Work:
                 sentence += "; I leave the images of this talk out from now on"
             if self._chosen and isinstance(unanswered.__cause__, errors.ModelNotFoundError):
                 sentence += f"; /model default goes back to {self._settings.model}"
-            self._memory.hear(f"(Note: that answer was not finished: {sentence}.)")
+            self._memory.hear(f"{prompt.NOTE} that answer was not finished: {sentence}.)")
             for event in self._end(OutcomeKind.FAILED, sentence, passing=unanswered.is_passing):
                 yield event
 
@@ -248,7 +249,8 @@ class Work:
         messages = await self._memory.shown(images=built.images)
         last = messages[-1]
         assert isinstance(last, ModelRequest), "a model is only asked when it is its turn"
-        messages[-1] = replace(last, instructions=self._instructions)
+        messages[-1] = replace(last, instructions=f"{self._instructions}\n\n{prompt.about(self._mark)}")
+        messages = [memory.signed(message, self._mark) for message in messages]
         return Question(messages, ModelRequestParameters(function_tools=self._tools), tools_off)
 
     async def _make_room(self, window: int) -> AsyncGenerator[Event, None]:
@@ -286,7 +288,7 @@ class Work:
         if reason := self._budget.exhausted:
             # A long talk and a small window would need many.
             raise Unanswered(Kind.FINAL, reason)
-        question = Question([ModelRequest(parts=[UserPromptPart(text)])], ModelRequestParameters())
+        question = Question([ModelRequest(parts=[UserPromptPart(prompt.bare(text))])], ModelRequestParameters())
         return await self._collect(question)
 
     async def _run_out(self, reason: str) -> AsyncGenerator[Event, None]:

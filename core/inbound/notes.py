@@ -1,6 +1,8 @@
-"""Notes about or for one person, kept across all their conversations on a platform."""
+"""Notes of one bot about or for one person, kept across all their conversations on a platform."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from core.desk import Remembered
 from core.errors import Unkeepable
@@ -12,7 +14,16 @@ NOTES = 500
 NOTE_CHARACTERS = 2000
 
 
-def keep(tx: Transaction, person: str, text: str, at: float) -> bool:
+class Reader(NamedTuple):
+    """Whom a bot talks to, and whether others are there."""
+
+    bot: str
+    # As adapter:sender.
+    person: str
+    private: bool
+
+
+def keep(tx: Transaction, about: Reader, text: str, at: float) -> bool:
     """False when it is known already; raises Unkeepable with a sentence for whoever wrote it."""
     text = mend(text).strip()
     if not text:
@@ -20,24 +31,35 @@ def keep(tx: Transaction, person: str, text: str, at: float) -> bool:
     if len(text) > NOTE_CHARACTERS:
         raise Unkeepable(f"a note has at most {NOTE_CHARACTERS:,} characters, and this one has {len(text):,}")
     is_new = tx.execute(
-        "INSERT INTO notes (person, text, at) VALUES (?, ?, ?) ON CONFLICT (person, text) DO NOTHING", person, text, at
+        "INSERT INTO notes (bot, person, text, private, at) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (person, bot, text) DO NOTHING",
+        *(about.bot, about.person, text, int(about.private), at),
     )
     if is_new:
         tx.execute(
-            "DELETE FROM notes WHERE person = ? AND seq NOT IN"
-            " (SELECT seq FROM notes WHERE person = ? ORDER BY seq DESC LIMIT ?)",
-            person,
-            person,
-            NOTES,
+            "DELETE FROM notes WHERE person = ? AND bot = ? AND seq NOT IN"
+            " (SELECT seq FROM notes WHERE person = ? AND bot = ? ORDER BY seq DESC LIMIT ?)",
+            *(about.person, about.bot, about.person, about.bot, NOTES),
+        )
+    elif not about.private:
+        # What was said again where others hear it is no longer private.
+        tx.execute(
+            "UPDATE notes SET private = 0 WHERE person = ? AND bot = ? AND text = ?", about.person, about.bot, text
         )
     return bool(is_new)
 
 
-def find(tx: Transaction, person: str, words: str, limit: int) -> list[Remembered]:
-    """Those with any of the words in whatever case, or all for no words; the newest first."""
+def find(tx: Transaction, about: Reader, words: str, limit: int) -> list[Remembered]:
+    """Those with any of the words in whatever case, or all for no words; the newest first.
+
+    Among others nothing is found that was noted in private.
+    """
     # Compared here, since the database folds the case of ASCII letters alone; a person's notes are few.
     wanted = mend(words).casefold().split()
-    rows = tx.all("SELECT text, at FROM notes WHERE person = ? ORDER BY seq DESC", person)
+    rows = tx.all(
+        "SELECT text, at FROM notes WHERE person = ? AND bot IN (?, '') AND private <= ? ORDER BY seq DESC",
+        *(about.person, about.bot, int(about.private)),
+    )
     found = [
         Remembered(row["text"], row["at"])
         for row in rows

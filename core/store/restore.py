@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, Self
 
 import msgspec
 
@@ -26,6 +26,11 @@ from core.types import Body, File, encode
 
 # Where a backup is unpacked, in the same file system as the home.
 STAGE = ".restoring"
+# What the manifest and the seal may measure each, and what a name and the like may; they are read into memory.
+INDEX_BYTES = 64 * 1024 * 1024
+HEADER_BYTES = 1024 * 1024
+# What stays free of the disk, whatever a backup holds.
+SPARE_BYTES = 64 * 1024 * 1024
 # What a home with a store in it consists of.
 STORE_FILES = (STORE, f"{STORE}-wal", f"{STORE}-shm")
 
@@ -84,17 +89,18 @@ def _unpack(file: Path, stage: Path) -> tuple[Manifest, int]:
     seal: dict[str, str] | None = None
     manifest: Manifest | None = None
     try:
-        with tarfile.open(file, "r:*") as tar:
+        with tarfile.open(file, "r:*", tarinfo=_Member) as tar:
             for member in tar:
+                _check_size(member, file, stage)
                 content = tar.extractfile(member) if member.isreg() else None
                 if content is None or not _is_harmless(member.name, manifest.named if manifest else ()):
                     raise StoreRefused(f"{file} holds {member.name!r}, which no backup has; it is not restored")
                 if member.name == MANIFEST:
-                    data = content.read()
+                    data = content.read(INDEX_BYTES)
                     manifest = backup.read_manifest(data, file)
                     digests[MANIFEST] = hashlib.sha256(data).hexdigest()
                 elif member.name == SEAL:
-                    seal = msgspec.json.decode(content.read(), type=dict[str, str])
+                    seal = msgspec.json.decode(content.read(INDEX_BYTES), type=dict[str, str])
                 elif manifest is None:
                     raise StoreRefused(f"{file} is no backup of Tidings")
                 else:
@@ -107,6 +113,27 @@ def _unpack(file: Path, stage: Path) -> tuple[Manifest, int]:
         what = "is cut off" if seal is None else "is damaged: what is in it is not what was put there"
         raise StoreRefused(f"{file} {what}; take another backup")
     return manifest, len(digests) - 1
+
+
+class _Member(tarfile.TarInfo):
+    """One whose name and the like, which are read at once, have a bound."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        found = super().frombuf(buf, encoding, errors)
+        if found.type not in tarfile.REGULAR_TYPES and found.size > HEADER_BYTES:
+            raise StoreRefused("no backup has names so long; it is not restored")
+        return found
+
+
+def _check_size(member: tarfile.TarInfo, file: Path, stage: Path) -> None:
+    """A small file can hold what fills any memory and any disk."""
+    if member.name in (MANIFEST, SEAL) and member.size > INDEX_BYTES:
+        raise StoreRefused(f"{file}: no backup has so large a {member.name}; it is not restored")
+    room = shutil.disk_usage(stage).free - SPARE_BYTES
+    if member.size > room:
+        need = f"{member.name} has {member.size:,} bytes, and there is room for {max(room, 0):,}"
+        raise StoreRefused(f"{file} cannot be unpacked: {need}; free some, or choose another home with --home")
 
 
 def _is_harmless(name: str, named: Sequence[str]) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
-import re
 import signal
+import sys
 from contextlib import suppress
 from contextvars import Context
 from pathlib import Path
@@ -24,7 +25,7 @@ from core.inbound.settlement import After
 from core.redaction import plain
 from core.settings import Work
 from core.store.database import Row, Store, Transaction
-from core.work import kin, ledger, reports
+from core.work import child, kin, ledger, patterns, reports
 from core.work.ledger import End, New
 from core.work.reports import Case
 from core.work.traces import Matches, Order, Traces
@@ -33,6 +34,9 @@ log = logging.getLogger(__name__)
 
 MOST_PATTERNS = 10
 PATTERN_CHARACTERS = 200
+# They are read in a process of their own, which gives up long before; a busy machine may take a while to begin.
+READING_SECONDS = 20.0
+PATTERN_WORDS_BYTES = 4_000
 # How soon a line that was waited for is seen.
 LOOK_SECONDS = 1.0
 # What is found in between is told together.
@@ -94,7 +98,7 @@ class Processes:
         session = context.current()
         if launch.manner is not Manner.NOTHING or launch.patterns:
             session.require("async_delivery")
-        _check(launch)
+        await _check(launch)
         starting = asyncio.create_task(self._begin(session, launch))
         self._starting.add(starting)
         starting.add_done_callback(self._starting.discard)
@@ -318,7 +322,7 @@ class Processes:
                     Traces(folder).remove()
 
 
-def _check(launch: Launch) -> None:
+async def _check(launch: Launch) -> None:
     if launch.patterns and launch.manner is Manner.NOTHING:
         raise Unkeepable("lines that are waited for are told, so its end is too: ask for that")
     if len(launch.patterns) > MOST_PATTERNS:
@@ -326,10 +330,15 @@ def _check(launch: Launch) -> None:
     for pattern in launch.patterns:
         if not pattern or len(pattern) > PATTERN_CHARACTERS:
             raise Unkeepable(f"a pattern has between 1 and {PATTERN_CHARACTERS} characters")
-        try:
-            re.compile(pattern)
-        except (re.error, RecursionError, OverflowError) as error:
-            raise Unkeepable(f"{pattern!r} is no regular expression: {error}") from error
+    if not launch.patterns:
+        return
+    # Reading one may take seconds, and would hold up everything else.
+    program = (sys.executable, "-I", "-S", patterns.__file__, json.dumps(launch.patterns))
+    ended = await child.run(program, Path("/"), READING_SECONDS, PATTERN_WORDS_BYTES)
+    if ended.code == patterns.BAD:
+        raise Unkeepable(ended.output.strip())
+    if ended.code != 0:
+        raise Unkeepable("the patterns could not be read: try again, or use simpler ones")
 
 
 def _end_all(task: str, keeper: int | None) -> None:

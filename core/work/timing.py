@@ -191,7 +191,8 @@ def _demanded(said: str, zone: str, now: float, *, every: bool) -> When:
 
 
 def _behind(text: str, count: int) -> str:
-    return re.sub(rf"\s*(?:\S+\s*){{{count}}}", "", text, count=1)
+    words = text.split(maxsplit=count)
+    return words[count] if len(words) > count else ""
 
 
 def _take_zone(words: list[str], zone: str) -> tuple[str, list[str]]:

@@ -63,6 +63,26 @@ MUTANTS: dict[str, Mutant] = {
             _swept("INSERT INTO history", "lost"),
         ),
         Mutant(
+            "one text stops everything",
+            assistant.fence_reads_a_text_again_and_again,
+            ("tests/security/test_linear_time.py::test_no_pattern_takes_the_square_of_a_text",),
+        ),
+        Mutant(
+            "a person speaks for the gateway",
+            assistant.people_bear_the_mark,
+            _test("assistant_memory", "a_line_that_a_person_typed_does_not_bear_the_mark_of_the_gateway"),
+        ),
+        Mutant(
+            "tools that were not given",
+            assistant.errand_knows_every_server,
+            ("tests/unit/test_toolbox.py::test_a_delegate_hands_on_no_server_of_tools_that_it_was_not_given",),
+        ),
+        Mutant(
+            "told in confidence, shown to all",
+            inbound.notes_shown_to_everybody,
+            _test("memory", "what_was_noted_in_private_does_not_show_in_a_group"),
+        ),
+        Mutant(
             "M1: replayed after a crash",
             outbound.no_doubtful_state,
             _test("outbound_restart", "a_send_that_was_cut_off_is_settled_by_what_the_platform_can_prove"),

@@ -5,6 +5,7 @@ The assistant is imported by who becomes one of these, and by nobody else: its l
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
 
     from bots.assistant.asking import Answer, Asking, Piece, Question
     from bots.assistant.models import Built
+    from bots.assistant.settings import Assistant as Settings
     from bots.assistant.settings import ModelChoice
     from bots.assistant.tools.tool import Tool
     from bots.assistant.tools.toolbox import Refusal, Toolbox
     from bots.assistant.using import Round, Using
     from bots.assistant.work import Work
+    from core.types import Errand
 
 
 def stream_that_stops_is_whole() -> None:
@@ -148,3 +151,33 @@ def halt_without_a_word() -> None:
         return self._end(OutcomeKind.HALTED, reason)
 
     swap(Work, "_halt", halt)
+
+
+def fence_reads_a_text_again_and_again() -> None:
+    """From each opening sign it looks through all the others."""
+    from bots.assistant import prompt
+
+    between = r"[^\w>]*"
+    swap(prompt, "_FENCE", re.compile(rf"[<\ufe64\uff1c](?={between}{between.join('untrusted')})", re.IGNORECASE))
+
+
+def people_bear_the_mark() -> None:
+    """What a person typed is signed like a line of the gateway's."""
+    from bots.assistant import prompt
+
+    def bare(text: str) -> str:
+        return text
+
+    swap(prompt, "bare", bare)
+
+
+def errand_knows_every_server() -> None:
+    """Who was given some tools still names all servers of them for the next."""
+    from bots.assistant.agent import Assistant
+
+    real = Assistant.settings_for
+
+    def settings_for(self: Assistant, errand: Errand | None) -> Settings:
+        return real(self, errand).model_copy(update={"mcp": self._settings.mcp})
+
+    swap(Assistant, "settings_for", settings_for)

@@ -14,9 +14,9 @@ from core import context
 from core.adapter import Receive
 from core.agent import Ended, Outcome
 from core.context import Session
-from core.desk import Numbered
+from core.desk import Numbered, Remembered
 from core.gateway import Gateway
-from core.inbound import door, inbox, recollection, recovery
+from core.inbound import door, inbox, notes, recollection, recovery
 from core.inbound.dispatcher import Dispatcher
 from core.inbound.door import Door
 from core.inbound.inbox import Claim
@@ -253,3 +253,13 @@ def a_units_fault_is_the_stores() -> None:
         return done
 
     swap(sqlite, "_perform", perform)
+
+
+def notes_shown_to_everybody() -> None:
+    """What was noted in private is recalled before others."""
+    real = notes.find
+
+    def find(tx: Transaction, about: notes.Reader, words: str, limit: int) -> list[Remembered]:
+        return real(tx, about._replace(private=True), words, limit)
+
+    swap(notes, "find", find)

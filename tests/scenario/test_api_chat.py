@@ -579,6 +579,29 @@ async def test_a_header_names_the_conversation_in_which_one_waits_for_the_other(
     assert agent.heard == ["first", "second"]
 
 
+@pytest.mark.parametrize("path", ["chat/completions", "responses"])
+async def test_people_of_open_webui_are_told_apart(tmp_path: Path, path: str) -> None:
+    """All of them speak with one key; what is noted of one is not found by another."""
+
+    async def note(turn: Turn) -> str:
+        if turn.message.text == "remember":
+            await turn.desk.remember("is ill")
+        return ", ".join(each.text for each in await turn.desk.recall("", limit=10)) or "nothing"
+
+    async with ApiWorld(tmp_path, Scripted(note)) as api:
+
+        async def ask(text: str, **headers: str) -> str:
+            body = {"input": text} if path == "responses" else said(text)
+            answer = (await api.http.post(f"/v1/{path}", json=body, headers=headers)).text
+            return "is ill" if "is ill" in answer else "nothing" if "nothing" in answer else answer
+
+        ada, bob = ({"X-OpenWebUI-User-Id": name} for name in ("ada", "bob"))
+        assert await ask("remember", **ada) == "is ill"
+        assert await ask("recall", **bob) == "nothing"
+        assert await ask("recall") == "nothing"
+        assert await ask("recall", **ada) == "is ill"
+
+
 async def test_without_a_name_nothing_queues_and_no_memory_is_read(tmp_path: Path) -> None:
     gates = {"first": Gate(), "second": Gate()}
     async with ApiWorld(tmp_path, Echo(gates)) as api:

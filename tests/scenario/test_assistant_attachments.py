@@ -11,7 +11,7 @@ import pytest
 from bots.assistant import intake
 from core.errors import Rejected, Unreachable
 from core.types import Attachment
-from tests.assistant_world import APIS, assistant
+from tests.assistant_world import APIS, assistant, unmarked
 from tests.simulators.provider import Call, Exchange, ProviderServer, Say
 from tests.simulators.provider_truth import Api
 from tests.simulators.provider_turns import Turn as Said
@@ -46,7 +46,7 @@ def encoded(data: bytes) -> str:
 
 
 def shown(exchange: Exchange) -> str:
-    return json.dumps(exchange.messages, ensure_ascii=False)
+    return unmarked(json.dumps(exchange.messages, ensure_ascii=False))
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -247,7 +247,7 @@ async def test_files_with_the_same_long_name_do_not_take_each_others_place(tmp_p
 async def test_a_file_without_a_name_is_called_by_its_number(tmp_path: Path, downloads: Path) -> None:
     async with ProviderServer() as provider, world_of(tmp_path, assistant(provider), downloads) as world:
         await say(world, "look", ("", b"words"))
-        assert '(Attached: "file 1", kept in the workspace as attachments/run_' in provider.last.said
+        assert '(Attached: "file 1", kept in the workspace as attachments/run_' in unmarked(provider.last.said)
         assert "words" in provider.last.said
 
 
@@ -256,7 +256,7 @@ async def test_a_quote_and_a_file_are_both_there(tmp_path: Path, downloads: Path
         world.paper.says("and this?", quotes="That is it.", files=[("a.txt", b"words")])
         await world.paper.until(lambda paper: paper.posts)
         await world.settled()
-        said = provider.last.said
+        said = unmarked(provider.last.said)
         order = ["(In reply to this:)", "That is it.", "and this?", '(Attached: "a.txt"', "words\n</untrusted>"]
         assert [said.count(each) for each in order] == [1] * 5
         assert sorted(order, key=said.index) == order

@@ -147,4 +147,4 @@ async def test_news_that_came_while_a_turn_was_at_work_are_known_in_the_next(
         await world.paper.until(lambda paper: "I know." in paper.posts, timeout=PATIENCE_SECONDS)
         shown = "\n".join(line.text for line in provider.last.lines)
         assert shown.count("a nugget") == 1
-        assert '<untrusted source="a notice">' in shown
+        assert '<untrusted source="the task “dig for gold”">' in shown

@@ -15,7 +15,7 @@ from adapters.shared import local
 from bots.assistant.agent import Assistant
 from core.agent import OutcomeKind, ToolStarted
 from tests.api_world import ApiWorld
-from tests.assistant_world import APIS, assistant, settings_for
+from tests.assistant_world import APIS, assistant, settings_for, unmarked
 from tests.simulators.paper import Kind
 from tests.simulators.provider import Call, Exchange, ProviderServer, Say
 from tests.simulators.provider_truth import Api
@@ -53,7 +53,9 @@ async def ask(world: World, text: str = "look into the plan") -> tuple[str, Outc
 
 def notes(provider: ProviderServer) -> list[str]:
     """The gateway's own words that the model has seen, for each request the newest line of it."""
-    return [line for each in provider.requests for line in each.lines[-1].text.splitlines() if "(Note:" in line]
+    return [
+        line for each in provider.requests for line in unmarked(each.lines[-1].text).splitlines() if "(Note:" in line
+    ]
 
 
 # Guard rails.
@@ -276,7 +278,7 @@ async def test_near_the_end_the_model_is_told_and_at_the_end_it_sums_up(
     assert text == f"I looked at three files, and none is there. The plan is open.\n\n(I stopped here: {reason}.)"
     warned, asked = [each.lines[-1].text for each in provider.requests[2:]]
     assert "of 3 requests to the model for this answer only 1 is left" in warned
-    assert f"(Note: {reason}. Use no tools any more." in asked
+    assert f"(Note: {reason}. Use no tools any more." in unmarked(asked)
     # A provider that has tools in its history wants to be told of them, and told not to use them.
     assert provider.last.tool_names
     assert provider.last.body["tool_choice"] in ("none", {"type": "none"})

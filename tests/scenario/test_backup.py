@@ -17,8 +17,9 @@ import tarfile
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ from core.gateway import DATABASE
 from core.outbound.outbox import MARK
 from core.settings import Core
 from core.store import backup, inspection, migrate
+from core.store import restore as restoring
 from core.store.lock import HomeLock
 from core.store.restore import Restored, restore
 from core.store.sqlite import connect, open_store
@@ -301,9 +303,48 @@ def make_dangerous(file: Path) -> None:
         tar.add(__file__, "workspaces/../../outside.py")
 
 
+def rewrite(file: Path, change: Callable[[tarfile.TarInfo, bytes], bytes]) -> None:
+    """The same members, some of which say something else, under a seal that knows it."""
+    with tarfile.open(file) as tar:
+        members = [(member, (tar.extractfile(member) or BytesIO()).read()) for member in tar]
+    digests: dict[str, str] = {}
+    with tarfile.open(file, "w") as tar:
+        for member, data in members:
+            data = json.dumps(digests).encode() if member.name == "seal.json" else change(member, data)
+            digests[member.name] = hashlib.sha256(data).hexdigest()
+            member.size = len(data)
+            tar.addfile(member, BytesIO(data))
+
+
+def swell_manifest(file: Path) -> None:
+    blanks = b" " * (restoring.INDEX_BYTES + 1)
+    rewrite(file, lambda member, data: data + blanks if member.name == "manifest.json" else data)
+
+
+def swell_header(file: Path) -> None:
+    def swell(member: tarfile.TarInfo, data: bytes) -> bytes:
+        member.pax_headers = {"comment": "x" * (restoring.HEADER_BYTES + 1)} if member.name == "api.key" else {}
+        return data
+
+    rewrite(file, swell)
+
+
+def promise_too_much(file: Path) -> None:
+    """As ours, with a file on top of which nobody has room for all that it says it has."""
+    vast = tarfile.TarInfo("workspaces/vast")
+    vast.size = 2**60
+    data = file.read_bytes()
+    with tarfile.open(file) as tar:
+        last = max(member.offset for member in tar)
+    file.write_bytes(data[:last] + vast.tobuf() + b"\0" * 10_240)
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
+        (swell_manifest, "no backup has so large a manifest.json"),
+        (swell_header, "no backup has names so long"),
+        (promise_too_much, "and there is room for"),
         (cut, "is cut off"),
         (shorten, "damaged"),
         (flip, "damaged"),

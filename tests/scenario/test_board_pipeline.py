@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from core.cards import Block, CardState, Ending, NewCard
-from tests.assistant_world import assistant
+from tests.assistant_world import assistant, unmarked
 from tests.board_world import HAND, NOBODY, card, state_of, until
 from tests.simulators.provider import Call, Exchange, ProviderServer, Say
 from tests.world import World
@@ -47,7 +47,12 @@ async def test_the_ninth_of_ten_stages_runs_out_of_budget_and_the_tenth_delivers
             assert ninth.block is Block.BUDGET
             assert "my limit of 2 requests to the model" in ninth.reason
             assert OPEN in ninth.attempts[0].notes
-            told = [line for each in provider.requests for line in each.lines[-1].text.splitlines() if "(Note:" in line]
+            told = [
+                line
+                for each in provider.requests
+                for line in unmarked(each.lines[-1].text).splitlines()
+                if "(Note:" in line
+            ]
             assert any("only 1 is left" in line for line in told), "told in time, while tools still work"
             tenth = await card(world, "10")
             assert (tenth.state, tenth.block) == (CardState.BLOCKED, Block.DEPENDENCY)

@@ -17,6 +17,7 @@ from tests.discord_world import DiscordWorld
 from tests.simulators.discord import Call
 from tests.world import Echo, Gate, OwnedClock, Scripted
 
+SUPPRESS_EMBEDS = 1 << 2
 WORDS = " ".join(f"word{number}" for number in range(700))
 
 
@@ -370,3 +371,15 @@ async def test_a_mention_opens_a_thread_and_the_conversation_lives_there(tmp_pat
         await world.until(lambda: len(world.discord.posts_in(asked)) == 2)
         assert world.discord.posts_in(world.room) == []
         assert len({row["conversation"] for row in world.rows("SELECT conversation FROM inbox")}) == 1
+
+
+@pytest.mark.parametrize(("settings", "unfolds"), [({}, False), ({"previews": True}, True)])
+async def test_an_address_in_an_answer_unfolds_only_where_the_settings_say_so(
+    tmp_path: Path, settings: dict[str, bool], unfolds: bool
+) -> None:
+    """Else a stranger's text could have a secret fetched from an address that the model was made to write."""
+    agent = Scripted("see https://example.org/?secret")
+    async with DiscordWorld(tmp_path, agent, clock=OwnedClock(), settings=settings) as world:
+        await answered(world)
+        (sent,) = world.discord.sent
+        assert bool(sent.flags & SUPPRESS_EMBEDS) is not unfolds

@@ -10,6 +10,7 @@ from core.errors import Unkeepable
 from core.gateway import DATABASE
 from core.inbound import inbox, notes, preferences
 from core.inbound.commands import Command, Obeyed
+from core.settings import Rule
 from core.store.database import Transaction
 from core.types import Author, Conversation, Duplicate, Inbound, Kind, Origin, Refusal, Refused
 from tests.builders import store_of_version
@@ -396,6 +397,37 @@ async def test_notes_follow_a_person_through_their_conversations_and_nobody_else
             assert noting.found == found
         await say(world, "?", sender="8")
         assert noting.found == ["likes coffee"]
+
+
+async def test_each_bot_has_its_own_notes_about_a_person(tmp_path: Path) -> None:
+    noting, other = Noting(), Noting()
+    agents = {"bot": Scripted(noting), "other": Scripted(other)}
+    async with World(tmp_path, agents, rules=[Rule(chat="2", bot="other")]) as world:
+        await say(world, "+is looking for another job", chat="2")
+        await say(world, "?", chat="1")
+        await say(world, "?", chat="2")
+        assert (noting.found, other.found) == ([], ["is looking for another job"])
+
+
+async def test_what_was_noted_in_private_does_not_show_in_a_group(tmp_path: Path) -> None:
+    noting = Noting()
+    async with World(tmp_path, Scripted(noting), allow=["paper:7"]) as world:
+        world.paper.open_chat("9", "")
+
+        async def said(text: str, *, private: bool) -> list[str]:
+            await world.receive(handed(text, chat="1" if private else "9", private=private, addressed=True))
+            await world.settled()
+            return noting.found
+
+        await said("+is ill", private=True)
+        await said("+brings cake", private=False)
+        assert await said("?", private=False) == ["brings cake"]
+        assert await said("?ill cake", private=False) == ["brings cake"]
+        assert await said("?", private=True) == ["brings cake", "is ill"]
+        # Said again where all may hear it, it is no longer private.
+        await said("+is ill", private=False)
+        assert await said("?ill", private=False) == ["is ill"]
+        assert await said("?ill", private=True) == ["is ill"]
 
 
 async def test_a_note_that_cannot_be_kept_is_refused_in_words(tmp_path: Path) -> None:

@@ -117,6 +117,12 @@ async def test_a_pipe_is_answered_line_by_line(tmp_path: Path) -> None:
         assert await end(process, signal.SIGTERM) == 0
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux knows this")
+async def test_no_other_program_of_the_same_user_can_read_our_memory(tmp_path: Path) -> None:
+    async with gateway(tmp_path, TIDINGS_BOT__AGENT="tests.scenario.dumpable:Agent"):
+        assert await chat(tmp_path, "may they?") == "dumpable: 0, a child: 1\n"
+
+
 @pytest.mark.parametrize("text", ["hi there", "remind me in 1 s to go on", "time"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 async def test_what_was_stored_is_answered_after_any_end(tmp_path: Path, text: str, number: signal.Signals) -> None:

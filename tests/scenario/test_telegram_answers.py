@@ -693,3 +693,13 @@ async def test_many_messages_to_one_group_keep_to_its_limit(open_world: Callable
         await world.until(lambda: len(world.telegram.posts_in(GROUP)) == 30)
         assert world.telegram.posts_in(GROUP) == [f"number {number}." for number in range(30)]
         assert "429" not in {call.verdict for call in world.telegram.calls()}
+
+
+@pytest.mark.parametrize(("settings", "unfolds"), [({}, False), ({"previews": True}, True)])
+async def test_an_address_in_an_answer_unfolds_only_where_the_settings_say_so(
+    open_world: Callable[..., TelegramWorld], settings: dict[str, bool], unfolds: bool
+) -> None:
+    """Else a stranger's text could have a secret fetched from an address that the model was made to write."""
+    async with open_world(Scripted("see ", "https://example.org/?secret"), settings=settings) as world:
+        for chat in (PERSON, GROUP):
+            assert [message.previews for message in await answered(world, chat)] == [unfolds]

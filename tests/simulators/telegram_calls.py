@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -167,6 +168,7 @@ class Calls:
             rows=rows,
             reply_to=replied.id if replied else "",
             quote=quote,
+            previews=kind == "text" and _unfolds(params),
         )
         self.chats.keep(chat, message)
         chat.last_bot = bot.account
@@ -190,7 +192,10 @@ class Calls:
         if (message.text, message.entities, message.rich, message.rows) == (*marked, rich, rows):
             raise bad(NOT_MODIFIED)
         kind = "rich" if rich else "text"
-        return self._edit("edit", chat, replace(message, **marked._asdict(), kind=kind, rich=rich, rows=rows))
+        # An edit that says nothing about them turns them on again.
+        previews = not rich and _unfolds(params)
+        edited = replace(message, **marked._asdict(), kind=kind, rich=rich, rows=rows, previews=previews)
+        return self._edit("edit", chat, edited)
 
     def _edit_message_reply_markup(self, bot: Bot, params: dict[str, str]) -> Any:
         rows = read_keyboard(params.get("reply_markup", ""))
@@ -330,3 +335,10 @@ class Calls:
     def _get_file(self, bot: Bot, params: dict[str, str]) -> Any:
         file, path = self.shelf.find_path(params.get("file_id", ""))
         return file_of(file) | {"file_path": path}
+
+
+def _unfolds(params: dict[str, str]) -> bool:
+    options = json.loads(params.get("link_preview_options") or "{}")
+    if not isinstance(options, dict):
+        raise bad("can't parse link preview options JSON object")
+    return not options.get("is_disabled", False)

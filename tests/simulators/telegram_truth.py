@@ -64,6 +64,8 @@ class Message(Value, frozen=True, kw_only=True):
     quote: str = ""
     album: str = ""
     reaction: str = ""
+    # Whether an address in the text would unfold; anybody who can make the bot say one could have it fetched.
+    previews: bool = True
     edited: int = 0
     edited_at: float = 0.0
     # The draft's id.

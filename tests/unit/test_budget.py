@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bots.assistant.budget import Budget
+from bots.assistant.prompt import NOTE
 from bots.assistant.settings import BotLimits
 from core.agent import Usage
 
@@ -32,7 +33,7 @@ def spend(own: Budget, requests: int, tokens: int = 10, cost: float = 0.0) -> Bu
 
 
 def check(own: Budget, *, warned: str = "", exhausted: str = "") -> None:
-    note = f"(Note: of {warned} Come to an end.)" if warned else ""
+    note = f"{NOTE} of {warned} Come to an end.)" if warned else ""
     assert (own.warning, own.exhausted) == (note, exhausted)
 
 

@@ -16,7 +16,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from bots.assistant import memory
+from bots.assistant import memory, prompt
 from core.agent import Finished, OutcomeKind, Turn
 from core.types import Author, Entry, File
 from tests.builders import inbound
@@ -34,11 +34,12 @@ def turn(run: str, checkpoint: bytes | None = None, history: Iterable[tuple[Auth
 
 
 def flat(messages: Iterable[ModelMessage]) -> list[tuple[str, Any]]:
-    return [
-        (type(message).__name__[5:].lower(), getattr(part, "content", "") or getattr(part, "tool_name", ""))
-        for message in messages
-        for part in message.parts
-    ]
+    return [(type(message).__name__[5:].lower(), _said(part)) for message in messages for part in message.parts]
+
+
+def _said(part: Any) -> Any:
+    said = getattr(part, "content", "") or getattr(part, "tool_name", "")
+    return prompt.sign(said, "") if isinstance(said, str) else said
 
 
 def called(run: str = "run_1", *, said: str = "Let me see. ") -> memory.Memory:
@@ -188,7 +189,7 @@ async def test_a_model_gets_roles_in_turn_and_a_person_first() -> None:
     kept.hear("d")
     shown = await kept.shown(images=True)
     assert [type(message) for message in shown] == [ModelRequest, ModelResponse] * 2 + [ModelRequest]
-    assert flat(shown)[0] == ("request", memory.BEGAN_EARLIER)
+    assert flat(shown)[0] == ("request", prompt.sign(memory.BEGAN_EARLIER, ""))
     assert [content for _, content in flat(shown)[1:]] == [
         "hello",
         "a",

@@ -166,9 +166,19 @@ async def test_what_the_desk_refuses_is_a_sentence(session: Session, fault: Exce
         (("x",), Manner.NOTHING),
     ],
 )
-def test_patterns_that_could_not_be_kept_are_refused(patterns: tuple[str, ...], manner: Manner) -> None:
+async def test_patterns_that_could_not_be_kept_are_refused(
+    session: Session, patterns: tuple[str, ...], manner: Manner
+) -> None:
     with pytest.raises(Unkeepable):
-        _check(Launch(("true",), "true", Path("/"), {}, manner, patterns))
+        await _check(Launch(("true",), "true", Path("/"), {}, manner, patterns))
+
+
+async def test_patterns_are_read_elsewhere_and_what_takes_long_to_read_is_refused(session: Session) -> None:
+    costly = tuple("(?i)" + "[\0-\U0010ffff]" * (38 - number) for number in range(MOST_PATTERNS))
+
+    with pytest.raises(Unkeepable, match="takes too long to read"):
+        await _check(Launch(("true",), "true", Path("/"), {}, Manner.TELL, costly))
+    await _check(Launch(("true",), "true", Path("/"), {}, Manner.TELL, ("^(a+)+$", "fi.e")))
 
 
 def test_looking_after_processes_is_declared_as_what_it_is() -> None:

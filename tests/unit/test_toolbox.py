@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from bots.assistant import agent
 from bots.assistant.settings import Assistant
-from bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, define
+from bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, ToolError, define
 from bots.assistant.tools.toolbox import Refusal, Toolbox
 from core.agent import Effect
 from core.errors import ConfigError
+from core.types import Errand
 from tests.fakes import FakeDesk
 from tests.tool_bench import in_session
 
@@ -141,3 +143,18 @@ def test_every_name_is_unique_and_fit_for_every_provider() -> None:
     assert len(offered) == len(set(offered)) == 13
     assert all(NAME.fullmatch(name) for name in offered)
     assert {"time", "a_time", "a_time_2", "b_same", "b_same_2", "b_same_3"} <= set(offered)
+
+
+async def test_a_delegate_hands_on_no_server_of_tools_that_it_was_not_given(tmp_path: Path) -> None:
+    servers = {name: {"command": ["true"]} for name in ("bank", "mail")}
+    assistant = agent.Assistant("ada", Assistant(tools=("time", "delegate"), mcp=servers))
+    errand = Errand(id="task_1", tools=("delegate", "mail"))
+
+    tool = Toolbox(assistant.settings_for(errand)).find("delegate")
+
+    assert isinstance(tool, Tool)
+    with (
+        in_session(tmp_path),
+        pytest.raises(ToolError, match="You have no tools called bank; there are: delegate, mail"),
+    ):
+        await tool.act('{"goal": "pay", "tools": ["bank"]}', Occasion(FakeDesk(), "k"))
