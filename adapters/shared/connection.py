@@ -47,6 +47,8 @@ FAULT = "something went wrong here; the log of the gateway says what"
 
 class Limits(NamedTuple):
     connections: int
+    # A connection that is younger than this may still be about to show its key.
+    young_seconds: float
     header_seconds: float
     body_seconds: float
     idle_seconds: float
@@ -130,6 +132,7 @@ class Connection(web.RequestHandler):
         "_listener",
         "_reader_timer",
         "address",
+        "began",
         "is_known",
         "limits",
     )
@@ -143,6 +146,7 @@ class Connection(web.RequestHandler):
         self._cancels = False
         self._is_last = False
         self.address = ""
+        self.began = self._loop.time()
         self.is_known = False
         # Set while part of a request's headers is awaited. One timer serves many requests: it looks when it fires.
         self._headers_since: float | None = None
@@ -371,8 +375,8 @@ class Listener(web.Server):
     def take(self, connection: Connection, line: asyncio.Transport) -> bool:
         """A connection counts until it is closed and its handler has ended, whichever is later.
 
-        One that has shown no key or signature makes room for a new one: the oldest of its address where that has
-        too many, the oldest of all where there is no room.
+        One that has shown no key or signature for a while makes room for a new one: the oldest of its address where
+        that has too many, the oldest of all where there is no room.
         """
         if not self._is_closing and self._has_room_for(connection):
             self.held[connection] = None
@@ -385,12 +389,13 @@ class Listener(web.Server):
         return False
 
     def _has_room_for(self, connection: Connection) -> bool:
+        grown = connection.began - self._limits.young_seconds
         unknown = [each for each in self.held if not each.is_known]
         theirs = [each for each in unknown if each.address == connection.address]
-        if len(theirs) >= UNKNOWN_PER_ADDRESS:
+        if len(theirs) >= UNKNOWN_PER_ADDRESS and theirs[0].began <= grown:
             self._evict(theirs[0])
         elif len(self.held) >= self._limits.connections:
-            if not unknown:
+            if not unknown or unknown[0].began > grown:
                 return False
             self._evict(unknown[0])
         return True

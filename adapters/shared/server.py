@@ -117,6 +117,7 @@ class HttpServer:
         port: int,
         *,
         connections: int = 512,
+        young_seconds: float = 1.0,
         header_seconds: float = 10.0,
         body_seconds: float = 30.0,
         idle_seconds: float = 75.0,
@@ -126,6 +127,7 @@ class HttpServer:
         self._host = host
         self._port = port
         self._connections = connections
+        self._young_seconds = young_seconds
         self._header_seconds = header_seconds
         self._body_seconds = body_seconds
         self._idle_seconds = idle_seconds
@@ -199,7 +201,12 @@ class HttpServer:
             if self._listener is not None:
                 return
             limits = Limits(
-                self._connections, self._header_seconds, self._body_seconds, self._idle_seconds, self._answer_seconds
+                self._connections,
+                self._young_seconds,
+                self._header_seconds,
+                self._body_seconds,
+                self._idle_seconds,
+                self._answer_seconds,
             )
             listener = Listener(self._answer, limits)
             async with contextlib.AsyncExitStack() as if_it_fails:

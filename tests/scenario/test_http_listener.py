@@ -401,7 +401,7 @@ async def test_who_leaves_keeps_its_place_while_its_handler_works() -> None:
 async def test_connections_that_show_nothing_make_room_for_who_comes_later() -> None:
     """Silent ones, half a request, and a handler that waits for a body before it can check a signature."""
     async with (
-        HttpServer(LOOPBACK, 0, connections=3) as server,
+        HttpServer(LOOPBACK, 0, connections=3, young_seconds=0.0) as server,
         server.route("GET", "/", knowing(says("hi"))),
         server.route("POST", "/signed", repeat),
         connected(server) as known,
@@ -422,7 +422,7 @@ async def test_connections_that_show_nothing_make_room_for_who_comes_later() -> 
 
 async def test_one_address_holds_only_so_many_connections_that_show_nothing() -> None:
     async with (
-        HttpServer(LOOPBACK, 0, connections=512) as server,
+        HttpServer(LOOPBACK, 0, connections=512, young_seconds=0.0) as server,
         server.route("GET", "/", says("hi")),
         AsyncExitStack() as crowd,
     ):
@@ -432,6 +432,19 @@ async def test_one_address_holds_only_so_many_connections_that_show_nothing() ->
         for client in (elsewhere, silent[1], silent[-1]):
             client.ask("GET", "/")
             assert (await client.answer()).status == 200
+
+
+async def test_a_crowd_that_has_only_just_come_is_heard_to_the_end() -> None:
+    """Behind one proxy all have one address, and each needs a moment to show its key."""
+    async with (
+        HttpServer(LOOPBACK, 0, connections=512, young_seconds=3600.0) as server,
+        server.route("GET", "/", knowing(says("hi"))),
+        AsyncExitStack() as crowd,
+    ):
+        clients = [await crowd.enter_async_context(connected(server)) for _ in range(3 * UNKNOWN_PER_ADDRESS)]
+        for client in clients:
+            client.ask("GET", "/")
+        assert {(await client.answer()).status for client in clients} == {200}
 
 
 async def test_who_has_shown_a_key_may_rest_longer_than_who_has_not() -> None:
