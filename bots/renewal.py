@@ -107,9 +107,9 @@ class Reloading:
         # A module that was never needed before may take seconds to come in.
         await asyncio.to_thread(building.bring_in, new.bots)
         kept = {name: before.agents[name] for name, bot in new.bots.items() if old.bots.get(name) == bot}
-        fresh = building.build({name: bot for name, bot in new.bots.items() if name not in kept})
+        fresh = building.build({name: bot for name, bot in new.bots.items() if name not in kept}, before.turnstile)
         agents = {**kept, **fresh.agents}
-        staff = Staff({name: agents[name] for name in new.bots}, fresh.kinds)
+        staff = Staff({name: agents[name] for name in new.bots}, fresh.kinds, before.turnstile)
         commands = self._commands(new, staff)
         gateway.renew(new.core, staff.agents, new.bot.called, commands)
         logging.getLogger().setLevel(new.core.log.level.upper())

@@ -321,6 +321,16 @@ MUTANTS: dict[str, Mutant] = {
             _test("assistant_asking", "nothing_is_repeated_once_a_word_is_out"),
         ),
         Mutant(
+            "/health waits for 100 turns",
+            assistant.turns_prepared_all_at_once,
+            _test("assistant_crowd", "others_are_served_while_a_hundred_turns_begin_at_once"),
+        ),
+        Mutant(
+            "who waits is overtaken",
+            assistant.turnstile_without_an_order,
+            ("tests/unit/test_turnstile.py::test_whoever_comes_while_others_wait_does_not_overtake_them",),
+        ),
+        Mutant(
             "an effect that nobody permitted",
             assistant.tool_that_nobody_named,
             _test("assistant_tools", "an_effectful_tool_acts_only_if_the_settings_name_it"),

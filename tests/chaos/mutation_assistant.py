@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bots.assistant.settings import ModelChoice
     from bots.assistant.tools.tool import Tool
     from bots.assistant.tools.toolbox import Refusal, Toolbox
+    from bots.assistant.turnstile import Turnstile
     from bots.assistant.using import Round, Using
     from bots.assistant.work import Work
 
@@ -148,3 +149,27 @@ def halt_without_a_word() -> None:
         return self._end(OutcomeKind.HALTED, reason)
 
     swap(Work, "_halt", halt)
+
+
+def turns_prepared_all_at_once() -> None:
+    """Everybody passes the turnstile in the same round of the loop."""
+    from bots.assistant.turnstile import Turnstile
+
+    async def enter(self: Turnstile) -> None:
+        return
+
+    swap(Turnstile, "enter", enter)
+
+
+def turnstile_without_an_order() -> None:
+    """Whoever came last passes first."""
+    from bots.assistant.turnstile import Turnstile
+
+    real = Turnstile._turn
+
+    def turn(self: Turnstile) -> None:
+        self._places.reverse()
+        real(self)
+        self._places.reverse()
+
+    swap(Turnstile, "_turn", turn)
