@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bots.assistant.turnstile import Turnstile
     from bots.assistant.using import Round, Using
     from bots.assistant.work import Work
+    from bots.renewal import Reloading
 
 
 def stream_that_stops_is_whole() -> None:
@@ -173,3 +174,14 @@ def turnstile_without_an_order() -> None:
         self._places.reverse()
 
     swap(Turnstile, "_turn", turn)
+
+
+def libraries_looked_through_again() -> None:
+    """The garbage collector goes through everything that was imported, every time."""
+    from bots import building
+    from bots.renewal import Reloading
+
+    async def prepare(self: Reloading) -> None:
+        await building.prepare(tuple(self._staff.agents.values()))
+
+    swap(Reloading, "_prepare", prepare)

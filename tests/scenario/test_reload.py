@@ -358,7 +358,8 @@ async def test_what_was_brought_in_is_frozen_once_and_only_when_every_bot_is_rea
         await gate.reached()
         assert froze == [], "somebody is still on the way"
         gate.open()
-        await frozen.wait()
+        async with asyncio.timeout(10):
+            await frozen.wait()
         file.write_text(bot(SECOND))
         await reloading.reload(world.gateway)
         world.paper.says("hi")
