@@ -10,6 +10,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
+from bots.assistant.turnstile import Turnstile
 from bots.roster import ASSISTANT, DEMO, Bot
 from core.agent import Agent
 from core.errors import ConfigError
@@ -43,18 +44,21 @@ class Staff(NamedTuple):
 
     agents: Mapping[str, Agent]
     kinds: tuple[TaskKind, ...]
+    # All of them share it.
+    turnstile: Turnstile
 
 
-def build(bots: Mapping[str, Bot]) -> Staff:
+def build(bots: Mapping[str, Bot], turnstile: Turnstile | None = None) -> Staff:
     """Raises ConfigError for the first that cannot be had."""
+    turnstile = turnstile or Turnstile()
     agents: dict[str, Agent] = {}
     kinds: dict[str, TaskKind] = {}
     for name, bot in bots.items():
-        agents[name], offered = _build_one(name, bot)
+        agents[name], offered = _build_one(name, bot, turnstile)
         for kind in offered:
             if kinds.setdefault(kind.name, kind) is not kind:
                 raise ConfigError(f"two agents offer background work named {kind.name!r}; rename one of them")
-    return Staff(agents, tuple(kinds.values()))
+    return Staff(agents, tuple(kinds.values()), turnstile)
 
 
 async def close(agents: Iterable[Agent]) -> None:
@@ -89,7 +93,7 @@ async def _call(agent: Agent, verb: str) -> None:
         await end
 
 
-def _build_one(name: str, bot: Bot) -> tuple[Agent, tuple[TaskKind, ...]]:
+def _build_one(name: str, bot: Bot, turnstile: Turnstile) -> tuple[Agent, tuple[TaskKind, ...]]:
     wanted = f'the bot {name}: agent = "{bot.chosen_agent}"'
     module_name, object_name = _place(bot)
     if not module_name or not object_name:
@@ -97,8 +101,10 @@ def _build_one(name: str, bot: Bot) -> tuple[Agent, tuple[TaskKind, ...]]:
     try:
         module = import_module(module_name)
         found = getattr(module, object_name)
-        given = (name, bot) if bot.chosen_agent == ASSISTANT else ()
-        agent = found(*given) if isinstance(found, type) else found
+        if bot.chosen_agent == ASSISTANT:
+            agent = found(name, bot, turnstile=turnstile)
+        else:
+            agent = found() if isinstance(found, type) else found
     except ConfigError as error:
         raise ConfigError(f"the bot {name}: {error}") from error
     except FAULTS as error:
@@ -110,7 +116,7 @@ def _build_one(name: str, bot: Bot) -> tuple[Agent, tuple[TaskKind, ...]]:
 
         # The default names tools of ours, and one of its may be called the same.
         permitted = frozenset(bot.tools if "tools" in bot.model_fields_set else ())
-        agent = HostedAgent(agent, permitted, needs_finish_reason=bot.needs_finish_reason)
+        agent = HostedAgent(agent, permitted, needs_finish_reason=bot.needs_finish_reason, turnstile=turnstile)
     if not callable(getattr(agent, "run", None)):
         raise ConfigError(f"{wanted} has no run(turn), so it is not an agent")
     return cast(Agent, agent), tuple(getattr(module, "KINDS", ()))

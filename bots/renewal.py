@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -54,13 +55,18 @@ class Reloading:
         load: Callable[[], Loaded],
         commands: Callable[[Loaded, Staff], Sequence[Command]],
         keep: Callable[[Loaded], object],
+        freeze: Callable[[], object] = gc.freeze,
     ) -> None:
-        """`load` raises ConfigError; `commands` are those that agents bring along; `keep` is given what was good."""
+        """`load` raises ConfigError; `commands` are those that agents bring along; `keep` is given what was good.
+
+        `freeze` is called once, when all has been brought in that takes long.
+        """
         self._loaded = loaded
         self._staff = staff
         self._load = load
         self._commands = commands
         self._keep = keep
+        self._freeze = freeze
         # What was there at the start: platforms and background work are as they were then.
         self._first = loaded
         self._kinds = frozenset(kind.name for kind in staff.kinds)
@@ -80,7 +86,7 @@ class Reloading:
 
     def prepare(self) -> None:
         """Brings in what takes long, aside: a heavy library must keep nobody from being heard."""
-        self._begin(building.prepare(tuple(self._staff.agents.values())))
+        self._begin(self._prepare())
 
     async def reload(self, gateway: Gateway) -> Change:
         """Raises ConfigError, and then nothing has changed."""
@@ -111,9 +117,9 @@ class Reloading:
         # A module that was never needed before may take seconds to come in.
         await asyncio.to_thread(building.bring_in, new.bots)
         kept = {name: before.agents[name] for name, bot in new.bots.items() if old.bots.get(name) == bot}
-        fresh = building.build({name: bot for name, bot in new.bots.items() if name not in kept})
+        fresh = building.build({name: bot for name, bot in new.bots.items() if name not in kept}, before.turnstile)
         agents = {**kept, **fresh.agents}
-        staff = Staff({name: agents[name] for name in new.bots}, fresh.kinds)
+        staff = Staff({name: agents[name] for name in new.bots}, fresh.kinds, before.turnstile)
         commands = self._commands(new, staff)
         tried = gateway.renew(new.core, staff.agents, new.bot.called, commands)
         logging.getLogger().setLevel(new.core.log.level.upper())
@@ -130,6 +136,11 @@ class Reloading:
         for warning in change.warnings:
             log.warning("%s", warning)
         return change
+
+    async def _prepare(self) -> None:
+        await building.prepare(tuple(self._staff.agents.values()))
+        # Libraries stay until the end; each time the garbage collector looks through them, everybody waits.
+        self._freeze()
 
     async def _retire(self, agents: list[Agent], gateway: Gateway) -> None:
         await gateway.released(agents)

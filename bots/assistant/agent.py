@@ -15,6 +15,7 @@ from bots.assistant import settings as sections
 from bots.assistant.budget import Budget
 from bots.assistant.tools import board
 from bots.assistant.tools.toolbox import Toolbox
+from bots.assistant.turnstile import Turnstile
 from core.agent import Event, Turn
 from core.types import Errand, Origin
 
@@ -44,12 +45,14 @@ class Assistant:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], float] = time.monotonic,
         toolbox: Toolbox | None = None,
+        turnstile: Turnstile | None = None,
     ) -> None:
         self._name = name
         self._settings = settings
         self._sleep = sleep
         self._now = now
         self._own_tools = toolbox or Toolbox(settings)
+        self._turnstile = turnstile or Turnstile()
         self._preparing: asyncio.Task[_Ready] | None = None
 
     async def prepare(self) -> None:
@@ -59,6 +62,7 @@ class Assistant:
 
     async def run(self, turn: Turn) -> AsyncIterator[Event]:
         ready = await self._ready()
+        await self._turnstile.enter()
         work = ready.work.Work(
             self._name,
             self._settings,
@@ -96,7 +100,7 @@ class Assistant:
             from bots.assistant.tools.mcp import McpServers
 
             servers = McpServers(self._settings.mcp)
-        return _Ready(work, built, asking.Asking(built, self._settings, self._sleep), servers)
+        return _Ready(work, built, asking.Asking(built, self._settings, self._sleep, self._turnstile), servers)
 
     def _limits(self, errand: Errand | None) -> sections.BotLimits:
         limits = self._settings.limits

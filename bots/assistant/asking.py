@@ -29,6 +29,7 @@ from pydantic_ai.settings import ModelSettings
 
 from bots.assistant.models import Built, Models, NotStreamed, Unbuilt
 from bots.assistant.settings import Assistant, ModelChoice
+from bots.assistant.turnstile import Turnstile
 from core.agent import Progress, ReasoningDelta, TextDelta
 from core.redaction import plain
 
@@ -98,10 +99,17 @@ class Question:
 
 
 class Asking:
-    def __init__(self, models: Models, settings: Assistant, sleep: Callable[[float], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        models: Models,
+        settings: Assistant,
+        sleep: Callable[[float], Awaitable[None]],
+        turnstile: Turnstile,
+    ) -> None:
         self._models = models
         self._settings = settings
         self._sleep = sleep
+        self.turnstile = turnstile
 
     async def ask(self, choices: Sequence[ModelChoice], question: Question) -> AsyncGenerator[Piece, None]:
         """Raises Unanswered; what was said before that stays said."""
@@ -112,7 +120,12 @@ class Asking:
             try:
                 async with aclosing(self._ask_one(choice, question)) as pieces:
                     async for piece in pieces:
-                        yield replace(piece, position=number) if isinstance(piece, Answer) else piece
+                        if not isinstance(piece, Answer):
+                            yield piece
+                            continue
+                        # What follows is heavy again: the whole memory is stored.
+                        await self.turnstile.enter()
+                        yield replace(piece, position=number)
                 return
             except Unanswered as unanswered:
                 # What the first cannot do is told; a fallback that is no use is passed over.
@@ -168,6 +181,8 @@ class Asking:
 
     async def _try(self, built: Built, question: Question, streams: bool) -> AsyncGenerator[Piece, None]:
         """The seam where whatever a provider's library raises becomes a verdict."""
+        # The library builds a request in one go, the longer the talk the longer.
+        await self.turnstile.enter()
         try:
             asked = self._stream(built, question) if streams else self._whole(built, question)
             async with aclosing(asked) as pieces:

@@ -11,6 +11,7 @@ from pydantic_ai.models import ModelRequestParameters
 from bots.assistant.asking import Answer, Asking, Question, Unanswered
 from bots.assistant.models import Models
 from bots.assistant.settings import Assistant
+from bots.assistant.turnstile import Turnstile
 from core.errors import ConfigError
 
 QUESTION = "Answer with one word: ready"
@@ -20,7 +21,7 @@ async def try_out(settings: Assistant) -> str:
     """What the first of its models says. Raises ConfigError with the reason why it says nothing."""
     models = Models(settings)
     # Whoever sits and waits asks again by themselves.
-    asking = Asking(models, settings.model_copy(update={"retries": 0}), asyncio.sleep)
+    asking = Asking(models, settings.model_copy(update={"retries": 0}), asyncio.sleep, Turnstile())
     question = Question([ModelRequest(parts=[UserPromptPart(QUESTION)])], ModelRequestParameters())
     try:
         async with aclosing(asking.ask(models.choices("")[:1], question)) as pieces:

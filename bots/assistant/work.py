@@ -189,6 +189,7 @@ class Work:
             for event in self._halt(result.halted.sentence, result.halted.reason):
                 yield event
             return
+        await self._asking.turnstile.enter()
         # What has been done is kept, so that a restart goes on behind it.
         yield Checkpoint(self._memory.store(), self._budget.spent.usage)
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
+from bots.assistant.turnstile import Turnstile
 from core.agent import Event, Finished, OutcomeKind, TextDelta, ToolStarted, Turn
 
 if TYPE_CHECKING:
@@ -26,18 +27,24 @@ class HostedAgent:
     """
 
     def __init__(
-        self, agent: pydantic_ai.Agent[Any, Any], permitted: frozenset[str], *, needs_finish_reason: bool = True
+        self,
+        agent: pydantic_ai.Agent[Any, Any],
+        permitted: frozenset[str],
+        *,
+        needs_finish_reason: bool = True,
+        turnstile: Turnstile | None = None,
     ) -> None:
         self._agent = agent
         self._permitted = permitted
         self._needs_finish_reason = needs_finish_reason
+        self._turnstile = turnstile or Turnstile()
 
     async def run(self, turn: Turn) -> AsyncIterator[Event]:
         # By now somebody has built an agent, so the library is there already.
         from bots.hosted.play import Play
 
         stage = Stage()
-        play = Play(self._agent, turn, stage, self._permitted, self._needs_finish_reason)
+        play = Play(self._agent, turn, stage, self._permitted, self._turnstile, self._needs_finish_reason)
         playing = asyncio.create_task(play.perform())
         # Nobody waits on the stage for what has ended.
         playing.add_done_callback(lambda _: stage.close())

@@ -23,6 +23,7 @@ from pydantic_ai.run import AgentRun
 from pydantic_ai.usage import RunUsage
 
 from bots.assistant import intake
+from bots.assistant.turnstile import Turnstile
 from bots.hosted.agent import Stage
 from bots.hosted.gate import Gate, text_of
 from bots.hosted.memory import recall, seal
@@ -80,12 +81,14 @@ class Play:
         turn: Turn,
         stage: Stage,
         permitted: frozenset[str],
+        turnstile: Turnstile,
         needs_finish_reason: bool,
     ) -> None:
         self._agent = agent
         self._turn = turn
         self._stage = stage
         self._gate = Gate(stage, permitted)
+        self._turnstile = turnstile
         self._needs_finish_reason = needs_finish_reason
         # Where the text is not the output, such as JSON on its way, only the output is said.
         self._is_live = agent.output_type is str or (
@@ -106,6 +109,7 @@ class Play:
         return Ending(kind=OutcomeKind.CANCELLED)
 
     async def _perform(self) -> Ending:
+        await self._turnstile.enter()
         memory = recall(self._turn)
         self._told = memory.told
         if memory.answer:
@@ -138,6 +142,7 @@ class Play:
                 # What the tools have done is in the request that comes now, and need not be done again.
                 await self._keep([*run.all_messages(), node.request])
             asked += 1
+            await self._turnstile.enter()
             async with node.stream(run.ctx) as stream:
                 await self._stream(stream)
             self._judge(stream.response)

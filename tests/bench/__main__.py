@@ -159,7 +159,10 @@ def api() -> list[Line]:
 
 
 def assistant() -> list[Line]:
-    """Beside the provider's own library, which remembers nothing, stores nothing and tells nobody."""
+    """Beside the provider's own library, which remembers nothing, stores nothing and tells nobody.
+
+    What /health takes is beside an idle gateway.
+    """
 
     def figures(name: str) -> tuple[dict[str, float], dict[str, float]]:
         ours, bare = (
@@ -168,6 +171,7 @@ def assistant() -> list[Line]:
         return ours, bare
 
     (turns, bare_turns), (streams, bare_streams), (talk, _) = map(figures, ("turns", "streams", "talk"))
+    health = _measure("health", "tests.bench.health")
     cpu, wall = start_to_ready(MODEL)
     plain_cpu, plain_wall = start_to_ready(DEMO)
     token, bare_token = turns["cpu_us_per_token"], bare_turns["cpu_us_per_token"]
@@ -177,6 +181,8 @@ def assistant() -> list[Line]:
         Line("  CPU per turn, hundredth turn of a talk", talk["cpu_ms_per_turn"], None, "", "ms"),
         Line("  50 streams at 50 tokens/s, 500 each", streams["seconds"], bare_streams["seconds"], "", "s"),
         Line("  CPU of that, share of a core", streams["cpu_share"], bare_streams["cpu_share"], "", "%"),
+        Line("  /health while 100 turns begin, p50", health["p50_ms"], health["idle_p50_ms"], "", "ms"),
+        Line("  /health while 100 turns begin, worst", health["worst_ms"], health["idle_worst_ms"], "≤ 100", "ms"),
         Line("  start to ready with a model, CPU", cpu, plain_cpu, "as without", "s"),
         Line("  start to ready with a model, wall clock", wall, plain_wall, "as without", "s"),
     ]

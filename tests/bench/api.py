@@ -14,13 +14,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 KEY = "tdg_for-measuring-only-0123456789abcdefghij"
 READERS = 10_000
 ROOT = Path(__file__).resolve().parents[2]
+MEASURED = {"TIDINGS_BOT__AGENT": "tests.bench.api_agents:Measured"}
 
 Figures = dict[str, float]
 
@@ -44,7 +45,7 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(kind: str) -> AsyncIterator[Server]:
+async def serving(kind: str, bot: Mapping[str, str] = MEASURED) -> AsyncIterator[Server]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -59,8 +60,8 @@ async def serving(kind: str) -> AsyncIterator[Server]:
                 "TIDINGS_HTTP__KEY": KEY,
                 "TIDINGS_HTTP__CONNECTIONS": str(2 * READERS),
                 "TIDINGS_HTTP__REQUESTS": "5000",
-                "TIDINGS_BOT__AGENT": "tests.bench.api_agents:Measured",
                 "TIDINGS_LOG__LEVEL": "warning",
+                **bot,
             }
         process = subprocess.Popen(
             command, env=environment, cwd=ROOT, stdin=subprocess.DEVNULL, preexec_fn=_many_descriptors

@@ -511,6 +511,21 @@ MUTANTS: dict[str, Mutant] = {
             _test("assistant_asking", "nothing_is_repeated_once_a_word_is_out"),
         ),
         Mutant(
+            "/health waits for 100 turns",
+            assistant.turns_prepared_all_at_once,
+            _test("assistant_crowd", "others_are_served_while_a_hundred_turns_begin_at_once"),
+        ),
+        Mutant(
+            "the garbage collector stops everybody",
+            assistant.libraries_looked_through_again,
+            _test("reload", "what_was_brought_in_is_frozen_once_and_only_when_every_bot_is_ready"),
+        ),
+        Mutant(
+            "who waits is overtaken",
+            assistant.turnstile_without_an_order,
+            ("tests/unit/test_turnstile.py::test_whoever_comes_while_others_wait_does_not_overtake_them",),
+        ),
+        Mutant(
             "an effect that nobody permitted",
             assistant.tool_that_nobody_named,
             _test("assistant_tools", "an_effectful_tool_acts_only_if_the_settings_name_it"),

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from bots.assistant.settings import ModelChoice
     from bots.assistant.tools.tool import Tool
     from bots.assistant.tools.toolbox import Refusal, Toolbox
+    from bots.assistant.turnstile import Turnstile
     from bots.assistant.using import Round, Using
     from bots.assistant.work import Work
+    from bots.renewal import Reloading
     from core.types import Errand
 
 
@@ -181,3 +183,38 @@ def errand_knows_every_server() -> None:
         return real(self, errand).model_copy(update={"mcp": self._settings.mcp})
 
     swap(Assistant, "settings_for", settings_for)
+
+
+def turns_prepared_all_at_once() -> None:
+    """Everybody passes the turnstile in the same round of the loop."""
+    from bots.assistant.turnstile import Turnstile
+
+    async def enter(self: Turnstile) -> None:
+        return
+
+    swap(Turnstile, "enter", enter)
+
+
+def turnstile_without_an_order() -> None:
+    """Whoever came last passes first."""
+    from bots.assistant.turnstile import Turnstile
+
+    real = Turnstile._turn
+
+    def turn(self: Turnstile) -> None:
+        self._places.reverse()
+        real(self)
+        self._places.reverse()
+
+    swap(Turnstile, "_turn", turn)
+
+
+def libraries_looked_through_again() -> None:
+    """The garbage collector goes through everything that was imported, every time."""
+    from bots import building
+    from bots.renewal import Reloading
+
+    async def prepare(self: Reloading) -> None:
+        await building.prepare(tuple(self._staff.agents.values()))
+
+    swap(Reloading, "_prepare", prepare)

@@ -35,6 +35,7 @@ from core.types import Author, Entry, Given
 from tests.builders import inbound
 from tests.contract.agents import AgentBench, AgentContract, WatchedDesk, session_of, turn_of
 from tests.fakes import settle
+from tests.rounds import Counting
 from tests.simulators.provider import Call, Exchange, ProviderServer, Say
 from tests.simulators.provider_pair import model_for
 
@@ -160,6 +161,17 @@ def kept(events: Sequence[Any]) -> bytes:
 
 def lines(exchange: Exchange) -> list[tuple[str, str]]:
     return [(line.role, line.text) for line in exchange.lines]
+
+
+async def test_every_request_of_a_hosted_agent_passes_the_turnstile(
+    provider: ProviderServer, model: Model, till: Till
+) -> None:
+    provider.script(Call("pay", {"sum": 1}), Say("done"))
+    turnstile = Counting()
+    events = await hear(HostedAgent(agent_with(model, till), PERMITTED, turnstile=turnstile))
+    assert said(events) == "done"
+    # The memory is read, and two requests are built.
+    assert turnstile.entered == 1 + 2
 
 
 # What is said.

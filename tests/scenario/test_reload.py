@@ -80,6 +80,17 @@ async def running(home: Path, text: str, adapter: type[Doorway] = Doorway) -> As
         yield Running(world, reloading, file)
 
 
+class Slow(Echo):
+    """Takes as long to get ready as the test wants."""
+
+    def __init__(self, gate: Gate) -> None:
+        super().__init__()
+        self._gate = gate
+
+    async def prepare(self) -> None:
+        await self._gate.wait()
+
+
 def bot(agent: str, more: str = "") -> str:
     return f'[bot]\nagent = "{agent}"\nname = "helper"\n{more}{ALLOWED}'
 
@@ -363,3 +374,38 @@ async def test_whoever_asks_twice_to_end_is_not_kept_waiting_and_nothing_is_lost
     async with gateway(tmp_path), local.connect(tmp_path) as line:
         await line.write({"verb": "chat"})
         assert (await answer_on(line, "You said: word word")).count("word") == 60
+
+
+async def test_what_was_brought_in_is_frozen_once_and_only_when_every_bot_is_ready(tmp_path: Path) -> None:
+    gate, frozen = Gate(), asyncio.Event()
+    froze: list[str] = []
+
+    def freeze() -> None:
+        froze.append("now")
+        frozen.set()
+
+    file = tmp_path / "tidings.toml"
+    file.write_text(bot(FIRST))
+
+    def load() -> Loaded:
+        return settings.load(catalog.sections(), tmp_path, file, {})
+
+    loaded = load()
+    staff = building.build(loaded.bots)
+    staff = staff._replace(agents={**staff.agents, "slow": Slow(gate)})
+    world = World(tmp_path, dict(staff.agents))
+    reloading = Reloading(loaded, staff, load, lambda loaded, staff: (), lambda loaded: None, freeze)
+    async with reloading, world:
+        world.agents = {}
+        reloading.prepare()
+        await gate.reached()
+        assert froze == [], "somebody is still on the way"
+        gate.open()
+        async with asyncio.timeout(10):
+            await frozen.wait()
+        file.write_text(bot(SECOND))
+        await reloading.reload(world.gateway)
+        world.paper.says("hi")
+        await world.paper.until(lambda paper: paper.posts == ["second: hi"])
+    # What is new by a reload may go by the next one.
+    assert froze == ["now"]

@@ -153,7 +153,7 @@ async def test_open_runs_and_what_we_owe_stay_however_old_they_are(tmp_path: Pat
         await world.until(lambda: world.rows("SELECT 1 FROM deliveries WHERE state = 'held'"))
         aged(world, 400 * DAY)
         # What the store has spare is no matter of rows.
-        assert (await prune(world))._replace(spare_bytes=0) == NOTHING
+        assert replace(await prune(world), spare_bytes=0) == NOTHING
         assert count(world, "inbox", "state IN ('waiting', 'running')") == 2
         await world.gateway.upkeep.retry(held)
         gate.open()
