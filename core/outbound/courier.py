@@ -399,8 +399,10 @@ class Courier:
     async def _delivered(self, sending: Head, receipt: Receipt) -> None:
         fail_here(_effect_label(sending))
         fail_here("out.pre_receipt")
-        now, wall = self._clock.now(), self._clock.wall()
-        arrival = await self._store.insist(lambda tx: doubts.deliver(tx, sending, receipt, now, wall))
+        now, wall, can = self._clock.now(), self._clock.wall(), self.can(sending.owed.target)
+        # A platform that can be read back has ids that are unique in an account.
+        unique = can is not None and can.send_proof.readback
+        arrival = await self._store.insist(lambda tx: doubts.deliver(tx, sending, receipt, now, wall, unique=unique))
         if arrival is Arrival.ANOTHERS:
             return
         fail_here("out.post_receipt" if sending.position >= sending.total else "out.between_parts")

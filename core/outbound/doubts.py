@@ -34,9 +34,13 @@ class Arrival(Enum):
     ANOTHERS = auto()
 
 
-def deliver(tx: Transaction, sent: Head, receipt: Receipt, now: float, wall: float) -> Arrival:
-    """Stores a receipt; a part whose receipt is another's is sent anew."""
-    if sent.attempts and sent.view is None and any(is_taken(tx, sent, id) for id in receipt.ids):
+def deliver(tx: Transaction, sent: Head, receipt: Receipt, now: float, wall: float, *, unique: bool) -> Arrival:
+    """Stores a receipt; a part whose receipt is another's is sent anew.
+
+    `unique` says that no two messages of an account have the same id: elsewhere each chat counts for itself.
+    """
+    repeated = unique and sent.attempts and sent.view is None
+    if repeated and any(is_taken(tx, sent, id) for id in receipt.ids):
         again(tx, sent)
         tx.execute(
             "UPDATE parts SET key = ?, since = 0 WHERE delivery = ? AND position = ?",

@@ -281,6 +281,24 @@ async def test_a_lost_placeholder_leaves_dots_and_one_copy(open_world: Callable[
         assert texts(world.telegram) == ["hello", *["…", "…"] * arrived, MARK + "hello"]
 
 
+async def test_a_placeholder_is_its_own_though_another_chat_has_a_message_of_the_same_number(
+    open_world: Callable[..., TelegramWorld],
+) -> None:
+    """Telegram counts messages anew in each supergroup, so an equal number proves nothing about another chat."""
+    here, there = "-1000000000071", "-1000000000072"
+    async with open_world(Scripted("hello")) as world:
+        for chat in (here, there):
+            world.telegram.open_chat(chat)
+        for _ in range(6):
+            asks(world, chat=there)
+            await world.until(finished(world))
+        world.telegram.drop_next(True, "sendMessage")
+        lose(world.telegram, "cut after", count=1)
+        asks(world, chat=here)
+        await world.until(finished(world))
+        assert texts(world.telegram, here) == ["hello", "…", MARK + "hello"]
+
+
 @each_loss
 async def test_a_copy_whose_edit_is_in_doubt_is_still_one_copy(
     open_world: Callable[..., TelegramWorld], loss: str
