@@ -400,7 +400,10 @@ class Courier:
         fail_here(_effect_label(sending))
         fail_here("out.pre_receipt")
         now, wall = self._clock.now(), self._clock.wall()
-        arrival = await self._store.insist(lambda tx: doubts.deliver(tx, sending, receipt, now, wall))
+        can = self.can(self._aliases.where(sending.owed.target))
+        # Only who can be asked promises ids that no two messages of an account share.
+        unique = can is not None and can.send_proof.readback
+        arrival = await self._store.insist(lambda tx: doubts.deliver(tx, sending, receipt, now, wall, unique=unique))
         if arrival is Arrival.ANOTHERS:
             return
         fail_here("out.post_receipt" if sending.position >= sending.total else "out.between_parts")

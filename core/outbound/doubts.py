@@ -34,9 +34,13 @@ class Arrival(Enum):
     ANOTHERS = auto()
 
 
-def deliver(tx: Transaction, sent: Head, receipt: Receipt, now: float, wall: float) -> Arrival:
-    """Stores a receipt; a part whose receipt is another's is sent anew."""
-    if sent.attempts and sent.view is None and any(is_taken(tx, sent, id) for id in receipt.ids):
+def deliver(tx: Transaction, sent: Head, receipt: Receipt, now: float, wall: float, *, unique: bool) -> Arrival:
+    """Stores a receipt; a part whose receipt is another's is sent anew.
+
+    `unique`: one id names one message of the account. Elsewhere chats number their messages each by itself, and an id
+    says nothing about another chat's.
+    """
+    if unique and sent.attempts and sent.view is None and any(is_taken(tx, sent, id) for id in receipt.ids):
         again(tx, sent)
         tx.execute(
             "UPDATE parts SET key = ?, since = 0 WHERE delivery = ? AND position = ?",
