@@ -59,9 +59,11 @@ class SystemClock:
     immortalises nothing. After a reboot the wall clock sets it anew, never backwards (core/store/epoch.py).
     """
 
-    def __init__(self, offset: float | None = None, *, confirmed: bool = True) -> None:
+    def __init__(self, offset: float | None = None, *, confirmed: bool = True, resumed: float | None = None) -> None:
         self.offset = time.time() - since_boot() if offset is None else offset
         self.confirmed = confirmed
+        # How late it was when time went on after the boot.
+        self.resumed = self.offset if resumed is None else resumed
 
     def confirm(self) -> None:
         """The wall clock is right: steady time catches up with it, and does not go back."""
@@ -77,7 +79,7 @@ class SystemClock:
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
         if seconds <= HOP_SECONDS:
             return asyncio.get_running_loop().call_later(seconds, callback)
-        return _Hops(self, self.now() + seconds, callback)
+        return Hops(seconds, callback)
 
     async def sleep(self, seconds: float) -> None:
         if seconds <= HOP_SECONDS:
@@ -91,24 +93,26 @@ class SystemClock:
             timer.cancel()
 
 
-class _Hops:
-    """A long wait in short hops: the loop's own clock stands still while the machine sleeps."""
+class Hops:
+    """A long wait in short hops: the loop's own clock stands still while the machine sleeps.
 
-    def __init__(self, clock: Clock, due: float, callback: Callable[[], None]) -> None:
-        self._clock = clock
-        self._due = due
+    Steady time may catch up meanwhile, and that makes no wait shorter.
+    """
+
+    def __init__(self, seconds: float, callback: Callable[[], None]) -> None:
+        self._due = since_boot() + seconds
         self._callback = callback
-        self._timer = asyncio.get_running_loop().call_later(HOP_SECONDS, self._hop)
+        self._timer = asyncio.get_running_loop().call_later(HOP_SECONDS, self.hop)
 
     def cancel(self) -> None:
         self._timer.cancel()
 
-    def _hop(self) -> None:
-        left = self._due - self._clock.now()
+    def hop(self) -> None:
+        left = self._due - since_boot()
         if left <= 0:
             self._callback()
         else:
-            self._timer = asyncio.get_running_loop().call_later(min(left, HOP_SECONDS), self._hop)
+            self._timer = asyncio.get_running_loop().call_later(min(left, HOP_SECONDS), self.hop)
 
 
 async def ended_within(clock: Clock, task: asyncio.Task[Any], seconds: float) -> bool:

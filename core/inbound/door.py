@@ -196,7 +196,7 @@ class Door:
 
     def _store_message(self, tx: Transaction, inbound: Inbound, reserved: bool) -> _Taken:
         now, run, conversation = self._clock.now(), ids.new("run"), inbound.conversation.id
-        if self._is_full(tx, inbound):
+        if self._is_full(tx, inbound) and not inbox.joins_album(tx, inbound):
             return self._refuse(tx, inbound, Refusal.BUSY, BUSY)
         told = False
         if self._may_push(inbound.target):

@@ -102,6 +102,11 @@ def _album(tx: Transaction, inbound: Inbound) -> list[Row]:
     return [row for row in rows if _is_by(row, inbound)]
 
 
+def joins_album(tx: Transaction, inbound: Inbound) -> bool:
+    """Does it become part of a run that waits already?"""
+    return _album_leader(tx, inbound) is not None
+
+
 def continues_album(tx: Transaction, inbound: Inbound) -> bool:
     """Was another part of its album taken, whether it still waits or was answered already?"""
     return bool(_album(tx, inbound))

@@ -399,7 +399,8 @@ class Courier:
     async def _delivered(self, sending: Head, receipt: Receipt) -> None:
         fail_here(_effect_label(sending))
         fail_here("out.pre_receipt")
-        now, wall, can = self._clock.now(), self._clock.wall(), self.can(sending.owed.target)
+        now, wall = self._clock.now(), self._clock.wall()
+        can = self.can(self._aliases.where(sending.owed.target))
         # A platform that can be read back has ids that are unique in an account.
         unique = can is not None and can.send_proof.readback
         arrival = await self._store.insist(lambda tx: doubts.deliver(tx, sending, receipt, now, wall, unique=unique))

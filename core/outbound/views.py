@@ -45,6 +45,8 @@ class Views:
         self._openings: dict[str, asyncio.Future[View | None]] = {}
         self._shows: dict[str, asyncio.Task[View | None]] = {}
         self._signals: set[asyncio.Task[None]] = set()
+        # The newest reaction to each message that is still on its way.
+        self._reactions: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._stopped = False
         # Told of a run whose answer the person has stopped where it grows.
         self.on_stop: Callable[[str], Awaitable[None]] | None = None
@@ -124,9 +126,18 @@ class Views:
         can = adapter.can(target)
         if self._budgets.is_paused(can.pace) or not self._budgets.take(can.signal_pace, spare=1):
             return
-        task = asyncio.create_task(self._signal(adapter, target, signal), context=Context())
+        message = (target.lane, target.reply_to)
+        before = None if signal is Signal.TYPING else self._reactions.get(message)
+        task = asyncio.create_task(self._signal(adapter, target, signal, before), context=Context())
         self._signals.add(task)
         task.add_done_callback(self._signals.discard)
+        if signal is not Signal.TYPING:
+            self._reactions[message] = task
+            task.add_done_callback(lambda _: self._reacted(message, task))
+
+    def _reacted(self, message: tuple[str, str], task: asyncio.Task[None]) -> None:
+        if self._reactions.get(message) is task:
+            del self._reactions[message]
 
     def _adapter(self, target: Target) -> Adapter | None:
         return None if self._stopped else self._adapters.get((target.adapter, target.account))
@@ -157,7 +168,12 @@ class Views:
             self._budgets.pause(budget, until)
             await self._store.insist(lambda tx: pace.store_pause(tx, budget, until))
 
-    async def _signal(self, adapter: Adapter, target: Target, signal: Signal) -> None:
+    async def _signal(
+        self, adapter: Adapter, target: Target, signal: Signal, before: asyncio.Task[None] | None
+    ) -> None:
+        if before is not None:
+            # What arrives last stands there for good, so one that is slow must not be overtaken.
+            await ended_within(self._clock, before, PATIENCE_SECONDS)
         try:
             await adapter.signal(target, signal)
         except RateLimited as error:

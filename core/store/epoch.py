@@ -39,7 +39,7 @@ def read(tx: Transaction, is_right: Callable[[], bool] = is_right) -> SystemCloc
     if 0 <= passed <= BELIEVED_SECONDS:
         return clock
     sure = is_right()
-    return clock if sure and passed > 0 else SystemClock(clock.offset - passed, confirmed=sure)
+    return clock if sure and passed > 0 else SystemClock(clock.offset - passed, confirmed=sure, resumed=latest)
 
 
 def steady_clock(tx: Transaction, is_right: Callable[[], bool] = is_right) -> SystemClock:
@@ -50,11 +50,37 @@ def steady_clock(tx: Transaction, is_right: Callable[[], bool] = is_right) -> Sy
 
 def confirm(tx: Transaction, clock: SystemClock, is_right: Callable[[], bool] = is_right) -> bool:
     """Lets time catch up with the wall clock, if that may be relied on by now."""
-    if clock.confirmed or not is_right():
+    # By the row: what could not be committed is done again.
+    row = tx.one("SELECT clock_offset, confirmed FROM epoch")
+    if row is None or row["confirmed"] or not is_right():
         return clock.confirmed
     clock.confirm()
+    _carry_along(tx, clock, clock.offset - row["clock_offset"])
     _store(tx, clock)
     return True
+
+
+def _carry_along(tx: Transaction, clock: SystemClock, seconds: float) -> None:
+    """What has begun since the boot did not wait while the machine was off: it is as old as before, and due as late."""
+    resumed = clock.wall() - (clock.now() - seconds - clock.resumed)
+    tx.execute(
+        "UPDATE deliveries SET created = created + ? WHERE state <> 'delivered'"
+        " AND state IN ('waiting', 'held', 'doubtful') AND created > ?",
+        seconds,
+        clock.resumed,
+    )
+    tx.execute(
+        "UPDATE tasks SET due = due + ? WHERE state IN ('waiting', 'running') AND state = 'waiting' AND created > ?",
+        seconds,
+        clock.resumed,
+    )
+    tx.execute(
+        "UPDATE schedules SET next = next + ? WHERE next IS NOT NULL AND paused = 0 AND removed = 0 AND steady = 1"
+        " AND created > ?",
+        seconds,
+        # By the wall clock, as they have it.
+        resumed,
+    )
 
 
 def _store(tx: Transaction, clock: SystemClock) -> None:

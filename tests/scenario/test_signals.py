@@ -354,6 +354,30 @@ class Slow(Doorway):
         await super().signal(target, signal)
 
 
+async def test_a_slow_reaction_never_takes_the_place_of_a_later_one(tmp_path: Path, clock: OwnedClock) -> None:
+    """An answer that has arrived is shown as done, however long the platform took to show that it was heard."""
+    gate, seen = Gate(), Gate()
+
+    class Sluggish(Doorway):
+        async def signal(self, target: Target, signal: Signal) -> None:
+            if signal is Signal.SEEN:
+                await seen.wait()
+            await super().signal(target, signal)
+
+    async with World(tmp_path, Scripted(gate, "done"), kind=mute(), clock=clock, adapter=Sluggish) as world:
+        key = await begins(world, gate)
+        await clock.advance(1.0)
+        assert seen.entered.is_set()
+        gate.open()
+        await world.until(lambda: world.posts == ["done"])
+        await world.until(ended(world), limit=0.0)
+        await clock.advance(1.0)
+        seen.open()
+        await world.until(lambda: len(signals(world, "react")) == 2)
+        await clock.advance(1.0)
+        assert reaction(world, key) == "✅"
+
+
 async def test_an_answer_that_arrives_while_the_gateway_stops_is_still_shown_as_done(tmp_path: Path) -> None:
     gate = Gate()
     limits = {"drain_seconds": 5}

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from core import failpoints, gateway, offline
-from core.clock import SystemClock, is_synchronised
+from core.clock import Hops, SystemClock, is_synchronised
 from core.errors import ConfigError, HomeInUse, StoreRefused, TidingsError, Unstored
 from core.gateway import Gateway
 from core.inbound import inbox
@@ -740,6 +740,48 @@ async def test_when_the_clock_is_confirmed_time_catches_up_and_what_was_due_is_d
     assert await expired(path, clock) == 1
     again = await steady(path, right=False)
     assert (again.offset, again.confirmed) == (clock.offset, True), "within this boot that is settled"
+
+
+async def test_what_is_owed_since_the_boot_is_as_old_as_before_when_time_catches_up(tmp_path: Path) -> None:
+    """An answer that waits for a minute is not given up because the machine was off for weeks before it."""
+    path = tmp_path / "tidings.db"
+    await off_for(path, FAR)
+    clock = await steady(path, right=False)
+    await owe(path, clock.now())
+    async with opened(path) as store:
+        assert await store.write(lambda tx: epoch.confirm(tx, clock, lambda: True))
+    assert clock.now() == pytest.approx(time.time(), abs=60)
+    assert await expired(path, clock) == 0
+
+
+async def test_what_was_planned_since_the_boot_is_as_far_off_as_before_when_time_catches_up(tmp_path: Path) -> None:
+    """“In twenty minutes” is neither missed nor early; what was planned before the machine was off is due."""
+    path = tmp_path / "tidings.db"
+    latest = await off_for(path, FAR)
+    clock = await steady(path, right=False)
+    insert = "INSERT INTO schedules (id, plan, next, steady, created) VALUES (?, '{}', ?, 1, ?)"
+    await pretend(path, insert, "new", clock.now() + 1200, clock.wall() + 1)
+    await pretend(path, insert, "old", latest + 1200, clock.wall() - FAR - 1)
+    async with opened(path) as store:
+        assert await store.write(lambda tx: epoch.confirm(tx, clock, lambda: True))
+        rows = await store.read(lambda tx: tx.all("SELECT id, next FROM schedules"))
+    left = {row["id"]: row["next"] - clock.now() for row in rows}
+    assert left["new"] == pytest.approx(1200, abs=60)
+    assert left["old"] < -DAY
+
+
+async def test_no_wait_is_shorter_because_time_catches_up(tmp_path: Path) -> None:
+    """A run that goes on after the boot has all the time that it may take."""
+    path = tmp_path / "tidings.db"
+    await off_for(path, FAR)
+    clock = await steady(path, right=False)
+    over: list[bool] = []
+    timer = clock.call_later(1200, lambda: over.append(True))
+    assert isinstance(timer, Hops)
+    clock.confirm()
+    timer.hop()
+    timer.cancel()
+    assert over == []
 
 
 async def test_a_clock_that_is_set_back_to_the_right_time_has_ended_nothing(tmp_path: Path) -> None:

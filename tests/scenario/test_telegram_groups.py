@@ -95,6 +95,17 @@ async def test_an_album_loses_no_picture_when_somebody_else_writes_in_between(tm
         assert second.message.text == "and me?"
 
 
+async def test_an_album_takes_one_place_in_a_queue_however_many_pictures_it_has(tmp_path: Path) -> None:
+    agent, limits = Scripted("nice"), {"queued_per_conversation": 1}
+    async with TelegramWorld(tmp_path, agent, server=ALL_EARS, clock=OwnedClock(), limits=limits) as world:
+        files = [(f"{number}.txt", b"x") for number in range(3)]
+        world.telegram.says(files=files, caption="@tidings_bot look", chat=GROUP)
+        await world.until(lambda: "nice" in world.telegram.posts)
+        assert world.telegram.posts == ["nice"]
+        (turn,) = agent.turns
+        assert [file.name for file in turn.message.attachments] == ["0.txt", "1.txt", "2.txt"]
+
+
 async def test_a_command_for_another_bot_is_none_of_ours(tmp_path: Path) -> None:
     gate = Gate()
     echo = Echo({"wait": gate})

@@ -35,6 +35,7 @@ from tests.world import Echo, Gate, OwnedClock, Scripted
 
 PAUSE_SECONDS = 35
 SUPERGROUP = "-1000000000006"
+OTHER_SUPERGROUP = "-1000000000007"
 
 
 class Mode(NamedTuple):
@@ -75,7 +76,7 @@ def open_world(tmp_path: Path, agent: Dictated, clock: OwnedClock, mode: Mode) -
         world = TelegramWorld(
             tmp_path, answering or agent, clock=clock, server={"drafts": mode.drafts}, allow=allow, **options
         )
-        for chat in (GROUP, SUPERGROUP, "8"):
+        for chat in (GROUP, SUPERGROUP, OTHER_SUPERGROUP, "8"):
             world.telegram.open_chat(chat)
         return world
 
@@ -341,6 +342,23 @@ async def test_a_file_in_doubt_is_named_and_never_sent_twice(
         assert (text.text, [each.name for each in file.files]) == ("Look:", ["a.txt"])
         assert line.text == "I tried to send a.txt, but the connection broke; it may not have arrived."
         assert len(world.telegram.calls("sendDocument")) == 1
+
+
+async def test_messages_of_other_chats_that_have_the_same_number_prove_nothing(
+    open_world: Callable[..., TelegramWorld], tmp_path: Path
+) -> None:
+    """Every supergroup numbers its messages by itself: the line is there once, and the placeholder too."""
+    (tmp_path / "a.txt").write_text("a file")
+    made = FileMade(str(tmp_path / "a.txt"), "a.txt")
+    async with open_world(Scripted("Look:", made)) as world:
+        asks(world, chat=OTHER_SUPERGROUP)
+        asks(world, chat=OTHER_SUPERGROUP)
+        await world.until(finished(world))
+        world.telegram.drop_next(True, "sendDocument", chat=SUPERGROUP)
+        asks(world, chat=SUPERGROUP)
+        await world.until(finished(world))
+        line = "I tried to send a.txt, but the connection broke; it may not have arrived."
+        assert texts(world.telegram, SUPERGROUP) == ["Look:", "", line]
 
 
 async def test_what_never_left_us_is_simply_sent_again(

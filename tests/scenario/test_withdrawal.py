@@ -234,7 +234,12 @@ def test_what_was_planned_before_askers_were_kept_is_for_whoever_planned_it(tmp_
     place = Conversation(adapter="paper", account="main", chat="1")
     plan = Plan(name="look", when="every 30m", target=target, prompt="look", conversation=place.id, sender="7")
     said = Inbound(key="k", conversation=place, target=target, sender=Sender(id="7", name="Ada", trusted=True))
-    plans = {"a": (plan, place.id), "b": (replace(plan, sender="8"), place.id), "c": (replace(plan, sender=""), "")}
+    plans = {
+        "a": (plan, place.id),
+        "b": (replace(plan, sender="8"), place.id),
+        "c": (replace(plan, sender=""), ""),
+        "d": (replace(plan, target=Target(adapter="other", chat="9")), place.id),
+    }
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         connection.row_factory = sqlite3.Row
         for number, file in migrate.files():
@@ -253,7 +258,8 @@ def test_what_was_planned_before_askers_were_kept_is_for_whoever_planned_it(tmp_
         )
         migrate.upgrade(connection, tmp_path)
         rows = connection.execute("SELECT * FROM schedules ORDER BY id").fetchall()
-        first, second, third = [msgspec.json.decode(row["plan"], type=Plan).asker for row in rows]
+        first, second, third, fourth = [msgspec.json.decode(row["plan"], type=Plan).asker for row in rows]
     assert first == said.asker, "also that the platform had proved who it was"
     assert second == replace(said, sender=Sender(id="8")).asker
     assert third is None, "the owner's"
+    assert fourth == said.asker, "whoever has planned it where they talk, wherever it is told"

@@ -21,3 +21,11 @@ UPDATE schedules SET plan = json_set(CAST(plan AS TEXT), '$.asker', json_object(
             ORDER BY i.seq DESC LIMIT 1),
         json_object('id', json_extract(CAST(plan AS TEXT), '$.sender'))))))
     WHERE owner <> '' AND coalesce(json_extract(CAST(plan AS TEXT), '$.sender'), '') <> '';
+
+-- Where it is told may have been changed since; they have planned it where they talk.
+UPDATE schedules SET plan = (SELECT json_set(CAST(plan AS TEXT),
+        '$.asker.conversation', json(json_extract(CAST(i.message AS TEXT), '$.conversation')),
+        '$.asker.target', json(json_remove(json_extract(CAST(i.message AS TEXT), '$.target'), '$.reply_to', '$.handle')))
+    FROM inbox i WHERE i.conversation = schedules.owner ORDER BY i.seq DESC LIMIT 1)
+    WHERE json_extract(CAST(plan AS TEXT), '$.asker') IS NOT NULL
+    AND EXISTS (SELECT 1 FROM inbox i WHERE i.conversation = schedules.owner);
