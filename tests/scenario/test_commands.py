@@ -254,17 +254,23 @@ class Pause:
         self._over.set()
 
 
+async def about_to_hand_over(world: World, gate: Gate, pause: Pause) -> tuple[Inbound, asyncio.Task[Admission]]:
+    """The message "one" has ended but not its commit, which will claim the message that is returned."""
+    world.paper.open_chat("elsewhere")
+    await world.receive(handed("one"))
+    await gate.reached()
+    await world.receive(two := handed("two"))
+    pausing = await pause.begin(world)
+    gate.open()
+    await calm(LOOP_TURNS)
+    return two, pausing
+
+
 async def test_stop_reaches_a_run_that_is_being_handed_over(tmp_path: Path) -> None:
     """The end of the run before claims the next message; a /stop in that very commit is for that message."""
     gate, pause = Gate(), Pause()
     async with World(tmp_path, Echo({"one": gate, "two": Gate()}), commands=[pause.command]) as world:
-        world.paper.open_chat("elsewhere")
-        await world.receive(handed("one"))
-        await gate.reached()
-        await world.receive(two := handed("two"))
-        pausing = await pause.begin(world)
-        gate.open()
-        await calm(LOOP_TURNS)
+        two, pausing = await about_to_hand_over(world, gate, pause)
         stopping = asyncio.create_task(world.receive(handed("/stop")))
         await calm(LOOP_TURNS)
         pause.end()
@@ -278,13 +284,7 @@ async def test_a_clean_stop_claims_no_further_message(tmp_path: Path) -> None:
     """It would be claimed and run by nobody, and one of its three attempts would be gone."""
     gate, pause = Gate(), Pause()
     async with World(tmp_path, Echo({"one": gate}), commands=[pause.command]) as world:
-        world.paper.open_chat("elsewhere")
-        await world.receive(handed("one"))
-        await gate.reached()
-        await world.receive(two := handed("two"))
-        pausing = await pause.begin(world)
-        gate.open()
-        await calm(LOOP_TURNS)
+        two, pausing = await about_to_hand_over(world, gate, pause)
         ending = asyncio.create_task(world.end())
         await settle()
         pause.end()
@@ -299,13 +299,8 @@ async def test_a_message_that_was_claimed_just_before_a_clean_stop_waits_again(t
     gate, first, second = Gate(), Pause("first"), Pause("second")
     commands = [first.command, second.command]
     async with World(tmp_path, Echo({"one": gate}), commands=commands, limits={"drain_seconds": 10}) as world:
-        world.paper.open_chat("elsewhere")
-        await world.receive(handed("one"))
-        await gate.reached()
-        await world.receive(two := handed("two"))
-        pausing = [await first.begin(world)]
-        gate.open()
-        await calm(LOOP_TURNS)
+        two, begun = await about_to_hand_over(world, gate, first)
+        pausing = [begun]
         # In one commit: the end of the first run, which claims the second message, and the second pause.
         pausing.append(asyncio.create_task(world.receive(second.asked)))
         await calm(LOOP_TURNS)

@@ -2,9 +2,9 @@
 
 import asyncio
 import sqlite3
-from contextlib import closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -12,7 +12,21 @@ from msgspec.structs import replace
 from core.errors import Unknown
 from core.gateway import DATABASE
 from core.inbound.door import BUSY, NOBODY_WAITS, TOO_LONG
-from core.types import Attachment, Body, Choice, Duplicate, Ignored, Kind, Note, Quoted, Refused, Sender, Stored, Target
+from core.types import (
+    Attachment,
+    Body,
+    Choice,
+    Duplicate,
+    Ignored,
+    Inbound,
+    Kind,
+    Note,
+    Quoted,
+    Refused,
+    Sender,
+    Stored,
+    Target,
+)
 from tests.fakes import FakeClock, settle
 from tests.simulators.paper import Kind as PaperKind
 from tests.simulators.paper import PaperServer
@@ -331,18 +345,32 @@ async def test_an_album_is_taken_at_once_when_another_message_follows(tmp_path: 
         assert world.posts == ["2 files: look", "0 files: well?"]
 
 
+@asynccontextmanager
+async def group_of_two(home: Path, clock: FakeClock) -> AsyncIterator[World]:
+    """Persons 7 and 8 speak in the group g1 with a bot that counts what it is sent."""
+    agent = Scripted(lambda turn: f"{len(turn.message.attachments)} files: {turn.message.text}")
+    async with World(home, agent, kind=PLAIN, clock=clock, allow=["paper:7", "paper:8"]) as world:
+        world.paper.open_chat("g1")
+        yield world
+
+
+def in_group(text: str, *, addressed: bool, sender: str = "7") -> Inbound:
+    return handed(text, private=False, chat="g1", sender=sender, addressed=addressed)
+
+
+def picture(text: str = "", *, addressed: bool = False, sender: str = "7") -> Inbound:
+    """Part of the album g, as its sender sees it."""
+    return replace(in_group(text, addressed=addressed, sender=sender), group="g", attachments=(Attachment(handle="x"),))
+
+
 async def test_another_persons_message_does_not_complete_an_album(tmp_path: Path) -> None:
     clock = FakeClock()
-    agent = Scripted(lambda turn: f"{len(turn.message.attachments)} files: {turn.message.text}")
-    picture = Attachment(handle="x", name="1.jpg")
-    async with World(tmp_path, agent, kind=PLAIN, clock=clock, allow=["paper:7", "paper:8"]) as world:
-        group: dict[str, Any] = {"private": False, "chat": "g1"}
-        world.paper.open_chat("g1")
-        await world.receive(handed("look", group="g", attachments=(picture,), addressed=True, **group))
-        await world.receive(handed("me too", sender="8", addressed=True, **group))
+    async with group_of_two(tmp_path, clock) as world:
+        await world.receive(picture("look", addressed=True))
+        await world.receive(in_group("me too", sender="8", addressed=True))
         for _ in range(2):
             await clock.advance(0.5)
-            await world.receive(handed("", group="g", attachments=(picture,), addressed=False, **group))
+            await world.receive(picture())
         await clock.advance(2)
         await world.paper.until(lambda paper: paper.posts_in("g1") == ["3 files: look", "0 files: me too"])
 
@@ -350,19 +378,13 @@ async def test_another_persons_message_does_not_complete_an_album(tmp_path: Path
 async def test_a_part_that_comes_after_its_album_was_answered_is_answered_too(tmp_path: Path) -> None:
     """Slow uploads bring parts of one album many seconds apart; only the first bears the words that address us."""
     clock = FakeClock()
-    agent = Scripted(lambda turn: f"{len(turn.message.attachments)} files: {turn.message.text}")
-    picture = Attachment(handle="x", name="1.jpg")
-    async with World(tmp_path, agent, kind=PLAIN, clock=clock, allow=["paper:7", "paper:8"]) as world:
-        group: dict[str, Any] = {"private": False, "chat": "g1"}
-        world.paper.open_chat("g1")
-        await world.receive(handed("look", group="g", attachments=(picture,), addressed=True, **group))
+    async with group_of_two(tmp_path, clock) as world:
+        await world.receive(picture("look", addressed=True))
         await clock.advance(2)
         await world.paper.until(lambda paper: paper.posts_in("g1") == ["1 files: look"])
-        late = handed("", group="g", attachments=(picture,), addressed=False, **group)
-        assert isinstance(await world.receive(late), Stored)
-        # The same album of somebody else is another one, and calls nobody.
-        theirs = handed("", group="g", sender="8", attachments=(picture,), addressed=False, **group)
-        assert isinstance(await world.receive(theirs), Ignored)
+        assert isinstance(await world.receive(picture()), Stored)
+        # The same album of somebody else is another one, and addresses no bot.
+        assert isinstance(await world.receive(picture(sender="8")), Ignored)
         await clock.advance(2)
         await world.paper.until(lambda paper: paper.posts_in("g1") == ["1 files: look", "1 files:"])
 
