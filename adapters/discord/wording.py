@@ -55,7 +55,7 @@ def word(text: str, *, in_one: bool) -> Words:
         if len(content) <= render.LIMIT:
             return Words(content)
         if len(cut(text, in_one=in_one)) > 1:
-            raise Unfit(f"it has {len(content)} characters, and Discord takes {render.LIMIT}")
+            raise Unfit(f"it has {len(content)} characters, and Discord takes at most {render.LIMIT}")
     whole = render.clean(text).encode()
     return Words(f"{render.preview(text, PREVIEW)}\n\n{IN_THE_FILE}", ((ANSWER_FILE, whole),))
 
