@@ -1,4 +1,4 @@
-"""Who asks, and in which conversation, as the request's body and headers name them; all of it counts under its key."""
+"""Who asks, and in which conversation, as the request's body and headers name them; names are separate for each key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TASK, QUOTED_TALK = "### Task:", "<chat_history>"
 
 
 def conversation_named(call: Call, said: Said, by_body: str | None) -> str | None:
-    """None for a request that belongs to no conversation, such as a chat program's work beside the talk."""
+    """None for a request that belongs to no conversation, such as a chat program's request for a title."""
     given = headers_of(Named, call)
     if _is_beside_the_talk(given, said):
         return None
@@ -20,7 +20,7 @@ def conversation_named(call: Call, said: Said, by_body: str | None) -> str | Non
 
 
 def person_named(call: Call, by_body: str | None = None) -> str | None:
-    """The header comes first: a chat program sets it itself, and may let its people write into the body."""
+    """The header wins: the chat program sets it itself, but may let its users write the body."""
     return headers_of(Person, call).user or by_body
 
 

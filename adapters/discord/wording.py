@@ -23,7 +23,7 @@ BUTTONS_IN_ROW, MOST_ROWS = 5, 5
 LABEL_CHARACTERS = 80
 TITLE_CHARACTERS = 80
 NONCE_CHARACTERS = 24
-# No preview of an address.
+# Turns off link previews.
 SUPPRESS_EMBEDS = 1 << 2
 # Nobody is ever pinged by what a bot says.
 NOBODY: dict[str, list[str]] = {"parse": []}
@@ -83,7 +83,7 @@ def message(
         "content": words.content,
         "allowed_mentions": NOBODY,
         "components": _rows(body.choices),
-        # An address that a stranger made a model write would be fetched with whatever stands in it.
+        # A preview fetches the link: text that a stranger tricks a model into putting there would leak.
         "flags": 0 if previews else SUPPRESS_EMBEDS,
     }
     if uploads:

@@ -30,12 +30,12 @@ class Arrival(Enum):
 
     WHOLE = auto()
     PART = auto()
-    # A repetition brought back a message that proves another part already.
+    # The platform answered a repeated send with a message that already proves another part.
     ANOTHERS = auto()
 
 
 def deliver(tx: Transaction, sent: Head, receipt: Receipt, now: float, wall: float) -> Arrival:
-    """Stores a receipt; a part whose receipt is another's is sent anew."""
+    """Stores a receipt; if it already belongs to another part, this part is sent again."""
     if sent.attempts and sent.view is None and any(is_taken(tx, sent, id) for id in receipt.ids):
         again(tx, sent)
         tx.execute(

@@ -220,7 +220,7 @@ class Foreman:
         return after
 
     def _take_back_lapsed(self, tx: Transaction, at: Moment, fenced: list[Row]) -> After:
-        """Cards that are worked on for people who were removed."""
+        """Stops cards that are worked on for people who were removed."""
         after = After()
         for card in tx.all("SELECT * FROM cards WHERE state = 'running'"):
             attempt = board.open_attempt(tx, card["id"])
@@ -231,7 +231,7 @@ class Foreman:
         return after
 
     def _set_aside_lapsed(self, tx: Transaction, free: int, at: Moment) -> After:
-        """Cards that would begin next, for people who were removed."""
+        """Sets aside cards that would begin next, for people who were removed."""
         after = After()
         while lapsed := [
             (card, why) for card in board.ready(tx, free, at) if (why := self._mandates.lapsed(ledger.asker_of(card)))

@@ -88,7 +88,7 @@ class Office:
         await self.tasks.start()
         await self.schedules.start()
         await self._foreman.start()
-        # Somebody may have been removed while no gateway ran.
+        # People may have been removed while no gateway ran.
         self.tasks.end_lapsed()
 
     def hear(self) -> None:
