@@ -35,7 +35,7 @@ class Entry(NamedTuple):
     nearby: bool = False
     # The shape of its ids, as a pattern and in words; empty where the access list does not apply.
     ids: str = ""
-    ids_told: str = ""
+    ids_in_words: str = ""
 
     def load_settings(self) -> type[Section]:
         return cast(type[Section], _load(self.settings))
@@ -56,21 +56,21 @@ PLATFORMS: dict[str, Entry] = {
         "adapters.telegram.adapter:TelegramAdapter",
         "adapters.telegram.examination:examine",
         ids=r"-?[0-9]{1,19}",
-        ids_told="a number, such as telegram:123456789",
+        ids_in_words="a number, such as telegram:123456789",
     ),
     "discord": Entry(
         "adapters.discord.settings:DiscordSettings",
         "adapters.discord.adapter:DiscordAdapter",
         "adapters.discord.examination:examine",
         ids=r"[0-9]{15,20}",
-        ids_told="a number of 15 digits or more, such as discord:123456789012345678",
+        ids_in_words="a number of 15 digits or more, such as discord:123456789012345678",
     ),
     "slack": Entry(
         "adapters.slack.settings:SlackSettings",
         "adapters.slack.adapter:SlackAdapter",
         "adapters.slack.examination:examine",
         ids=r"[UWCG][0-9A-Z]{2,20}",
-        ids_told="capital letters and digits after U or W (a person), C or G (a channel), such as slack:U012AB3CD",
+        ids_in_words="capital letters and digits after U or W (a person), C or G (a channel), such as slack:U012AB3CD",
     ),
     # Its section is the listener's, on which other platforms have their routes, too.
     "api": Entry("adapters.api.settings:HttpSettings", "adapters.api.adapter:ApiAdapter", section="http", nearby=True),
@@ -90,7 +90,7 @@ def check_id(id: str) -> None:
     if not entry.ids:
         raise Unknown(f"{name} needs no admission: its users are identified in another way")
     if bool(at) != bool(account) or not re.fullmatch(entry.ids, own):
-        raise Unknown(f"{id!r} is not an id of {name}: it must be {entry.ids_told}")
+        raise Unknown(f"{id!r} is not an id of {name}: it must be {entry.ids_in_words}")
 
 
 def sections() -> dict[str, type[Section]]:

@@ -1,4 +1,4 @@
-"""Delays answers to wrong keys, each further one in a minute for longer, even after a restart; right keys never wait."""
+"""Delays answers to wrong keys: each further one in a minute waits longer, also after restarts; right keys never do."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ class InputItem(Lenient):
         return value if kind in ITEMS or not isinstance(kind, str) else {"type": kind[:64]}
 
     @property
-    def is_only_named(self) -> bool:
+    def is_reference(self) -> bool:
         """Whether its content must be looked up by its id: some clients send a call without its output."""
         if self.type == "mcp_call":
             return self.id is not None and self.output is None and self.error is None

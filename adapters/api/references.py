@@ -26,7 +26,7 @@ async def resolve(api: ApiAdapter, call: Call, given: Input) -> Input:
     seen: set[str] = set()
     resolved: list[InputItem] = []
     for item in given:
-        if not item.is_only_named:
+        if not item.is_reference:
             resolved.append(item)
             continue
         found = await _find(api, call, item, known)

@@ -57,7 +57,7 @@ async def create(api: ApiAdapter, call: Call) -> web.StreamResponse:
         looked = await api.host.desk.run(run)
         if asked.stream:
             streamed = await sse.stream(call.request, _frames(api, looked))
-            await _let_go(api, looked)
+            await _erase_unstored(api, looked)
             return streamed
         if asked.background:
             api.leave(begun)
@@ -66,7 +66,7 @@ async def create(api: ApiAdapter, call: Call) -> web.StreamResponse:
     except BaseException:
         api.leave(begun)
         raise
-    await _let_go(api, looked)
+    await _erase_unstored(api, looked)
     if building.outcome is None:
         raise stopping()
     response = building.response()
@@ -148,7 +148,7 @@ async def _turn(api: ApiAdapter, run: Run) -> list[Entry]:
     return [asked, *outputs, *([Entry(author=Author.BOT, text=text)] if text else [])]
 
 
-async def _let_go(api: ApiAdapter, run: Run) -> None:
+async def _erase_unstored(api: ApiAdapter, run: Run) -> None:
     """Erases an unstored response at once, since its client has been answered."""
     if run.forgotten:
         # A second request with the same key may have erased it already.

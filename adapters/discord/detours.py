@@ -21,7 +21,7 @@ from core.types import Target
 
 log = logging.getLogger(__name__)
 
-NOBODY_THERE = "no channel or person has this id, or the bot was never there"
+NO_SUCH_PLACE = "no channel or person has this id, or the bot was never there"
 # How many of the newest detours are cached; older ones are looked up again.
 REMEMBERED = 2000
 
@@ -65,7 +65,7 @@ class Detours:
             raise Unreachable(str(unheard)) from unheard
         except Refused as refused:
             if refused.code in (NO_RECIPIENT, UNKNOWN_USER):
-                raise Refused(NOBODY_THERE, error.code, error.status) from refused
+                raise Refused(NO_SUCH_PLACE, error.code, error.status) from refused
             raise
         id = str(private["id"])
         remember(self._known, channel_of(target), id)

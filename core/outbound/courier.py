@@ -401,7 +401,7 @@ class Courier:
         fail_here("out.pre_receipt")
         now, wall = self._clock.now(), self._clock.wall()
         arrival = await self._store.insist(lambda tx: doubts.deliver(tx, sending, receipt, now, wall))
-        if arrival is Arrival.ANOTHERS:
+        if arrival is Arrival.OF_ANOTHER_PART:
             return
         fail_here("out.post_receipt" if sending.position >= sending.total else "out.between_parts")
         self.views.opened(sending.owed.id, receipt.view)

@@ -31,7 +31,7 @@ class Arrival(Enum):
     WHOLE = auto()
     PART = auto()
     # The platform answered a repeated send with a message that already proves another part.
-    ANOTHERS = auto()
+    OF_ANOTHER_PART = auto()
 
 
 def deliver(tx: Transaction, sent: Head, receipt: Receipt, now: float, wall: float) -> Arrival:
@@ -44,7 +44,7 @@ def deliver(tx: Transaction, sent: Head, receipt: Receipt, now: float, wall: flo
             sent.owed.id,
             sent.position,
         )
-        return Arrival.ANOTHERS
+        return Arrival.OF_ANOTHER_PART
     return Arrival.WHOLE if delivered(tx, sent, receipt, now, wall) else Arrival.PART
 
 
