@@ -1,4 +1,4 @@
-"""Delays answers to wrong keys: each further one in a minute waits longer, also after restarts; right keys never do."""
+"""Delays answers to wrong keys, longer with each one in a minute and also after a restart; right keys never wait."""
 
 from __future__ import annotations
 
