@@ -87,7 +87,7 @@ def _listener(http: Section | None, source: Source) -> Iterator[Remark]:
 def _access(loaded: Loaded, source: Source, check_id: Callable[[str], None]) -> Iterator[Remark]:
     access = loaded.core.access
     groups: dict[str, Remark] = {
-        "allow": Remark("warn", "access", "everyone in it may talk to the bot; list people instead"),
+        "allow": Remark("warn", "access", "everyone in it may talk to the bot; to limit that, list people instead"),
         "owners": Remark("fail", "access", "an owner must be a person; list people instead"),
     }
     for key, ids in (("allow", access.allow), ("owners", access.owners)):
