@@ -13,7 +13,7 @@ LOG := .venv/setup.log
 DEV := .venv/.is-installed
 # Who only runs it need not wait for what testing takes.
 RUN := .venv/.can-run
-# Programs of others that speak to us: never in the same environment as ours.
+# Client programs of the API, never in the same environment as ours.
 CLIENTS := .venv-clients/.is-installed
 
 # Quick parts first, so that a plain mistake shows early; short ones last, so that no core waits long for another.
@@ -110,7 +110,7 @@ $(RUN): requirements.lock pyproject.toml | .venv/pyvenv.cfg
 	@$(call install,requirements.lock)
 	@touch $@
 
-# Those of Python by hash, and those of Node where npm is there.
+# Python clients by hash, and Node clients if npm is installed.
 $(CLIENTS): requirements-clients.lock $(wildcard tests/clients/node/*) | $(DEV)
 	@echo "Installing requirements-clients.lock"; rm -rf .venv-clients; uv=$(BIN)/uv; "$$uv" --version >/dev/null 2>&1 || uv=uv; \
 	{ "$$uv" venv --quiet --python $(BIN)/python .venv-clients && \

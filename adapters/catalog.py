@@ -33,9 +33,9 @@ class Entry(NamedTuple):
     section: str = ""
     # It is on this machine: whoever starts again and again storms nobody there.
     nearby: bool = False
-    # How its ids of people and groups are written, as a pattern and for people; empty where access needs none.
+    # The shape of its ids, as a pattern and in words; empty where the access list does not apply.
     ids: str = ""
-    ids_told: str = ""
+    ids_in_words: str = ""
 
     def load_settings(self) -> type[Section]:
         return cast(type[Section], _load(self.settings))
@@ -56,21 +56,21 @@ PLATFORMS: dict[str, Entry] = {
         "adapters.telegram.adapter:TelegramAdapter",
         "adapters.telegram.examination:examine",
         ids=r"-?[0-9]{1,19}",
-        ids_told="a number, such as telegram:123456789",
+        ids_in_words="a number, such as telegram:123456789",
     ),
     "discord": Entry(
         "adapters.discord.settings:DiscordSettings",
         "adapters.discord.adapter:DiscordAdapter",
         "adapters.discord.examination:examine",
         ids=r"[0-9]{15,20}",
-        ids_told="a number of 15 digits or more, such as discord:123456789012345678",
+        ids_in_words="a number of 15 digits or more, such as discord:123456789012345678",
     ),
     "slack": Entry(
         "adapters.slack.settings:SlackSettings",
         "adapters.slack.adapter:SlackAdapter",
         "adapters.slack.examination:examine",
         ids=r"[UWCG][0-9A-Z]{2,20}",
-        ids_told="capital letters and digits behind U or W for a person, C or G for a channel, such as slack:U012AB3CD",
+        ids_in_words="capital letters and digits after U or W (a person), C or G (a channel), such as slack:U012AB3CD",
     ),
     # Its section is the listener's, on which other platforms have their routes, too.
     "api": Entry("adapters.api.settings:HttpSettings", "adapters.api.adapter:ApiAdapter", section="http", nearby=True),
@@ -78,19 +78,19 @@ PLATFORMS: dict[str, Entry] = {
 
 
 def check_id(id: str) -> None:
-    """Raises Unknown, in one line, for what cannot stand on the access list."""
+    """Raises Unknown, with one line that says why, for an id that cannot be on the access list."""
     where, colon, own = id.partition(":")
     if not colon:
         raise Unknown(f"{id!r} is not an id; write platform:ID, such as telegram:123456789")
     name, at, account = where.partition("@")
     if name not in PLATFORMS:
         known = ", ".join(name for name, entry in PLATFORMS.items() if entry.ids)
-        raise Unknown(f"{id!r} names no platform; there are: {known}")
+        raise Unknown(f"there is no platform {name!r}; there are: {known}")
     entry = PLATFORMS[name]
     if not entry.ids:
-        raise Unknown(f"{name} needs no admission: its users prove who they are in another way")
+        raise Unknown(f"{name} needs no admission: its users are identified in another way")
     if bool(at) != bool(account) or not re.fullmatch(entry.ids, own):
-        raise Unknown(f"{id!r} is not an id of {name}: it must be {entry.ids_told}")
+        raise Unknown(f"{id!r} is not an id of {name}: it must be {entry.ids_in_words}")
 
 
 def sections() -> dict[str, type[Section]]:

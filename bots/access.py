@@ -10,7 +10,7 @@ import typer
 from bots.place import Place
 from core.errors import ConfigError, NotRunning, TidingsError
 
-BY_COMMAND = "admitted by command"
+BY_COMMAND = "admitted with tidings allow"
 
 
 class Lists(NamedTuple):
@@ -20,20 +20,22 @@ class Lists(NamedTuple):
 
 def allow(
     context: typer.Context,
-    id: str = typer.Argument("", metavar="[ID]", help="Who, as platform:ID; the bot tells strangers theirs."),
-    is_list: bool = typer.Option(False, "--list", help="Say who may talk to the bot, and which list says so."),
-    is_removal: bool = typer.Option(False, "--remove", help="Withdraw admission: they may no longer talk to the bot."),
+    id: str = typer.Argument(
+        "", metavar="ID", help="A person or group, as platform:ID; the bot tells strangers their id."
+    ),
+    is_list: bool = typer.Option(False, "--list", help="Show who may talk to the bot, and which list admits them."),
+    is_removal: bool = typer.Option(False, "--remove", help="Withdraw admission: ID may no longer talk to the bot."),
 ) -> None:
     """Let somebody talk to the bot, at once. Works without a running gateway, too.
 
-    There are two lists: [access] allow in the settings, and the one that this command writes. With --remove, what
-    they have running is stopped, and what they planned will not run.
+    There are two lists: [access] allow in the settings, and the one that this command writes. With --remove, their
+    running work is stopped and their planned work will not run.
     """
     place: Place = context.obj
     if is_list:
         _show(place)
     elif not id:
-        raise typer.BadParameter("say who, as platform:ID, or ask for --list")
+        raise typer.BadParameter("name a person or group as platform:ID, or use --list")
     elif is_removal:
         _remove(place, id)
     else:
@@ -41,21 +43,21 @@ def allow(
 
 
 def admit(place: Place, id: str) -> str:
-    """What has come of it, in words. Raises Unknown for what is no id."""
+    """Admits an id and returns a sentence about the result. Raises Unknown for a malformed id."""
     place.check_id(id)
     if id in lists(place).settings:
-        return f"{id} is admitted by the settings already: {_where(place)}"
+        return f"{id} is already admitted by the settings: {_where(place)}"
     try:
         added = place.ask({"verb": "allow", "id": id})["allowed"]
     except NotRunning:
         from core import offline
 
         added = offline.allow(place.home, id)
-    return f"{id} may talk to the bot now" if added else f"{id} was {BY_COMMAND} before"
+    return f"{id} may talk to the bot now" if added else f"{id} was already {BY_COMMAND}"
 
 
 def lists(place: Place) -> Lists:
-    """Those that a running gateway goes by, or else those that the next one will."""
+    """The lists that the running gateway uses; if none runs, those that the next one will use."""
     try:
         answer = place.ask({"verb": "allow", "do": "list"})
         return Lists(tuple(answer["settings"]), tuple(answer["command"]))
@@ -86,9 +88,9 @@ def _remove(place: Place, id: str) -> None:
 
             offline.withdraw(place.home, id)
         if id not in known.settings:
-            place.say(f"{id} may no longer talk to the bot; what they planned will not run")
+            place.say(f"{id} may no longer talk to the bot; their planned work will not run")
     elif id not in known.settings:
-        raise TidingsError(f"{id} is not admitted; those who are: tidings allow --list")
+        raise TidingsError(f"{id} is not admitted; see who is: tidings allow --list")
     for other in (*known.command, *known.settings):
         if other != id and _is_same(other, id):
             place.say(f"the same id is also admitted as {other}; to withdraw that too: tidings allow --remove {other}")
@@ -98,13 +100,13 @@ def _remove(place: Place, id: str) -> None:
 
 
 def _is_same(one: str, other: str) -> bool:
-    """On the same platform, by whichever account."""
+    """The same id on the same platform, whatever the account."""
     (platform, _, id), (known, _, its) = one.partition(":"), other.partition(":")
     return (platform.partition("@")[0], id) == (known.partition("@")[0], its)
 
 
 def _where(place: Place) -> str:
-    """Where the settings' list stands: a file, or a variable."""
+    """The file or variable that holds the settings' list."""
     from bots.precautions import source_of
 
     try:

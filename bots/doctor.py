@@ -189,12 +189,12 @@ class Doctor:
             self.note("fail" if is_fault else "warn" if is_odd else "ok", name, words)
 
     def home(self, home: Path) -> None:
-        # Path's own questions raise where one may not look.
+        # Unlike os.path, Path.exists raises for a folder that we may not read.
         there = next(path for path in (home, *home.parents) if os.path.exists(path))
         if not there.is_dir():
             self.fail("home", f"{there} is not a folder; move it away, or choose another with --home")
         elif not os.access(there, os.W_OK | os.X_OK):
-            self.fail("home", f"{there} cannot be written; mend its permissions, or choose another with --home")
+            self.fail("home", f"{there} cannot be written; fix its permissions, or choose another with --home")
         elif there != home:
             self.ok("home", f"{home} will be made at the first start")
         else:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def greeting(home: Path, loaded: Loaded, others: Sequence[str]) -> str:
     """`others` are the accounts on other platforms."""
-    connected = f"  Also at {', '.join(others)}: how they fare says tidings status.\n" if others else ""
+    connected = f"  Also at {', '.join(others)}; tidings status shows how they are doing.\n" if others else ""
     hint = "" if others else "  To connect Telegram, set TIDINGS_TELEGRAM__TOKEN to the token BotFather gives you.\n"
     return f"""\
 Tidings {own_version()}: {loaded.bot.called} listens here. Everything is kept in {home}, the log in tidings.log there.

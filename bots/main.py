@@ -77,7 +77,7 @@ def _begin(place: Place, *, chats: bool) -> None:
         place.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Everything made from here on is the owner's alone.
         os.umask(0o077)
-        # Known before a word is written, so that none can have it in it.
+        # Read before the first log line, so that the key is redacted from all of them.
         http, told = _with_key(place.home, _http(loaded))
         # In a terminal the log would run over the prompt.
         stream = open(launch.fresh_log(place.home), "a", encoding="utf-8") if chats else sys.stderr  # noqa: SIM115
@@ -278,9 +278,9 @@ def _http(loaded: Loaded) -> HttpSettings:
 
 
 def _with_key(home: Path, http: HttpSettings) -> tuple[HttpSettings, str]:
-    """The owner's key is made at the first start; nobody serves the API without one. Also says what to tell of it.
+    """Adds the owner's key, which is made at the first start, and returns what to tell the person about it.
 
-    Only a terminal is told the key itself: anything else that reads along, such as a journal, keeps what it reads.
+    Only a terminal shows the key itself: anything else, such as a system journal, would store it.
     """
     from pydantic import SecretStr
 
@@ -294,9 +294,9 @@ def _with_key(home: Path, http: HttpSettings) -> tuple[HttpSettings, str]:
     redaction.remember(secret)
     told, path = "", home / keys.FILE
     if known is None and sys.stderr.isatty():
-        told = f"the key of the HTTP API is {secret}; it is told only now, and kept in {path}"
+        told = f"the key of the HTTP API is {secret}; it is shown only this once and kept in {path}"
     elif known is None:
-        told = f"a key of the HTTP API was made; it is in {path}"
+        told = f"a key for the HTTP API was made; it is in {path}"
     return http.model_copy(update={"key": SecretStr(secret)}), told
 
 

@@ -28,9 +28,9 @@ def notify(
 
 def home(
     context: typer.Context,
-    target: str = typer.Argument("", help="Where news of that platform go from now on, such as telegram:123."),
+    target: str = typer.Argument("", help="Where news of that platform goes from now on, such as telegram:123."),
 ) -> None:
-    """Say where news of the gateway go, or choose it; in a chat, /sethome does the same."""
+    """Say where news of the gateway goes, or choose it; in a chat, owners can use /sethome."""
     place: Place = context.obj
     answer = place.ask({"verb": "home", "target": target})
     for name, chosen in answer["homes"].items():

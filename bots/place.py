@@ -59,7 +59,7 @@ class Place(NamedTuple):
     load: Load
     # Whether a gateway could be built of them. Raises ConfigError.
     check: Callable[[Loaded], object]
-    # Whether the access list may name somebody so. Raises Unknown with what an id there looks like.
+    # Checks an id for the access list. Raises Unknown, which says what an id of that platform looks like.
     check_id: Callable[[str], None]
     # Asks a platform, or all for an empty name: platform, account and what was found.
     examine: Callable[[Loaded, str], list[tuple[str, str, Findings]]]

@@ -87,8 +87,8 @@ def _listener(http: Section | None, source: Source) -> Iterator[Remark]:
 def _access(loaded: Loaded, source: Source, check_id: Callable[[str], None]) -> Iterator[Remark]:
     access = loaded.core.access
     groups: dict[str, Remark] = {
-        "allow": Remark("warn", "access", "whoever is in it may talk to the bot; take it out, and name the people"),
-        "owners": Remark("fail", "access", "an owner is a person; take it out, and name the people"),
+        "allow": Remark("warn", "access", "everyone in it may talk to the bot; to limit that, list people instead"),
+        "owners": Remark("fail", "access", "an owner must be a person; list people instead"),
     }
     for key, ids in (("allow", access.allow), ("owners", access.owners)):
         for number, id in enumerate(ids, start=1):
@@ -102,7 +102,7 @@ def _access(loaded: Loaded, source: Source, check_id: Callable[[str], None]) -> 
 
 def _fault(id: str, check_id: Callable[[str], None]) -> str:
     if not is_access_id(id) or "*" in id:
-        return f'{id!r} is no id and lets nobody in: write "platform:ID", as the bot tells it to strangers'
+        return f'{id!r} is not an id and admits no one: write "platform:ID", the id that the bot tells strangers'
     try:
         check_id(id)
     except Unknown as error:

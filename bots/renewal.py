@@ -212,10 +212,10 @@ def _changed(old: Loaded, new: Loaded) -> Iterator[str]:
 
 
 def _still_admitted(old: Loaded, new: Loaded, command: Collection[str]) -> Iterator[str]:
-    """Those taken off one list while the other still has them."""
+    """A warning for each id that left the settings but is still admitted with `tidings allow`."""
     for id in sorted(set(old.core.access.allow) - set(new.core.access.allow)):
         if id in command:
-            yield f"{id} was removed from the settings but is still admitted by command: tidings allow --remove {id}"
+            yield f"{id} was removed from the settings but is still admitted; to withdraw: tidings allow --remove {id}"
 
 
 def _menu(commands: Sequence[Command]) -> set[tuple[str, str]]:

@@ -86,7 +86,7 @@ def _set(text: str, table: str, key: str, line: str) -> str:
 
 
 def _comment(line: str) -> str:
-    """What stands behind a value, with the space in front; a number sign inside of a text begins none."""
+    """The comment after a value, with the space before it; a # inside a string does not begin one."""
     unquoted = max(line.rfind('"'), line.rfind("'")) + 1
     start = line.find("#", unquoted)
     while start > 0 and not line[start - 1].isspace():

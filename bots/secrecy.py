@@ -13,11 +13,14 @@ log = logging.getLogger(__name__)
 
 
 def forbid_dumps() -> None:
-    """A command that a model runs is such a program; it could read every token. Only Linux knows this.
+    """Without this, a command that a model runs could read every token from our memory. Linux only.
 
-    What is started by us is dumpable again, so that its own output and end can be watched.
+    The programs that we start are dumpable again, so that we can watch their output and end.
     """
     if not sys.platform.startswith("linux"):
         return
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0):
-        log.warning("other programs of this user can read our memory: %s", os.strerror(ctypes.get_errno()))
+        log.warning(
+            "other programs of this user can read the gateway's memory and its tokens: %s",
+            os.strerror(ctypes.get_errno()),
+        )

@@ -130,7 +130,7 @@ def _check_rules(core: Core, bots: Mapping[str, Bot], source: Source) -> None:
             if name not in bots and name not in core.board.workers:
                 known = ", ".join((*bots, *core.board.workers))
                 place = source.place(section, "assignees")
-                raise ConfigError(f"{place}: {name!r} is no bot and no worker; there are: {known}")
+                raise ConfigError(f"{place}: there is no bot or worker named {name!r}; there are: {known}")
 
 
 def _model(

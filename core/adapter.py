@@ -37,7 +37,7 @@ class Receive(Protocol):
 
 
 class Taken(Protocol):
-    """Whether a message, by its id, is the receipt of another part; asked of the store, so it outlives a crash."""
+    """Tells whether a message id is already the receipt of another part; the store knows, also after a crash."""
 
     async def __call__(self, id: str) -> bool: ...
 
@@ -153,8 +153,8 @@ class Adapter(Protocol):
     async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
         """Settles a doubtful send by reading back, where `readback` is declared.
 
-        A message that is taken proves nothing, however alike it is. What may have been sent is looked for by the
-        platform's own clock, as far back as the part's age.
+        A message that already proves another part is skipped, even if it looks the same. The search goes back as far
+        as the part's age, by the platform's own clock.
         """
         ...
 

@@ -96,7 +96,7 @@ class Finished(_Event, frozen=True, tag="finished"):
     kind: OutcomeKind = OutcomeKind.COMPLETED
     reason: str = ""
     usage: Usage | None = None
-    # The fault lay elsewhere and may be gone: the same question may be answered later.
+    # The fault was temporary, such as a provider's: the same question may succeed later.
     passing: bool = False
 
 
@@ -129,7 +129,7 @@ class Ended(_Event, frozen=True, tag="ended"):
     usage: Usage | None = None
     files: tuple[File, ...] = ()
     choices: tuple[str, ...] = ()
-    # It failed, may succeed if asked again, and nothing that has an effect would be done twice.
+    # It failed, but asking again may succeed and would repeat no effect.
     passing: bool = False
 
 

@@ -81,7 +81,7 @@ class Ending(StrEnum):
 class NewCard(msgspec.Struct, frozen=True):
     title: str
     body: str = ""
-    # A bot or a worker of the settings; empty is the bot that answers where it is asked for.
+    # A bot or a worker of the settings; empty is the bot that answers in the chat where the card is made.
     assignee: str = ""
     parents: tuple[str, ...] = ()
     # The higher, the sooner.
@@ -194,14 +194,14 @@ class Hand(msgspec.Struct, frozen=True):
     is_person: bool = True
     # Whoever asks reads the answer where they would be told of it: once is enough.
     is_answered: bool = False
-    # Who answers where it is asked; empty is the default bot.
+    # The bot that answers in this chat; empty is the default bot.
     bot: str = ""
-    # For whom it is; None is the owner.
+    # The person whom the work is for; None is the owner.
     asker: Asker | None = None
 
     @property
     def is_owner(self) -> bool:
-        """At the command line, with an admin's key, or in person where the platform itself has proved it."""
+        """The owner: the command line, an admin key, or a person whose identity the platform itself has proved."""
         proved = self.is_person and self.sender is not None and self.sender.trusted
         return self.conversation is None or proved
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-# Where one of the time servers' clients says that it has set the clock; and what the kernel says when nobody has.
+# The file that systemd-timesyncd makes when it has set the clock; the kernel's answer when the clock is not set.
 SYNCHRONISED = Path("/run/systemd/timesync/synchronized")
 TIME_ERROR = 5
 # Nothing is later than this after the machine has slept.
@@ -44,11 +44,11 @@ def since_boot() -> float:
 
 
 def is_synchronised() -> bool:
-    """Has a time server set this machine's clock? As far as the system tells."""
+    """Has a time server set this machine's clock, as far as the system can tell?"""
     if SYNCHRONISED.exists():
         return True
     adjust = getattr(ctypes.CDLL(None), "adjtimex", None)
-    # It only asks when all is zero; what it answers is larger on some systems than on others.
+    # All zeros only asks and changes nothing; the size of the answer differs between systems.
     return adjust is not None and adjust(ctypes.create_string_buffer(1024)) not in (-1, TIME_ERROR)
 
 
@@ -66,7 +66,7 @@ class SystemClock:
         self.resumed = self.offset if resumed is None else resumed
 
     def confirm(self) -> None:
-        """The wall clock is right: steady time catches up with it, and does not go back."""
+        """Lets steady time catch up with the wall clock, which is right; steady time never goes back."""
         self.offset = max(self.offset, time.time() - since_boot())
         self.confirmed = True
 

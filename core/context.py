@@ -25,7 +25,7 @@ class Session(Value, frozen=True, kw_only=True):
 
     @property
     def asker(self) -> Asker | None:
-        """For whom all of this is done, as with a message."""
+        """The person whom this work is for, as with a message."""
         return self.errand.asker if self.errand else asker(self.conversation, self.target, self.sender)
 
     def require(self, ability: str) -> None:

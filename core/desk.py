@@ -40,7 +40,7 @@ class Run(msgspec.Struct, frozen=True):
     void: int = 0
     # Who answers.
     bot: str = ""
-    # Somebody wants nothing of it kept: it goes when it is over.
+    # Its client wants nothing kept: it is erased when it is over.
     forgotten: bool = False
 
 
@@ -202,10 +202,10 @@ class UpkeepDesk(Protocol):
 
 
 class Admissions(msgspec.Struct, frozen=True):
-    """Who may speak, by the list that says so."""
+    """Who may speak, by the list that admits them."""
 
     settings: tuple[str, ...]
-    # Those whom `tidings allow` has admitted.
+    # Admitted with `tidings allow`.
     command: tuple[str, ...]
 
 
@@ -245,9 +245,9 @@ class Desk(Protocol):
         ...
 
     async def forget(self, run: str) -> None:
-        """What was said in it goes, with its events and files, once it has ended and what it owes has arrived.
+        """Erases its text, events and files once it has ended and its deliveries are settled.
 
-        Whatever becomes of this process. Raises Unknown.
+        The wish is stored, so it survives a crash. Raises Unknown.
         """
         ...
 
@@ -290,9 +290,9 @@ class Desk(Protocol):
         ...
 
     async def withdraw(self, id: str) -> None:
-        """Takes back what `allow` gave: what they have running is ended, and what they planned does not begin.
+        """Takes back what `allow` gave: stops their running work, and keeps their planned work from beginning.
 
-        Raises Unknown for an id that was not admitted by command.
+        Raises Unknown for an id that `allow` did not admit.
         """
         ...
 
@@ -321,7 +321,7 @@ class Desk(Protocol):
     async def knows(self, conversation: str) -> bool: ...
 
     async def remember(self, text: str) -> bool:
-        """Keeps a note of the current bot for whoever sent the session's message; false when it is known already.
+        """Keeps a note of the current bot for the sender of the session's message; false when it is already known.
 
         Raises Unkeepable for one that is empty or too long.
         """

@@ -141,7 +141,7 @@ class ViewLost(SendError):
 
 
 class Stopped(ViewLost):
-    """The person has stopped the answer where it grows, and nobody else could have done it."""
+    """The person has stopped the growing answer; only the person who asked could have done it."""
 
 
 class Doubtful(SendError):

@@ -112,7 +112,7 @@ class FrontDesk:
             return True
         place = self._courier.origin(target)
         known, last = await self._store.read(lambda tx: (records.is_known(tx, place), records.newest(tx, place)))
-        # In a group others may still speak; somebody alone who was removed is told nothing more.
+        # A group may have other members; a removed person in a private chat is told nothing more.
         is_private = last is not None and last.target.audience is Audience.PRIVATE
         return known and not (is_private and last is not None and self._access.lapsed(last.asker))
 
@@ -194,7 +194,7 @@ class FrontDesk:
         return self._access.lists
 
     def _end_lapsed(self) -> None:
-        """To be called when a list has become shorter."""
+        """Stops work for people who were removed; called whenever a list becomes shorter."""
         self._dispatcher.end_lapsed()
         self._office.end_lapsed()
 

@@ -49,8 +49,8 @@ DATABASE = "tidings.db"
 SWEEP_SECONDS = 15.0
 LAST_SECONDS = 5.0
 UNCONFIRMED = (
-    "the machine has rebooted, and its clock is more than a day away from the last use: nothing expires and nothing is"
-    " pruned until a time server has set it, or for an hour after the boot. Check the date"
+    "the machine has rebooted, and its clock is more than a day off from the last use: check the date. Nothing expires"
+    " or is pruned until a time server has set the clock or the machine has run for an hour"
 )
 
 

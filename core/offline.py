@@ -47,14 +47,14 @@ def allow(home: Path, id: str) -> bool:
 
 
 def withdraw(home: Path, id: str) -> None:
-    """Raises Unknown for who was not admitted by command."""
+    """Raises Unknown for an id that `tidings allow` did not admit."""
     _need_store(home)
     with _opened(home) as tx:
         access.withdraw(tx, id)
 
 
 def admitted(home: Path) -> frozenset[str]:
-    """Those whom commands have admitted, and not the settings."""
+    """The ids admitted with `tidings allow`, without those of the settings."""
     if not (home / DATABASE).exists():
         return frozenset()
     with _opened(home) as tx:
@@ -68,7 +68,7 @@ def open_notebook(home: Path, adapter: str, account: str) -> Iterator[OfflineNot
 
 
 def check_store(home: Path) -> list[str]:
-    """Raises StoreRefused for what a gateway would refuse."""
+    """Raises StoreRefused for a store that a gateway would refuse."""
     is_there(home)
     return inspect(home / DATABASE)
 
@@ -166,7 +166,7 @@ def drop(home: Path, id: str) -> None:
 
 @contextmanager
 def _one_transaction(home: Path) -> Iterator[SqliteTransaction]:
-    """Everything that is done in it, or nothing: what was not committed goes with the connection."""
+    """One transaction: closing the connection undoes what was not committed."""
     with _opened(home) as tx:
         tx.execute("BEGIN IMMEDIATE")
         yield tx

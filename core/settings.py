@@ -23,8 +23,8 @@ class Access(Section):
     )
     owners: tuple[str, ...] = Field(
         (),
-        description='Persons, as "platform:ID", who may use /sethome in a chat; the console always may. They have to '
-        "be admitted, too.",
+        description='People, as "platform:ID", who may use /sethome in a chat; they must be admitted, too. The console '
+        "always may.",
     )
     tell_strangers: bool = Field(
         True, description="Whether a stranger who writes to the bot alone is told, once an hour, how to be admitted."
@@ -83,8 +83,8 @@ class Retention(Section):
     runs_days: float = Field(
         30,
         ge=0,
-        description="Days for which an ended run is kept, but for the last ten of a conversation, and a card's log."
-        " What nobody comes back to goes whole: single API requests, tasks, jobs, cards.",
+        description="Days for which an ended run and a card's log are kept; the last ten runs of a conversation stay."
+        " Single API requests, tasks, jobs and cards are removed with all that was said in them.",
     )
     deliveries_days: float = Field(30, ge=0, description="Days for which it is kept what was sent, or was given up.")
     attachments_days: float = Field(30, ge=0, description="Days for which files are kept that people have sent.")
@@ -129,8 +129,8 @@ class Board(Section):
     )
     assignees: tuple[str, ...] = Field(
         (),
-        description="Bots and workers that cards from a chat may go to, besides the bot that answers there, unless a "
-        "rule has its own list. The same holds for cards that a bot makes. The command line, the console and admin "
+        description="Bots and workers that may get cards from a chat, besides the bot that answers there; a rule's own "
+        "list replaces this one. It also applies to cards that a bot makes. The command line, the console and admin "
         "keys may choose any.",
     )
 
@@ -156,7 +156,8 @@ class Rule(Section):
     thread: str = Field("", description="The id of the thread in it; empty means the whole chat.")
     bot: str = Field(min_length=1, description="The name of the bot that answers there.")
     assignees: tuple[str, ...] | None = Field(
-        None, description="Bots and workers that cards from there may go to besides it; unset takes those of [board]."
+        None,
+        description="Bots and workers that may get cards from there, besides that bot; if unset, those of [board].",
     )
 
 

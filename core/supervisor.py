@@ -35,7 +35,7 @@ class Supervisor:
         self._troubled: set[str] = set()
         # When each part shows as well, if nothing comes between.
         self._timers: dict[str, Timer] = {}
-        # Parts that the owner must mend, until they are tried again.
+        # Parts whose settings the owner must correct, until they are tried again.
         self._misconfigured: dict[str, asyncio.Event] = {}
         self._stopping = False
 
@@ -45,7 +45,7 @@ class Supervisor:
         self._tasks[name] = asyncio.create_task(self._keep(name, part), name=name, context=Context())
 
     def try_misconfigured(self) -> tuple[str, ...]:
-        """Tries at once what the owner may have mended; returns the names of those parts."""
+        """Tries all misconfigured parts again at once, and returns their names."""
         for mended in self._misconfigured.values():
             mended.set()
         return tuple(self._misconfigured)

@@ -50,12 +50,12 @@ class Conversation(Value, frozen=True, kw_only=True):
         return ":".join(_escape(part) for part in parts).rstrip(":")
 
 
-# How a thread is called that is used once.
+# The prefix of a thread that is used once.
 ONCE = "once-"
 
 
 def is_passing(conversation: str) -> bool:
-    """Nobody comes back to it: by its id it was made for one request, or belongs to a task, a schedule or a card."""
+    """Is this a conversation that is never continued: of one request, a task, a schedule or a card?"""
     parts = conversation.split(":")
     made_for_work = parts[0] in (Origin.TASK, Origin.SCHEDULE, Origin.CARD)
     return made_for_work or (len(parts) > 3 and parts[3].startswith(ONCE))
@@ -152,7 +152,7 @@ class Given(Value, frozen=True, kw_only=True):
 
 
 class Asker(Value, frozen=True, kw_only=True):
-    """A person who has asked for work that begins or ends later, and where they have asked for it."""
+    """A person who asked for work that begins or ends later, and where they asked."""
 
     conversation: Conversation
     target: Target
@@ -160,7 +160,7 @@ class Asker(Value, frozen=True, kw_only=True):
 
 
 def asker(conversation: Conversation, target: Target, sender: Sender) -> Asker:
-    """As it will still be true tomorrow: a handle expires, and what was answered does not matter."""
+    """Leaves out what does not last: the handle, which expires, and the message that was replied to."""
     place = msgspec.structs.replace(target, reply_to="", handle="")
     return Asker(conversation=conversation, target=place, sender=sender)
 
@@ -178,7 +178,7 @@ class Errand(Value, frozen=True, kw_only=True):
     requests: int = 0
     # The folder it works in, by its name below the workspaces; empty is one of its own.
     workspace: str = ""
-    # For whom it is done, however often it was handed on; None is the owner at the command line or with a key.
+    # The person whom it is for, however often it was handed on; None is the owner at the command line or with a key.
     asker: Asker | None = None
 
 
@@ -214,7 +214,7 @@ class Inbound(Value, frozen=True, kw_only=True):
     digest: str = ""
     # The run ends with its connection.
     attended: bool = False
-    # Nothing of it is kept once it is over.
+    # Whether everything about it is erased once it is over.
     forget: bool = False
     about: str = ""
     command: str = ""
@@ -223,7 +223,7 @@ class Inbound(Value, frozen=True, kw_only=True):
 
     @property
     def asker(self) -> Asker | None:
-        """For whom it is: the person who says it, or for whom an errand is done."""
+        """The person whom this is for: its sender, or the person whom an errand is done for."""
         return self.errand.asker if self.errand else asker(self.conversation, self.target, self.sender)
 
     @property
@@ -256,7 +256,7 @@ class Entry(Value, frozen=True, kw_only=True):
     text: str
     run: str = ""
     at: float = 0.0
-    # What a notice comes from, in words, where it was told beside the talk.
+    # For a notice: what it comes from, in words.
     source: str = ""
 
 
@@ -342,19 +342,19 @@ class Part(Value, frozen=True, kw_only=True):
     count: int
     # Finish this in place instead of sending anew.
     view: View | None = None
-    # Seconds since the first attempt, for reading back; what was sent since then is as old by the platform's clock.
+    # Seconds since the first attempt: how far to read back by the platform's clock.
     age: float = 0.0
 
 
 class Receipt(Value, frozen=True, kw_only=True):
     """The platform took it; `ids` are its own message ids.
 
-    Where `readback` is declared there is one, and no other message of the account has it.
+    With `readback` declared there is exactly one id, and no other message of the account has it.
     """
 
     ids: tuple[str, ...]
     view: View | None = None
-    # The chat that it landed in, where that is not the target's own name for it.
+    # The chat that it landed in, if its id differs from the target's.
     chat: str = ""
     # The thread that a reply to it opens; empty where a reply stays in the same conversation.
     opens: str = ""

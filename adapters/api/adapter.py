@@ -232,7 +232,7 @@ class ApiAdapter:
         try:
             await self.host.desk.run(run)
         except Unknown:
-            words = "the answer to this request has been deleted, or was not to be stored; ask again with another key"
+            words = "the answer to this request was deleted or not stored; ask again with another Idempotency-Key"
             raise Problem(404, words, "response_not_found") from None
 
     async def follow(self, run: str, after: int = 0) -> AsyncIterator[Numbered]:
@@ -318,7 +318,7 @@ def answer(body: object, status: int = 200, headers: Mapping[str, str] | None = 
 
 
 def _too_long(text: str) -> str:
-    taken = "more than is taken at once ([limits] message_characters); shorten it, or send it in several messages"
+    taken = "more than the limit ([limits] message_characters); shorten it, or send it in several messages"
     return f"the message has {len(text):,} characters, {taken}"
 
 

@@ -1,4 +1,4 @@
-"""A response as it grows: every event of a run's journal becomes the events of its items."""
+"""Builds a response as it grows: turns each event of a run's journal into events of response items."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from core.agent import JournalEvent, Outcome, OutcomeKind, ReasoningDelta, TextD
 from core.desk import Run
 
 STATES = {OutcomeKind.COMPLETED: "completed", OutcomeKind.HALTED: "incomplete", OutcomeKind.CANCELLED: "cancelled"}
-# Whose tools they are, as far as clients are concerned.
+# The server_label that clients see for our tools.
 SERVER = "tidings"
 CUT_OFF = "the run ended before this tool did"
 
@@ -28,7 +28,7 @@ class Building:
         self._tool_items = tool_items
         self._base = run.id.removeprefix("run_")
         self._items: list[Item] = []
-        # The one whose text grows, and the tools at work by their call: numbers of items.
+        # Indexes of items: the one whose text grows, and the tools at work, by call.
         self._open: int | None = None
         self._calls: dict[str, int] = {}
         self.outcome: Outcome | None = None
@@ -57,7 +57,7 @@ class Building:
                 for call in tuple(self._calls):
                     yield from self._end_call(call, "incomplete", None, CUT_OFF)
                 self.outcome = outcome
-                # Clients know no other word for one that was cancelled; its status tells the difference.
+                # There is no event for a cancelled response, so it is sent as failed; its status says "cancelled".
                 status = STATES.get(outcome.kind, "failed").replace("cancelled", "failed")
                 yield {"type": f"response.{status}", "response": self.response()}
             case _:
@@ -93,10 +93,10 @@ class Building:
             },
         }
 
-    # What tools did.
+    # Tools.
 
     def _call(self, event: ToolStarted | ToolFinished) -> Iterator[Event]:
-        """One item for a tool, which the client is told of and has nothing to do about."""
+        """One mcp_call item per tool: the client is informed and need not act."""
         match event:
             case ToolStarted(call=call, name=name, arguments=arguments):
                 yield from self._begin_call(call, name, arguments)
@@ -125,7 +125,7 @@ class Building:
         yield {"type": "response.output_item.done", "output_index": index, "item": dict(item)}
 
     def _function(self, event: ToolStarted | ToolFinished) -> Iterator[Event]:
-        """As calls of the client's own functions, which have been made already."""
+        """A function_call item and its output, as if the client had already made the call."""
         match event:
             case ToolStarted(call=call, name=name, arguments=arguments):
                 item = {"type": "function_call", "id": f"fc_{self._next}", "status": "completed", "name": name}
@@ -140,7 +140,7 @@ class Building:
         yield {"type": "response.output_item.added", "output_index": index, "item": item}
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
 
-    # What was said.
+    # Text.
 
     def _say(self, kind: str, text: str) -> Iterator[Event]:
         if self._open is None or self._items[self._open]["type"] != kind:
@@ -178,7 +178,7 @@ class Building:
             yield {"type": "response.reasoning_text.done", **at, "text": item["text"]}
         yield {"type": "response.output_item.done", "output_index": index, "item": _public(item)}
 
-    # Where they stand.
+    # Positions.
 
     @property
     def _next(self) -> str:
@@ -193,7 +193,7 @@ class Building:
 
 
 def _as_json(arguments: str) -> str:
-    """Clients parse it; what an agent wrote otherwise, or was cut short, is put into an object as text."""
+    """Always a JSON object, since clients parse it; anything else, or a cut text, is put into one as text."""
     try:
         is_object = isinstance(msgspec.json.decode(arguments or "{}"), dict)
     except msgspec.DecodeError:
@@ -202,7 +202,7 @@ def _as_json(arguments: str) -> str:
 
 
 def _public(item: Item, *, empty: bool = False) -> Item:
-    """An item as clients see it: its text is a part of its content."""
+    """The item as clients see it, with its text inside its content."""
     if "text" not in item:
         return dict(item)
     shown = {name: value for name, value in item.items() if name != "text"}

@@ -1,4 +1,4 @@
-"""What is wrong with a request, in a sentence that says where and what to do; never in a validator's own words."""
+"""What is wrong with a request, in a sentence that says where and what to do instead of a validator's own words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 Place = tuple[int | str, ...]
-# Takes what was given and the limits that it went past.
+# Takes the value that was given and the limits that it exceeds.
 Say = Callable[[Any, Mapping[str, Any]], str]
 
 
@@ -28,7 +28,7 @@ def fault_of(error: ValidationError, values: Any) -> Fault:
 
 
 def _place(details: ErrorDetails, values: Any) -> Place:
-    """As the client wrote it: the names of our own alternatives are no part of it."""
+    """As the client wrote it: without the names of our own union members."""
     place: list[int | str] = []
     for part in details["loc"]:
         known = range(len(values)) if isinstance(values, list) else values if isinstance(values, Mapping) else ()
@@ -46,20 +46,20 @@ def _sentence(details: ErrorDetails) -> str:
 
 def _too_long(given: Any, limits: Mapping[str, Any]) -> str:
     return (
-        f"this text has {len(given):,} characters, and {limits['max_length']:,} are taken at most;"
+        f"this text has {len(given):,} characters, more than the {limits['max_length']:,} allowed;"
         " shorten it, or send it in several messages"
     )
 
 
 def _too_many(given: Any, limits: Mapping[str, Any]) -> str:
-    return f"this list has {len(given):,} entries, and {limits['max_length']:,} are taken at most"
+    return f"this list has {len(given):,} entries, more than the {limits['max_length']:,} allowed"
 
 
 def _same(sentence: str) -> Say:
     return lambda given, limits: sentence
 
 
-_UNKNOWN = _same("is not as it should be; /openapi.json says what is taken")
+_UNKNOWN = _same("is not valid; see /openapi.json for what is allowed")
 _TRUE_OR_FALSE = _same("must be true or false")
 _A_NUMBER = _same("must be a number")
 _AN_OBJECT = _same("must be a JSON object")
@@ -69,9 +69,9 @@ _SENTENCES: Mapping[str, Say] = {
     "too_long": _too_many,
     "string_too_short": lambda given, limits: f"must have {limits['min_length']} characters or more",
     "too_short": lambda given, limits: f"must have {limits['min_length']} entries or more",
-    "string_type": _same("must be a text"),
-    "string_unicode": _same("must be a text of valid characters"),
-    "string_pattern_mismatch": _same("has characters that are not taken here"),
+    "string_type": _same("must be a string"),
+    "string_unicode": _same("must be a string of valid characters"),
+    "string_pattern_mismatch": _same("has characters that are not allowed here"),
     "list_type": _same("must be a list"),
     "bool_type": _TRUE_OR_FALSE,
     "bool_parsing": _TRUE_OR_FALSE,

@@ -86,10 +86,10 @@ class Gate:
             raise unauthorised("a key is needed: Authorization: Bearer KEY; yours is in api.key in the home")
         key = self._keys.find(secret)
         if key is None:
-            # A client that leaves meanwhile takes its place with it.
+            # A client that disconnects while it waits frees its place.
             abandon_when_gone(request)
             await self._guesses.hold_back(address)
-            raise unauthorised("this key is not known; check that it is whole and was not revoked (tidings key list)")
+            raise unauthorised("this key is unknown; check that it is complete and was not revoked (tidings key list)")
         self._guesses.welcome(address)
         vouch(request)
         if not key.may(scope):

@@ -1,4 +1,4 @@
-"""Wrong keys of the last minute: each further one is answered later, also after a restart; a right key never waits."""
+"""Delays answers to wrong keys, longer with each one in a minute and also after a restart; right keys never wait."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from core.errors import Unstored
 log = logging.getLogger(__name__)
 
 SECONDS = 60.0
-# Answered at once in that time: so many from one address, and so many from all addresses that are not known.
+# Wrong keys answered at once in that time: from one address, and from all unknown addresses together.
 FREE, FREE_OF_ALL = 10, 100
-# Each further one waits twice as long as the one before, and no longer than this.
+# Each further one waits twice as long as the one before, at most this long.
 LONGEST_SECONDS = 30.0
-# One more would wait no longer, so it need not be counted.
+# Beyond this the wait no longer grows, so no more are counted.
 COUNTED = FREE + 6
 ADDRESSES = 10_000
 NOTE = "guesses"
@@ -31,9 +31,9 @@ class _Guess(NamedTuple):
 
 
 class Guesses:
-    """Keys have 128 bits and more, so guessing is hopeless; waiting only keeps it from costing us much.
+    """Keys have at least 128 bits, so guessing is hopeless; the delay only keeps it from costing us much.
 
-    An address from which a right key came is known: what strangers elsewhere do does not slow it down.
+    An address that has sent a right key is known: wrong keys from other addresses do not slow it down.
     """
 
     def __init__(self, notebook: Notebook, clock: Clock) -> None:
@@ -64,7 +64,7 @@ class Guesses:
         return min(2.0 ** min(beyond, 10), LONGEST_SECONDS) if beyond >= 0 else 0.0
 
     async def _count(self, address: str) -> None:
-        """Stored only while it is among the first ones, so a flood costs no commits."""
+        """Stores only the first ones, so that a flood costs no commits."""
         mine = sum(guess.address == address for guess in self._recent)
         if mine >= COUNTED:
             return

@@ -36,7 +36,7 @@ Number = Annotated[int, BeforeValidator(_digits)]
 
 
 def _yes_or_no(value: Any) -> Any:
-    """As a word of the query."""
+    """Accepts the words that a query uses for true and false."""
     if isinstance(value, str):
         if value.lower() not in ("true", "false", "1", "0", ""):
             raise ValueError("must be true or false")
@@ -57,10 +57,10 @@ HeaderName = Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\x00-
 
 
 class Person(Lenient):
-    """A chat program that speaks for several people under one key tells them apart."""
+    """Tells people apart when a chat program serves several of them with one key."""
 
     user: HeaderName = Field(
-        "", alias="X-OpenWebUI-User-Id", description="The person who asks; what belongs to another is not found."
+        "", alias="X-OpenWebUI-User-Id", description="The person who asks; what belongs to others is hidden from them."
     )
 
 
@@ -71,14 +71,14 @@ class Seen(Person):
 
 
 class Again(Lenient):
-    stream: Annotated[bool, BeforeValidator(_yes_or_no)] = Field(False, description="Its events, as they came.")
-    starting_after: Number = Field(-1, ge=-1, le=LARGEST, description="The sequence_number of the last one you saw.")
+    stream: Annotated[bool, BeforeValidator(_yes_or_no)] = Field(False, description="Whether to stream its events.")
+    starting_after: Number = Field(-1, ge=-1, le=LARGEST, description="The sequence_number of the last event you saw.")
 
 
 class InputItems(Lenient):
-    limit: Number = Field(20, ge=1, le=100, description="So many at most.")
-    order: Literal["asc", "desc"] = Field("desc", description="The newest first, or the oldest.")
-    after: HeaderName = Field("", description="The last_id of the page before.")
+    limit: Number = Field(20, ge=1, le=100, description="At most this many.")
+    order: Literal["asc", "desc"] = Field("desc", description="desc is newest first, asc oldest first.")
+    after: HeaderName = Field("", description="The last_id of the previous page.")
 
 
 class Repeatable(Lenient):
@@ -98,7 +98,7 @@ class Named(Person, Repeatable):
     task: HeaderName | None = Field(
         None,
         alias="X-OpenWebUI-Task",
-        description="Work beside the talk, such as a title: no part of any conversation.",
+        description="Set for side work, such as finding a title; it belongs to no conversation.",
     )
 
 
@@ -125,19 +125,19 @@ class ChatRequest(Lenient):
     messages: list[ChatMessage] = Field(min_length=1, max_length=MESSAGES)
     stream: bool = False
     stream_options: StreamOptions | None = None
-    n: int | None = Field(None, ge=1, le=1, description="One answer is given; ask again for another.")
+    n: int | None = Field(None, ge=1, le=1, description="Only 1; ask again for another answer.")
     user: Name | None = None
 
     @field_validator("n", mode="before")
     @classmethod
     def _is_one(cls, value: Any) -> Any:
-        """Refused, since whoever asks for three would take one for all of them."""
+        """Refuses n above 1: a client that asks for three answers must not get one without a word."""
         if value not in (None, 1):
-            raise ValueError("one answer is given for a request; leave n out, and ask again for another answer")
+            raise ValueError("a request gets one answer; leave out n, and ask again for another answer")
         return value
 
 
-# Kinds of input that say something here; what else clients send along, such as their own notes, is left aside.
+# The kinds of input that are read; anything else that clients send, such as their own notes, is ignored.
 ITEMS = ("message", "function_call", "function_call_output", "mcp_call", "item_reference")
 
 
@@ -157,7 +157,7 @@ class InputItem(Lenient):
     @model_validator(mode="before")
     @classmethod
     def _is_known(cls, value: Any) -> Any:
-        """Nothing else of an item that is left aside is looked at."""
+        """Ignores the content of an item whose kind is not read."""
         if not isinstance(value, dict):
             return value
         kind = value.get("type")
@@ -167,8 +167,8 @@ class InputItem(Lenient):
         return value if kind in ITEMS or not isinstance(kind, str) else {"type": kind[:64]}
 
     @property
-    def is_only_named(self) -> bool:
-        """Its words are to be found under its id; some clients send a call so, without what came of it."""
+    def is_reference(self) -> bool:
+        """Whether its content must be looked up by its id: some clients send a call without its output."""
         if self.type == "mcp_call":
             return self.id is not None and self.output is None and self.error is None
         return self.type == "item_reference"
@@ -185,7 +185,7 @@ class ResponseRequest(Lenient):
     conversation: Name | None = None
     store: bool = True
     stream: bool = False
-    background: bool = Field(False, description="Answer at once, and go on; look at the response later.")
+    background: bool = Field(False, description="Return at once and go on working; fetch the response later.")
     user: Name | None = None
 
     @field_validator("conversation", mode="before")
@@ -203,7 +203,7 @@ class ResponseRequest(Lenient):
     @model_validator(mode="after")
     def _can_be_looked_at(self) -> Self:
         if self.background and not self.store:
-            raise ValueError("a response in the background is looked at later, so it must be stored: leave out store")
+            raise ValueError("a background response is fetched later, so it must be stored; leave out store")
         return self
 
 

@@ -74,15 +74,15 @@ CONFLICT = "this Idempotency-Key was used for another body"
 
 
 def status_of_failure(outcome: Outcome) -> tuple[int, Mapping[str, str] | None]:
-    """SDKs repeat what ends in a 5xx, and not all of them can be told otherwise by a header.
+    """502 only if a retry may succeed and repeats no effect, else 424.
 
-    So only what may succeed then, and does nothing twice, has such a status.
+    SDKs retry every 5xx, and not all of them obey a header that tells them not to.
     """
     return (502, None) if outcome.passing else (424, FINAL)
 
 
 def stopping() -> Problem:
-    return Problem(503, "the gateway stopped before this was answered", "stopping")
+    return Problem(503, "the gateway stopped before this was answered; try again", "stopping")
 
 
 def failed(outcome: Outcome) -> Problem:

@@ -1,4 +1,4 @@
-"""Items of responses by their ids: what a client may name in its input instead of sending it again."""
+"""Finds items of earlier responses by their ids, which a client may send instead of the items themselves."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _ID = re.compile(r"[a-z]{2,4}_(?P<run>[0-9a-f]{32})_(?:in)?[0-9]{1,9}")
 
 
 async def resolve(api: ApiAdapter, call: Call, given: Input) -> Input:
-    """Puts what was named in the place of its name, each item once: naming it again adds nothing to the talk."""
+    """Replaces each reference by its item, once: a second reference to the same item adds nothing."""
     if isinstance(given, str):
         return given
     known: dict[str, Mapping[str, InputItem]] = {}
     seen: set[str] = set()
     resolved: list[InputItem] = []
     for item in given:
-        if not item.is_only_named:
+        if not item.is_reference:
             resolved.append(item)
             continue
         found = await _find(api, call, item, known)
@@ -47,7 +47,7 @@ async def _find(
         if found := known[run].get(item.id or ""):
             return found
     if item.type == "mcp_call":
-        # Another server's, whose output its client left out.
+        # A call of another server; its client left out the output.
         return item
     raise Problem(404, "there is no such item; send the item itself instead of its id", "item_not_found", param="input")
 
@@ -58,13 +58,15 @@ async def _items_of(api: ApiAdapter, call: Call, response: str) -> Mapping[str, 
     except Problem:
         return {}
     if run.outcome is None:
-        raise Problem(409, "the response that an item belongs to is not finished", "response_not_finished")
+        raise Problem(
+            409, "the response that this item belongs to is not finished; wait for it", "response_not_finished"
+        )
     building = await built(api, run)
     return {item["id"]: _as_input(item) for item in (*items_given(run), *building.items)}
 
 
 def _as_input(item: Item) -> InputItem:
-    """Not validated: it is ours, and may be longer than what a client may send."""
+    """Not validated: we wrote it, and it may be longer than a client's input may be."""
     given = {**item, "content": _words(item.get("content"))}
     return InputItem.model_construct(**{name: given[name] for name in InputItem.model_fields if name in given})
 
@@ -84,7 +86,7 @@ def items_given(run: Run) -> list[Item]:
 
 def _item(entry: Entry, id: str) -> Item:
     if entry.author is Author.NOTICE:
-        # Nobody's words, and above all no instruction, should a client send it back.
+        # Labelled as tool output: if a client sends it back, it must not count as an instruction.
         return {
             "type": "function_call_output",
             "id": f"fco_{id}",
@@ -100,7 +102,7 @@ def _item(entry: Entry, id: str) -> Item:
 
 
 async def stored(api: ApiAdapter, call: Call, id: str) -> Run:
-    """Raises Problem for a response that is another's, was forgotten or never was."""
+    """Raises Problem for a response that belongs to another key or person, was forgotten or never existed."""
     run = await api.own_run(call, run_of(id), "response") if id.startswith("resp_") else None
     if run is None or run.forgotten:
         raise not_found("response")
@@ -112,12 +114,12 @@ def run_of(response: str) -> str:
 
 
 async def built(api: ApiAdapter, run: Run) -> Building:
-    """As far as it has got: one that still grows is shown without its items."""
+    """The response as it is now; one that is still growing is shown without its items."""
     return await finished(api, run) if run.outcome is not None else Building(run, api.settings.tool_items)
 
 
 async def finished(api: ApiAdapter, run: Run) -> Building:
-    """As it is in the end; what a restart makes void meanwhile does not count."""
+    """The finished response, without anything that a restart made void."""
     building = Building(run, api.settings.tool_items)
     async for numbered in api.follow(run.id, run.void):
         if isinstance(numbered.event, Restarted):

@@ -57,7 +57,7 @@ async def create(api: ApiAdapter, call: Call) -> web.StreamResponse:
         looked = await api.host.desk.run(run)
         if asked.stream:
             streamed = await sse.stream(call.request, _frames(api, looked))
-            await _let_go(api, looked)
+            await _erase_unstored(api, looked)
             return streamed
         if asked.background:
             api.leave(begun)
@@ -66,7 +66,7 @@ async def create(api: ApiAdapter, call: Call) -> web.StreamResponse:
     except BaseException:
         api.leave(begun)
         raise
-    await _let_go(api, looked)
+    await _erase_unstored(api, looked)
     if building.outcome is None:
         raise stopping()
     response = building.response()
@@ -95,7 +95,7 @@ async def input_items(api: ApiAdapter, call: Call) -> web.StreamResponse:
 
 
 async def cancel(api: ApiAdapter, call: Call) -> web.StreamResponse:
-    """Asked to end; it says so itself as soon as it has. One that has ended stays as it is."""
+    """Asks a response to end; its status changes once it has. An ended response stays as it is."""
     run = await stored(api, call, call.names["id"])
     if run.outcome is None and await api.host.desk.stop(run.id, call.key.name):
         await api.outcome(run.id)
@@ -148,16 +148,16 @@ async def _turn(api: ApiAdapter, run: Run) -> list[Entry]:
     return [asked, *outputs, *([Entry(author=Author.BOT, text=text)] if text else [])]
 
 
-async def _let_go(api: ApiAdapter, run: Run) -> None:
-    """The client has been answered, so what was not to be stored need not stay any longer."""
+async def _erase_unstored(api: ApiAdapter, run: Run) -> None:
+    """Erases an unstored response at once, since its client has been answered."""
     if run.forgotten:
-        # A second request with the same key may have been first.
+        # A second request with the same key may have erased it already.
         with suppress(Unknown):
             await api.host.desk.forget(run.id)
 
 
 async def _frames(api: ApiAdapter, run: Run, after: int = -1) -> AsyncIterator[bytes]:
-    """Those behind a number; the same events have the same numbers whenever they are asked for."""
+    """The events after a number; an event has the same number in every reading."""
     building = Building(run, api.settings.tool_items)
     number = 0
     for event in building.begin():

@@ -47,7 +47,8 @@ class HttpSettings(Section):
         True, description="Whether a chat or response whose client has gone is stopped; /v1/runs always goes on."
     )
     tool_items: ToolItems = Field(
-        "mcp_call", description='How a response tells of tools that ran here: "mcp_call", or "function_call" as once.'
+        "mcp_call",
+        description='How /v1/responses reports tools that ran here: "mcp_call", or "function_call" as before.',
     )
     unknown_model: Literal["default", "refuse"] = Field(
         "default", description='Who answers for an unknown model: "default", our default bot, or "refuse".'

@@ -87,7 +87,7 @@ def _lines_of(item: InputItem) -> list[_Line]:
         case "message":
             return [_line(item.role or "user", words(item.content), item.name)]
         case _:
-            # What a client keeps for itself, such as what a model thought.
+            # Items that only matter to the client, such as a model's reasoning.
             return []
 
 

@@ -66,7 +66,7 @@ class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
     at: float = 0.0
     # Only one person may ever see it.
     secret: bool = False
-    # The place that it was meant for, where it stands elsewhere.
+    # The place that it was meant for, if it was sent elsewhere.
     meant: str = ""
 
 
@@ -156,7 +156,7 @@ class DiscordAdapter:
             return await self._find_shown(part, words, shown)
 
         async def is_anothers(id: str) -> bool:
-            # Of what was just posted the store may not know yet.
+            # The store may not know yet what was just posted.
             return self._posted.get(id, part.key) != part.key or await is_taken(id)
 
         handle = handle_of(part.target)
@@ -228,7 +228,7 @@ class DiscordAdapter:
         try:
             return await self._post_at(self._detours.place(target), part, said, uploads)
         except Refused as error:
-            # Where a file is refused, words may not be.
+            # A place that refuses files may still take text.
             is_about_files = uploads and error.code == discord.NO_PERMISSION
             elsewhere = None if is_about_files else await self._detours.find(target, error)
             if not elsewhere:
@@ -275,7 +275,7 @@ class DiscordAdapter:
         remember(self._opened, target.thread, None)
 
     async def _look(self, part: Part, words: Words, is_taken: Taken) -> dict[str, Any] | Absent | Unreadable:
-        """In its place and, where it may have gone elsewhere, there too."""
+        """Looks in its own place and in the place that it may have been diverted to."""
         target, place = part.target, self._detours.place(part.target)
         try:
             found = await self._look_at(place, part, words, is_taken)
@@ -439,7 +439,7 @@ def _hook(handle: Handle) -> str:
 
 
 def _landed(target: Target, message: str, channel: str, view: View | None = None) -> Receipt:
-    """A thread that is opened of a message has the message's own id."""
+    """A thread that is opened from a message has the message's id."""
     if target.thread:
         return Receipt(ids=(message,), view=view)
     return Receipt(ids=(message,), view=view, chat=channel, opens=message)

@@ -110,7 +110,7 @@ class History:
             _tell(place, "it was removed, or this bot may not read the message history there")
 
     def _oldest(self) -> float:
-        """By Discord's clock where it has told the time: ours may be set wrong."""
+        """By Discord's clock if it has told the time, since ours may be wrong."""
         now = self._client.date
         return (self._clock.wall() if now is None else now) - self._settings.missed_hours * 3600
 

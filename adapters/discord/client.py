@@ -103,7 +103,7 @@ class Client:
         self._proxy = proxy
         self._made: aiohttp.ClientSession | None = None
         self._is_closed = False
-        # What time it is with Discord, as its newest answer told; None where it told nothing.
+        # Discord's time, from its newest answer; None if no answer told it.
         self.date: float | None = None
 
     async def call(

@@ -1,4 +1,4 @@
-"""Where a message goes that cannot go where it was meant to: a person's direct messages, or the question's channel."""
+"""Finds another place for a message whose target refuses it: a person's direct messages, or the question's channel."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from core.types import Target
 
 log = logging.getLogger(__name__)
 
-NOBODY_THERE = "there is no channel and no person with this id, or the bot was never there"
-# How many of the newest we know; the others are found again.
+NO_SUCH_PLACE = "no channel or person has this id, or the bot was never there"
+# How many of the newest detours are cached; older ones are looked up again.
 REMEMBERED = 2000
 
 
@@ -32,14 +32,14 @@ class Detours:
         self._known: OrderedDict[str, str] = OrderedDict()
 
     def place(self, target: Target) -> str:
-        """The channel that takes its messages, as far as is known."""
+        """The channel that takes its messages, if it is cached."""
         return self._known.get(channel_of(target), channel_of(target))
 
     def knows(self, target: Target) -> bool:
         return channel_of(target) in self._known
 
     async def find(self, target: Target, error: Refused) -> str | None:
-        """Where it goes after this refusal; None where it goes nowhere else. Raises a SendError that says more."""
+        """Where it goes after this refusal; None if there is no other place. Raises a SendError that says more."""
         if self.knows(target):
             return None
         if handle_of(target).opens:
@@ -51,21 +51,21 @@ class Detours:
         return await self._open_private(target, error)
 
     def use_channel(self, target: Target, error: Refused) -> str:
-        """Below the question, since its thread cannot be opened or used."""
-        log.warning("no thread can be used in %s, so the answer stands in the channel: %s", target.chat, error)
+        """Puts the answer below the question, since its thread cannot be opened or used."""
+        log.warning("no thread can be used in %s, so the answer goes to the channel: %s", target.chat, error)
         remember(self._known, channel_of(target), target.chat)
         return target.chat
 
     async def _open_private(self, target: Target, error: Refused) -> str:
-        """An id that is no channel may be a person's."""
+        """Tries the id as a person's, since it is not a channel's."""
         try:
             private = await self._client.call("POST", "/users/@me/channels", {"recipient_id": target.chat})
         except Doubtful as unheard:
-            # Whoever opens it twice has one.
+            # Opening it twice returns the same channel.
             raise Unreachable(str(unheard)) from unheard
         except Refused as refused:
             if refused.code in (NO_RECIPIENT, UNKNOWN_USER):
-                raise Refused(NOBODY_THERE, error.code, error.status) from refused
+                raise Refused(NO_SUCH_PLACE, error.code, error.status) from refused
             raise
         id = str(private["id"])
         remember(self._known, channel_of(target), id)

@@ -14,12 +14,12 @@ from core.types import Absent, Part, Unreadable
 PAGE = 100
 MOST_PAGES = 10
 PRIVATE_CHANNEL = 1
-# A date is in whole seconds, and ours may run slower or faster than theirs until we ask.
+# A Date header has whole seconds, and our clock may drift from theirs between attempt and reading back.
 MARGIN_SECONDS = 120.0
 
 
 class Reading(NamedTuple):
-    """What is looked for, and where."""
+    """The part to look for, and where."""
 
     part: Part
     words: Words
@@ -55,10 +55,10 @@ class Readback:
         return Unreadable(reason="too much was said there since")
 
     async def _beginning(self, reading: Reading) -> str | None:
-        """The smallest id that it can have by Discord's clock, for ours may be set wrong; None in an empty channel."""
+        """The smallest id that it can have, by Discord's clock, since ours may be wrong; None in an empty channel."""
         now = self._client.date
         if now is None:
-            # Nothing is newer than the newest message, so what is as old as the part stands at most so far before it.
+            # The newest message stands in for the time: the part is at most its age older than that.
             newest = await self._client.call("GET", f"/channels/{reading.channel}/messages", params={"limit": 1})
             if not newest:
                 return None

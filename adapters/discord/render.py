@@ -100,7 +100,7 @@ def tail(markdown: str, limit: int = LIMIT) -> str:
 
 
 def preview(markdown: str, limit: int) -> str:
-    """The beginning, to stand above the whole in a file; the rest may be long and is not looked at."""
+    """The beginning, to show above a file with the whole text; the rest may be long and is not read."""
     begun = splitter.split(markdown[: 8 * limit], 4 * limit)[:1]
     parts = splitter.split(render("".join(begun)), limit)
     return parts[0] if parts else ""

@@ -34,7 +34,7 @@ class DiscordAccount(Section):
         False, description="Whether a mention in a channel opens a thread, and the conversation lives there."
     )
     reactions: bool = Field(True, description="Whether reactions show that a message was seen, done or failed.")
-    previews: bool = Field(False, description="Whether links in answers unfold into previews.")
+    previews: bool = Field(False, description="Whether links in answers show a preview.")
     missed_hours: float = Field(
         24.0, ge=0, description="Messages sent while the bot was away are answered if they are not older than that."
     )

@@ -17,9 +17,9 @@ log = logging.getLogger(__name__)
 
 # A signal that comes late is worse than none.
 SIGNAL_SECONDS = 3.0
-# Discord takes four reactions a second in a channel, and taking one back counts as one.
+# Discord takes four reactions a second in a channel; removing one counts, too.
 REACTION_PAUSE = 0.3
-# What was set is taken back, be it later: else it stands there for good.
+# A reaction is removed even if that comes late: else it would stay for good.
 TAKEN_BACK_SECONDS = 60.0
 REACTIONS = {Signal.SEEN: "👀", Signal.DONE: "✅", Signal.FAILED: "❌"}
 
@@ -39,7 +39,7 @@ class Signals:
         await self._call("POST", channel, "typing")
 
     async def react(self, channel: str, message: str, signal: Signal) -> None:
-        """The last one takes the place of the first. Where the channel takes none just now, it follows by itself."""
+        """Replaces the first reaction by the last; if the channel takes none now, it follows in the background."""
         if (channel, "PUT") in self._refused or (wait := self._take_turn(channel, SIGNAL_SECONDS)) is None:
             return
         put = self._call("PUT", channel, _reaction(message, signal))
@@ -56,7 +56,7 @@ class Signals:
         await asyncio.gather(*self._asides, return_exceptions=True)
 
     def _take_turn(self, channel: str, longest: float) -> float | None:
-        """Sets the reactions of a channel apart, whichever way they go: seconds to wait, None where it is too long."""
+        """Spaces out adding and removing reactions in a channel: seconds to wait, None if that is too long."""
         now = self._clock.now()
         turn = max(self._next.get(channel, now), now)
         if turn - now > longest:
@@ -68,7 +68,7 @@ class Signals:
         task = asyncio.create_task(self._later(seconds, call))
         self._asides.add(task)
         task.add_done_callback(self._asides.discard)
-        # Cancelled before it began, it would leave the call behind.
+        # A task that is cancelled before it begins would never await the call.
         task.add_done_callback(lambda _: call.close())
 
     async def _later(self, seconds: float, call: Coroutine[Any, Any, None]) -> None:

@@ -23,7 +23,7 @@ BUTTONS_IN_ROW, MOST_ROWS = 5, 5
 LABEL_CHARACTERS = 80
 TITLE_CHARACTERS = 80
 NONCE_CHARACTERS = 24
-# No preview of an address.
+# Turns off link previews.
 SUPPRESS_EMBEDS = 1 << 2
 # Nobody is ever pinged by what a bot says.
 NOBODY: dict[str, list[str]] = {"parse": []}
@@ -55,7 +55,7 @@ def word(text: str, *, in_one: bool) -> Words:
         if len(content) <= render.LIMIT:
             return Words(content)
         if len(cut(text, in_one=in_one)) > 1:
-            raise Unfit(f"it has {len(content)} characters, and Discord takes {render.LIMIT}")
+            raise Unfit(f"it has {len(content)} characters, and Discord takes at most {render.LIMIT}")
     whole = render.clean(text).encode()
     return Words(f"{render.preview(text, PREVIEW)}\n\n{IN_THE_FILE}", ((ANSWER_FILE, whole),))
 
@@ -83,7 +83,7 @@ def message(
         "content": words.content,
         "allowed_mentions": NOBODY,
         "components": _rows(body.choices),
-        # An address that a stranger made a model write would be fetched with whatever stands in it.
+        # A preview fetches the link: text that a stranger tricks a model into putting there would leak.
         "flags": 0 if previews else SUPPRESS_EMBEDS,
     }
     if uploads:

@@ -47,20 +47,20 @@ def claim(platform: str, server: str, token: str, shared: Path | None = None) ->
 
 
 def _enter(shared: Path) -> int:
-    """By its descriptor: what was looked at is what is used. Somebody else may have been there first."""
+    """Opens the folder and checks it by its descriptor, since another user may have made or replaced it."""
     folder = shared / f"tidings-{os.getuid()}"
-    remedy = "have it removed, or set TMPDIR to a folder of yours"
+    remedy = "remove it, or set TMPDIR to a folder of your own"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
-        raise Misconfigured(f"{folder} is no folder of ours ({error.strerror}); {remedy}") from error
+        raise Misconfigured(f"{folder} cannot be used for locks ({error.strerror}); {remedy}") from error
     found = os.fstat(handle)
     wrong = ""
     if found.st_uid != os.getuid():
-        wrong = "belongs to somebody else"
+        wrong = "belongs to another user"
     elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        wrong = "is not ours alone, since others may write to it"
+        wrong = "is writable by other users"
     if wrong:
         os.close(handle)
         raise Misconfigured(f"{folder} {wrong}; {remedy}")

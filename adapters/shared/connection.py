@@ -36,7 +36,7 @@ SURPLUS = 64
 ACCEPT_TURNS = 5
 CANCEL_SECONDS = 1.0
 CLOSE_SECONDS = 0.1
-# For connections that have shown neither a key nor a signature: how many from one address, how long at rest.
+# Limits for connections that have shown neither a key nor a signature: how many per address, how long idle.
 UNKNOWN_PER_ADDRESS = 64
 UNKNOWN_SECONDS = 10.0
 
@@ -216,7 +216,7 @@ class Connection(web.RequestHandler):
         self._cancels = True
 
     def evict(self) -> None:
-        """Makes room at once; a handler that has not seen a key or a signature yet has nothing to lose."""
+        """Closes it at once to make room; without a key or signature, its handler has not done anything yet."""
         self._cancels = True
         self.abort()
 
@@ -350,7 +350,7 @@ class Listener(web.Server):
         self._sockets: asyncio.Server | None = None
         self._is_closing = False
         self._surplus: set[Surplus] = set()
-        # In the order in which they came.
+        # Oldest first.
         self.held: dict[Connection, None] = {}
         self.running: set[asyncio.Task[Any]] = set()
 
@@ -375,8 +375,8 @@ class Listener(web.Server):
     def take(self, connection: Connection, line: asyncio.Transport) -> bool:
         """A connection counts until it is closed and its handler has ended, whichever is later.
 
-        One that has shown no key or signature for a while makes room for a new one: the oldest of its address where
-        that has too many, the oldest of all where there is no room.
+        If there are too many, one that has shown no key or signature for a while is closed: the oldest of the same
+        address, or the oldest of all if there is no room at all.
         """
         if not self._is_closing and self._has_room_for(connection):
             self.held[connection] = None
@@ -401,7 +401,7 @@ class Listener(web.Server):
         return True
 
     def _evict(self, connection: Connection) -> None:
-        # It counts no more, though its end takes a turn of the loop.
+        # It no longer counts, although closing it takes one more turn of the loop.
         del self.held[connection]
         connection.evict()
 

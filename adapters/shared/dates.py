@@ -1,4 +1,4 @@
-"""What time it is by a platform's own clock, as its answers tell it: ours may be an hour off, and is never asked."""
+"""Reads a platform's own time from its answers, since our clock may be wrong."""
 
 from __future__ import annotations
 

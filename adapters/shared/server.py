@@ -268,7 +268,7 @@ async def read_body(request: web.BaseRequest, limit: int | None = None) -> bytes
 
 
 def vouch(request: web.BaseRequest) -> None:
-    """For who has checked a key or a signature: the connection is known, and keeps its place from now on."""
+    """Call after checking a key or signature: the connection is then never closed to make room for others."""
     cast("Request", request).vouch()
 
 
@@ -305,7 +305,7 @@ def _fits(shape: Shape, segments: list[str]) -> bool:
 
 
 def _verdict(error: OSError, host: str, port: int) -> Misconfigured | Unreachable:
-    """A port that is busy may be free in a moment; anything else the owner has to change."""
+    """A busy port may be free in a moment; the owner has to correct anything else."""
     words = _explain(error, host, port)
     return Unreachable(words) if error.errno == errno.EADDRINUSE else Misconfigured(words)
 

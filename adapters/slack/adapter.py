@@ -45,7 +45,7 @@ from core.types import (
 TOO_LATE = "the time for a private answer is over"
 # Seconds from one piece of a native stream to the next.
 FLUSH_SECONDS = 1.0
-# A stream says not whose it is, so it is not looked for long before it was begun.
+# A stream does not say which answer it belongs to, so the search begins only shortly before its start.
 STREAM_MARGIN = 5.0
 
 
@@ -152,7 +152,7 @@ class SlackAdapter:
                 return await self._uploads.is_it(message, part)
             if await self._seal.proves(message, part, channel):
                 return True
-            # A stream takes metadata only at its end: one without, of which we know nothing, is the one in doubt.
+            # A stream gets metadata only at its end: an unknown stream without any is the one in doubt.
             if part.kind is not PartKind.OPENING or not await self._is_lost_stream(message, since):
                 return False
             return not await is_taken(f"{channel}:{message['ts']}")
@@ -271,7 +271,7 @@ class SlackAdapter:
 
 
 def _landed(shown: Shown, view: View | None = None) -> Receipt:
-    """A person's id leads to another channel, and whoever replies to a message opens the thread with its time."""
+    """A person's id leads to another channel, and a reply to a message opens the thread named by its ts."""
     return Receipt(ids=(shown.id,), view=view, chat=shown.channel, opens="" if shown.thread else shown.ts)
 
 

@@ -127,7 +127,7 @@ class Client:
         self._is_closed = False
         # What the app may do, as Slack last told; None before it did.
         self.scopes: tuple[str, ...] | None = None
-        # What time it is with Slack, as its newest answer told; None where it told nothing.
+        # Slack's time, from its newest answer; None if no answer told it.
         self.date: float | None = None
 
     async def call(

@@ -78,7 +78,7 @@ class Intake:
         self._tasks: set[asyncio.Task[None]] = set()
         self._came = 0
         self._held = 0
-        # Threads in private that were looked at: whether something had been said there.
+        # Private threads that were checked: whether anything had been said there.
         self._looked_at: OrderedDict[str, None] = OrderedDict()
         self._unknown: set[str] = set()
 
@@ -183,10 +183,10 @@ class Intake:
                     self._begin(self._suggest(str(event["channel"]), ""))
                 return TAKEN
             case "agent_session_stopped":
-                # Slack leaves it to us to say that nobody works there any more.
+                # Slack does not clear the status itself.
                 self._begin(self._rest(str(event["channel"]), str(event["thread_ts"])))
             case _:
-                # The rest is for the reader.
+                # The reader handles everything else.
                 pass
         inbound = self._reader.event(payload)
         if inbound is None:
@@ -295,13 +295,13 @@ class Intake:
             log.info("nobody could be told %r: %s", words, error)
 
     async def _suggest(self, channel: str, ts: str) -> None:
-        """What somebody who opens the pane, or the direct messages, may want to say."""
+        """Suggested prompts for a person who opens the pane or the direct messages."""
         prompts = [{"title": each, "message": each} for each in self._settings.prompts[:MOST_PROMPTS]]
         if prompts:
             await self._try("prompts", self._sessions.suggest(channel, ts, prompts, seconds=ASIDE_SECONDS))
 
     async def _begins_session(self, inbound: Inbound) -> bool:
-        """Is this the first that is said to us in this thread?"""
+        """Is this the first message to us in this thread?"""
         conversation = inbound.conversation.id
         if inbound.kind is not Kind.MESSAGE or not handle_of(inbound.target).assistant:
             return False
@@ -326,7 +326,7 @@ class Intake:
         try:
             await calling
         except SendError as error:
-            log.info("the thread goes without its %s: %s", what, error)
+            log.info("the thread's %s could not be set: %s", what, error)
 
     async def _tell_gap(self) -> None:
         """What nobody took in six minutes Slack does not say again, and somebody should know."""

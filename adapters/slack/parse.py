@@ -165,7 +165,7 @@ class Reader:
         )
 
     def _stopped(self, event: Mapping[str, Any], id: str) -> Inbound:
-        """Whoever presses stop says the same as by the command; of that one answer, where Slack names it."""
+        """Slack's stop button acts like /stop, for that one answer if Slack names it."""
         place = Place(str(event["channel"]), str(event["thread_ts"]))
         match event.get("streaming_message_ts"):
             case [str() as ts]:
@@ -254,7 +254,7 @@ class Reader:
             # Its reply is a plain message at once.
             return Handle()
         if place.is_private:
-            # The assistant's pane begins its threads itself, an agent's sessions begin with the person's own words.
+            # The assistant's pane begins threads itself; an agent's session begins with the person's message.
             return Handle(assistant=bool(place.thread))
         return Handle(team=str(event.get("user_team") or event.get("team") or team), user=str(event["user"]))
 

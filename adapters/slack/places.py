@@ -20,7 +20,7 @@ class Handle(msgspec.Struct, frozen=True, omit_defaults=True):
     # Where a slash command is answered, and when it came by the wall clock; only the person sees that answer.
     response_url: str = ""
     at: float = 0.0
-    # A thread in private, which the assistant's pane or an agent's session shows: its status says what goes on.
+    # A private thread in the assistant's pane or an agent's session, which shows a status.
     assistant: bool = False
 
     def write(self) -> str:
@@ -28,13 +28,13 @@ class Handle(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The handle of a view: one message, which perhaps began as a stream."""
+    """The handle of a view: one message, which may have begun as a stream."""
 
     channel: str
     ts: str
     thread: str = ""
     stream: bool = False
-    # A message where streams are usual, which are shown more often than a message may be edited.
+    # A plain message in place of a stream; it may not be edited as often as a stream may grow.
     instead: bool = False
 
     @property

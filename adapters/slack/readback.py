@@ -13,7 +13,7 @@ from core.types import Absent, Pace, Unreadable
 
 PAGE = 200
 MOST_PAGES = 20
-# A date is in whole seconds, and ours may run slower or faster than theirs until we ask.
+# A Date header has whole seconds, and our clock may drift from theirs between attempt and reading back.
 MARGIN_SECONDS = 120.0
 # Apps of one's own may read so often; those that are sold elsewhere once a minute, as the first refusal tells.
 USUAL = Pace(key="history", seconds=1.2, burst=5)
@@ -37,7 +37,7 @@ class Readback:
     async def find(
         self, key: str, channel: str, thread: str, age: float, is_it: IsIt
     ) -> dict[str, Any] | Absent | Unreadable:
-        """Looks at what was said since the first attempt, which was `age` seconds ago."""
+        """Reads the messages since the first attempt, which was `age` seconds ago."""
         cursor, pages, since = self._reached.pop(key) if key in self._reached else ("", 0, await self._ago(age))
         while pages < MOST_PAGES:
             try:
@@ -70,7 +70,7 @@ class Readback:
         return next((dict(each) for each in page.get("messages") or () if each.get("ts") == ts), None)
 
     async def _ago(self, seconds: float) -> float:
-        """By Slack's clock, for ours may be set wrong; 0 where it does not tell the time, so that all is read."""
+        """By Slack's clock, since ours may be wrong; 0 if Slack does not tell the time, so that everything is read."""
         await self._client.call("auth.test")
         return 0.0 if self._client.date is None else max(self._client.date - seconds, 0.0)
 

@@ -263,7 +263,7 @@ def _plain(text: str) -> str:
 
 
 def _unmarked(line: str) -> str:
-    """Without the marks that come in pairs around words; one that has no other half stays."""
+    """Removes paired marks around words; a mark without a partner stays."""
     marks = list(_MARK.finditer(line))
     closing: dict[str, list[int]] = {}
     for place, mark in enumerate(marks):

@@ -1,4 +1,4 @@
-"""What Slack shows of a thread that we work in: its status and its name, in whichever way the workspace knows."""
+"""Sets a thread's status and title: as an agent session, or in the assistant's pane in older workspaces."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 from adapters.slack.client import Client, Refused
 
 STATUS = "is working on it\u2026"
-# The app does not show itself as an agent, or the workspace is older than sessions: then the assistant's pane is meant.
+# The app is not an agent, or the workspace does not have sessions yet: the assistant's pane is used.
 NO_SESSIONS = ("unknown_method", "not_allowed", "feature_not_enabled", "feature_disabled", "method_deprecated")
 # A session begins with its first status.
 NOT_BEGUN = "not_authorized"
 
 
 class Sessions:
-    """Asks for a session first; whoever knows none is asked in the old way from then on."""
+    """Tries sessions first; where there are none, uses the assistant's pane from then on."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -33,12 +33,12 @@ class Sessions:
         except Refused as error:
             if error.code != NOT_BEGUN:
                 raise
-            # Not by the name that a status may bring along: Slack changes some characters of that one.
+            # Not by the title argument of setStatus: Slack changes some of its characters.
             await self._client.call("agents.sessions.setStatus", status="active", **place)
             await self._client.call("agents.sessions.rename", title=title, **place)
 
     async def suggest(self, channel: str, thread: str, prompts: list[dict[str, str]], **how: Any) -> None:
-        """Above all threads of an agent, or in one thread of the assistant's pane."""
+        """Suggests prompts above all threads of an agent, or in one thread of the assistant's pane."""
         place = {"channel_id": channel, "thread_ts": thread or None, **how}
         await self._client.call("assistant.threads.setSuggestedPrompts", prompts=prompts, **place)
 

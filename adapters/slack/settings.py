@@ -33,7 +33,7 @@ class SlackAccount(Section):
     )
     reactions: bool = Field(True, description="Whether reactions show that a message was seen, done or failed.")
     native_streams: bool = Field(True, description="Whether growing answers in threads use Slack's own streams.")
-    unfurl: bool = Field(False, description="Whether links in answers unfold into previews.")
+    unfurl: bool = Field(False, description="Whether links in answers show a preview.")
     mentions: bool = Field(False, description="Whether answers may mention people; never whole channels.")
     prompts: tuple[str, ...] = Field((), description="Up to four suggestions in a new assistant pane.")
 

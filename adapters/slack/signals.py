@@ -35,7 +35,7 @@ class Signals:
         self._asides: set[asyncio.Task[None]] = set()
 
     async def work(self, channel: str, thread: str, *, on: bool) -> None:
-        """What stands below a thread in private."""
+        """Sets the status below a private thread."""
         await self._guard("status", channel, partial(self._sessions.work, channel, thread, on=on))
 
     async def react(self, channel: str, ts: str, signal: Signal) -> None:

@@ -119,7 +119,7 @@ class Streams:
             await self._edit(shown, self._growing(shown, text))
         except Refused as error:
             if error.code == STOPPED and is_direct(shown.channel):
-                # Nobody else could press it; elsewhere only the event says who did.
+                # In a direct message only that person can press stop; elsewhere only the event says who did.
                 raise Stopped(str(error)) from error
             if error.code in (*GONE, STOPPED):
                 raise ViewLost(str(error)) from error

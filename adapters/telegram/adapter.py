@@ -62,7 +62,7 @@ LOOK_SECONDS = 10.0
 # Among the few that Telegram lets a bot use everywhere.
 REACTIONS = {Signal.SEEN: "👀", Signal.DONE: "👍", Signal.FAILED: "💔"}
 SHORT_LABEL = 14
-# A button below a draft; what was shown stays until the message that says that it was stopped.
+# Shows a stop button below a draft; the draft stays until the message that says it was stopped.
 STOPPABLE = {"can_stop": True, "keep_on_stop": True}
 
 
@@ -245,7 +245,7 @@ class TelegramAdapter:
             rendered = render.render(text)
         else:
             rendered = text
-        # An address that a stranger made a model write would be fetched with whatever stands in it.
+        # A preview fetches the link: text that a stranger tricks a model into putting there would leak.
         options = {} if self._settings.previews else {"link_preview_options": {"is_disabled": True}}
         if rendered.entities:
             yield method, {"text": rendered.text, "entities": rendered.entities, **options}
@@ -284,7 +284,7 @@ class TelegramAdapter:
                 except BadRequest as error:
                     if not says(error, STOPPABLE):
                         raise
-                    # A server that is older than the button.
+                    # A Bot API server that does not know the button yet.
                     self._takes_stops = False
             await self._client.call("sendMessageDraft", call)
         except TelegramError as error:
@@ -339,7 +339,7 @@ def _place(target: Target) -> dict[str, Any]:
 
 
 def _receipt(posted: dict[str, Any], view: View | None = None) -> Receipt:
-    """A chat may be written to by its public name; it is remembered by its id."""
+    """A chat may be addressed by its public name; it is remembered by its id."""
     return Receipt(ids=(str(posted["message_id"]),), view=view, chat=str(posted["chat"]["id"]))
 
 

@@ -133,7 +133,7 @@ class Reader:
         )
 
     def _stopped(self, update: int, stopped: dict[str, Any]) -> Inbound | None:
-        """The button below a draft says the same as the command, of that one answer."""
+        """The stop button below a draft acts like /stop, for that one answer."""
         chat = stopped["chat"]
         if chat["type"] != "private":
             return None

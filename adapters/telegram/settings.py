@@ -37,7 +37,7 @@ class TelegramAccount(Section):
         {}, description='The same for single groups by their id, such as { "-1001234567890" = "all" }.'
     )
     reactions: bool = Field(True, description="Whether reactions show that a message was seen, done or failed.")
-    previews: bool = Field(False, description="Whether links in answers unfold into previews.")
+    previews: bool = Field(False, description="Whether links in answers show a preview.")
     tell_gaps: bool = Field(
         False,
         description="After more than 23 hours offline, whether to tell recent chats that messages may be lost.",

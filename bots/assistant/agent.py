@@ -123,7 +123,7 @@ class Assistant:
         )
 
     def settings_for(self, errand: Errand | None) -> sections.Assistant:
-        """The bot's own, without what this errand was not given: it can neither use that nor hand it on."""
+        """The bot's settings without the tools that this errand was not given: it can neither use nor hand them on."""
         if errand is None or errand.tools is None:
             return self._settings
         given = {

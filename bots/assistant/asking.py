@@ -72,7 +72,7 @@ class Unanswered(Exception):
 
     @property
     def is_passing(self) -> bool:
-        """Whoever asks the same again later may be answered."""
+        """Whether the same question may succeed later."""
         reason = self.__cause__ if self.kind is Kind.BROKEN_OFF else self
         return isinstance(reason, Unanswered) and reason.kind in (Kind.PASSING, Kind.EMPTY)
 

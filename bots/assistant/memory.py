@@ -298,7 +298,7 @@ def _told(entries: Iterable[Entry], begun: str = "") -> list[ModelMessage]:
 
 
 def signed(message: ModelMessage, mark: str) -> ModelMessage:
-    """As it is sent: the gateway's own lines bear the mark of the run."""
+    """The messages as they are sent, with the mark in the gateway's own lines."""
     if not isinstance(message, ModelRequest):
         return message
     parts = [

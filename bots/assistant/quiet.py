@@ -13,7 +13,7 @@ def is_sign(text: str) -> bool:
 class Quiet:
     def __init__(self) -> None:
         self._held: list[str] = []
-        # What is held back, without whitespace that tells nothing: never longer than a sign and a piece.
+        # The text that is held back, without surplus whitespace: never longer than a sign and a piece.
         self._begun = ""
         self._open = False
 

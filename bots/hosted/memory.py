@@ -29,7 +29,7 @@ class Memory(Value, frozen=True, kw_only=True):
     resumed: bool = False
     # ... and had ended: all that is missing is to say it.
     answer: str = ""
-    # When the newest was said that the run knew when it began.
+    # The time of the newest entry that the run knew when it began.
     told: float = 0.0
 
 
@@ -51,7 +51,7 @@ def recall(turn: Turn) -> Memory:
 
 
 def _open(checkpoint: bytes) -> tuple[str, Memory] | None:
-    """As the run that is named has left it."""
+    """The run that wrote the checkpoint, and the memory that it left."""
     try:
         envelope = json.loads(checkpoint)
     except ValueError:
@@ -67,7 +67,7 @@ def _open(checkpoint: bytes) -> tuple[str, Memory] | None:
 
 
 def _since(history: Sequence[Entry], run: str, kept: Memory) -> list[Entry]:
-    """What the checkpoint's run could not know: how it ended itself, and what was told meanwhile and after it."""
+    """What the checkpoint's run could not know: its own end, and notices that came during and after it."""
     own = [place for place, entry in enumerate(history) if entry.run == run]
     if not own:
         return list(history)

@@ -52,7 +52,7 @@ _WORDS: tuple[tuple[type[BaseException], str], ...] = (
     (exceptions.RunTimedOut, "the time for one answer was up"),
     (exceptions.AgentRunError, "the agent could not go on"),
 )
-# Later it may work: as far as it was the provider's fault, and not what it was asked.
+# Faults of the provider, not of the request: it may work later.
 _PASSING = (
     exceptions.ModelRateLimitError,
     exceptions.ModelTimeoutError,
@@ -95,7 +95,7 @@ class Play:
             isinstance(agent.output_type, (list, tuple)) and str in agent.output_type
         )
         self._last = ""
-        # When the newest was said that this run was told at its beginning.
+        # The time of the newest entry that this run knew when it began.
         self._told = 0.0
         self._scope = anyio.CancelScope()
 

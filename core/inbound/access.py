@@ -1,4 +1,4 @@
-"""Who may speak, by two lists that are never mixed up: that of the settings, and that of commands."""
+"""Who may speak, by two separate lists: that of the settings, and that of `tidings allow`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core.types import Asker, Inbound
 
 
 class Access:
-    """Both lists as they hold now; what has changed in one holds from the next look on."""
+    """Both lists as they are now; a change takes effect at the next check."""
 
     def __init__(self, settings: Settings) -> None:
         self._command: frozenset[str] = frozenset()
@@ -33,11 +33,11 @@ class Access:
         return id in self._settings.allow
 
     def is_owner(self, inbound: Inbound) -> bool:
-        """By their own id, never by the group that they speak in."""
+        """Decided by the person's own id, never by the group that they speak in."""
         return inbound.sender.trusted or not set(self._settings.owners).isdisjoint(policy.own_names(inbound))
 
     def lapsed(self, asker: Asker | None) -> str:
-        """Why nothing may begin for them any more; empty where it may."""
+        """Why work for this person may no longer begin; empty if it may."""
         if asker is None or asker.sender.trusted or not self.ids.isdisjoint(policy.names(asker)):
             return ""
         return f"{policy.names(asker)[0]} may no longer talk to the bot"
@@ -54,7 +54,7 @@ def admit(tx: Transaction, id: str, now: float) -> bool:
 
 
 def withdraw(tx: Transaction, id: str) -> frozenset[str]:
-    """Who is left."""
+    """Returns the ids that are still admitted."""
     if not tx.execute("DELETE FROM access WHERE id = ?", id):
-        raise Unknown(f"{id} was not admitted by command")
+        raise Unknown(f"{id} was not admitted with tidings allow")
     return admitted(tx)

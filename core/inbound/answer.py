@@ -18,7 +18,7 @@ def body_of(run: str, inbound: Inbound, outcome: Outcome) -> Body:
 
 
 def signal_of(outcome: Outcome) -> Signal:
-    """What is shown beside the message once its answer has arrived, or when there is none to come."""
+    """The reaction to show once the answer has arrived, or when no answer will come."""
     return Signal.FAILED if outcome.kind is OutcomeKind.FAILED else Signal.DONE
 
 

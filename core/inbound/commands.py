@@ -104,7 +104,7 @@ def _stop(tx: Transaction, inbound: Inbound) -> Obeyed:
     """Has no reply of its own while something runs: the cancelled outcome is the answer."""
     live = inbox.live_run(tx, inbound.conversation.id)
     if inbound.about and (live is None or not inbox.is_shown_in(tx, live, inbound.about)):
-        # A button that was pressed too late stops no other answer, and needs no words.
+        # A stop button that was pressed too late stops no other answer and gets no reply.
         return Obeyed()
     if live is None:
         waiting = inbox.waiting_in(tx, inbound.conversation.id)

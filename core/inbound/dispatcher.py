@@ -69,7 +69,7 @@ class Bots(NamedTuple):
         return rule.bot if rule else self.default
 
     def rule_for(self, said: Inbound | Asker) -> Rule | None:
-        """The first one that holds where this was said."""
+        """The first rule that matches where this was said."""
         return next((rule for rule in self.rules if rule.bot in self.agents and _holds(rule, said)), None)
 
 
@@ -87,7 +87,7 @@ def _holds(rule: Rule, said: Inbound | Asker) -> bool:
 class _Settled(NamedTuple):
     outcome: Outcome
     entries: list[Numbered]
-    # Whether an answer is on its way; the courier then shows what became of it.
+    # Whether an answer is owed; the courier then shows whether it arrived.
     owes: bool
     first: Head | None
     following: Claim | None
@@ -125,13 +125,13 @@ class Dispatcher:
         self.desk: Desk
         self._free = limits.runs
         self._live: dict[str, Interrupt] = {}
-        # For whom, and by whom each of them is done, and when one of them has ended.
+        # By run: the person it is for, and the agent that does it.
         self._askers: dict[str, Asker | None] = {}
         self._at_work: dict[str, Agent] = {}
         self._run_ended = asyncio.Event()
         self._orphans: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        # What must reach the store whatever happens to the runs: their ends, and claims.
+        # Ends of runs and claims: they must reach the store even if the run is cut off.
         self._settling: set[asyncio.Task[Claim | None]] = set()
         # Free conversations with something to do, served in turn so that none starves the others.
         self._waiting: OrderedDict[str, None] = OrderedDict()
@@ -303,7 +303,7 @@ class Dispatcher:
             self.release()
 
     async def _keep(self, claimed: Claim | None) -> Claim | None:
-        """What was claimed just before the gateway began to stop waits again; no attempt is counted for it."""
+        """Gives back a claim made just before the gateway began to stop; the attempt is not counted."""
         if claimed is None or not self._stopped:
             return claimed
         del self._live[claimed.run]
@@ -311,14 +311,14 @@ class Dispatcher:
         return None
 
     async def _see_through(self, work: Coroutine[None, None, Claim | None]) -> Claim | None:
-        """What is being written is written to its end, also when its run is cut off."""
+        """Finishes a write even when its run is cut off."""
         task = asyncio.create_task(work)
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
         return await asyncio.shield(task)
 
     async def _run(self, claimed: Claim) -> None:
-        """One run after another while this conversation has its turn; each is live since its claim was committed."""
+        """Runs claims one by one while this conversation has its turn; a run is live once its claim is committed."""
         following: Claim | None = claimed
         try:
             while following is not None:
@@ -402,7 +402,7 @@ class Dispatcher:
         pending = await journal.close()
         fail_here("halt.pre_terminal" if outcome.kind is OutcomeKind.HALTED else "run.pre_terminal")
         target, conversation = claimed.inbound.target, claimed.inbound.conversation.id
-        # A run that was cut off may have been seen by the process before.
+        # An earlier process may have shown "seen" for a run that was cut off.
         signals = can.reactions and (seen or claimed.attempt > 1)
         owed = Owed(
             ids.new("dlv"),
@@ -430,7 +430,7 @@ class Dispatcher:
             owes = after is None and can.async_delivery and final.body != Body()
             if owes:
                 first = self._courier.put(tx, final, None if stopped else reserved)
-            # A conversation goes on at once only while no other waits for a slot.
+            # A conversation continues at once only if no other waits for a slot.
             following = None if self._waiting else self.claim(tx, conversation)
             later = None if following else inbox.next_ready(tx, conversation)
             return _Settled(settled.outcome, settled.entries, owes, first, following, later, after or After())
@@ -442,7 +442,7 @@ class Dispatcher:
                 self._courier.give_back(reserved)
             raise
         if settled.following:
-            # Before anything else happens: a /stop from the same commit must find it.
+            # First of all, so that a /stop from the same commit finds the run.
             self._live[settled.following.run] = Interrupt()
         log.info("run %s%s", settled.outcome.kind, f": {settled.outcome.reason}" if settled.outcome.reason else "")
         journal.show(settled.entries)

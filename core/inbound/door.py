@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 BUSY = "I have too much waiting here already, so I did not take this message. Please send it again later."
 TOO_LONG = "This message is too long for me, so I did not take it."
-BROKEN = "⚠ /{name} went wrong here, and nothing of it was done. Whoever runs this gateway finds the reason in its log."
+BROKEN = "⚠ /{name} failed, and nothing was changed. The reason is in the gateway's log."
 NOBODY_WAITS = "Nobody is waiting for this answer any more."
 MAY_BE_LOST = "An earlier answer of mine to this chat may not have arrived. Ask me again if you miss it."
 # A full queue is said at most once a minute.
@@ -309,7 +309,7 @@ class Door:
         return live or closed is not None
 
     async def stop_for_sender(self, run: str) -> None:
-        """Whoever asked for the answer has stopped it where it grows."""
+        """The person who asked for the answer has stopped it with the platform's own button."""
         try:
             message = await self._store.read(lambda tx: inbox.message_of(tx, run))
             await self.stop(run, message.sender.name or message.sender.id)
@@ -337,7 +337,7 @@ class Door:
 
 
 def _asked(tx: Transaction, inbound: Inbound, name: str, handler: Handler) -> Obeyed:
-    """A fault becomes the reply: else the platform would bring the same message again and again."""
+    """Makes a reply of any fault: else the platform would deliver the same message again and again."""
     try:
         return handler(tx, inbound)
     except Unstored:

@@ -1,7 +1,7 @@
-"""Erases a run that nobody wants kept: words, events and files, once it has ended and what it owed has too.
+"""Erases a run that its client wants forgotten: text, events and files, once it and its deliveries have ended.
 
-The wish is stored with the run, so it outlives the process. Of the run one row without words stays, until it is as old
-as any other: a request that comes again is known by it and does not run twice.
+The wish is stored with the run, so it survives a crash. One row without text stays until retention removes it, so that
+a repeated request does not run twice.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from core.types import Inbound, is_passing, workspace_name
 
 log = logging.getLogger(__name__)
 
-# Who has just asked again for what has ended can still read it; whoever was answered says so, and then it goes at once.
+# How long an ended run stays readable for a repeated request; once its client was answered, it is erased at once.
 PATIENCE_SECONDS = 60.0
-# Looked at in one sweep, and erased.
+# Runs that one sweep looks at, and erases.
 LOOKED_AT, AT_ONCE = 200, 20
 FORGOTTEN = "forgotten"
 
@@ -41,7 +41,7 @@ class Erasure:
         self._is_followed = is_followed
 
     async def forget(self, run: str) -> None:
-        """Raises Unknown. What is still at work or being read goes later."""
+        """Raises Unknown. A run that is still at work or being read is erased later."""
         await self._store.insist(lambda tx: ask(tx, run))
         await self._erase(run)
 
@@ -53,7 +53,7 @@ class Erasure:
     async def _erase(self, run: str) -> None:
         if self._is_followed(run) or not await self._store.insist(lambda tx: is_over(tx, run)):
             return
-        # Files first: whatever happens in between, the row still says that they must go.
+        # Files first: after a crash in between, the row still says that they must go.
         for path in await self._store.insist(lambda tx: files_of(tx, run, self._home)):
             await asyncio.to_thread(_remove, path)
         await self._store.insist(lambda tx: erase(tx, run) if is_over(tx, run) else None)
@@ -65,7 +65,7 @@ def ask(tx: Transaction, run: str) -> None:
 
 
 def wanted(tx: Transaction, since: float) -> list[str]:
-    """Runs that shall be forgotten, ended before and are over."""
+    """Runs to be forgotten that ended before `since` and are over."""
     rows = tx.all(
         "SELECT run FROM inbox WHERE forget = 1 AND state = 'done' AND ended < ? ORDER BY seq LIMIT ?", since, LOOKED_AT
     )
@@ -73,7 +73,7 @@ def wanted(tx: Transaction, since: float) -> list[str]:
 
 
 def is_over(tx: Transaction, run: str) -> bool:
-    """It and all that it began have ended, what it owes has arrived or never will, and no other run has it in mind."""
+    """Have the run, its tasks and its deliveries ended, and is no run live that may have it in memory?"""
     row = tx.one("SELECT conversation FROM inbox WHERE run = ? AND state = 'done' AND forget = 1", run)
     if row is None or inbox.live_run(tx, row["conversation"]) is not None:
         return False
@@ -88,7 +88,7 @@ def erase(tx: Transaction, run: str) -> None:
     for task in _tasks(tx, conversation, run):
         if task["work"] and tx.one("SELECT 1 FROM inbox WHERE run = ? AND state = 'done'", task["work"]):
             erase(tx, task["work"])
-        # What was told of its end is kept under its name.
+        # The notice about its end is in the history under its id.
         tx.execute("DELETE FROM history WHERE run = ?", task["id"])
         tx.execute("DELETE FROM processes WHERE task = ?", task["id"])
         tx.execute("DELETE FROM tasks WHERE id = ?", task["id"])
@@ -97,7 +97,7 @@ def erase(tx: Transaction, run: str) -> None:
         tx.execute("DELETE FROM deliveries WHERE id = ?", delivery["id"])
     tx.execute("DELETE FROM journal WHERE run = ?", run)
     tx.execute("DELETE FROM history WHERE run = ?", run)
-    # What came after it in this talk has seen it: memory goes back to before, and the history tells the rest.
+    # Later runs have seen it: memory goes back to before it, and the history supplies the rest.
     tx.execute(
         "UPDATE inbox SET checkpoint = NULL WHERE conversation = ? AND kind = 'message' AND generation = ?"
         " AND seq >= ? AND checkpoint IS NOT NULL",
@@ -113,7 +113,7 @@ def erase(tx: Transaction, run: str) -> None:
 
 
 def files_of(tx: Transaction, run: str, home: Path) -> list[Path]:
-    """Copies that were made to be sent, what its commands have written, and the folder of a talk that ends with it."""
+    """Copies made for sending, output of its commands, and the workspace if the conversation ends with this run."""
     row, outcome = _row(tx, run), journal.outcome(tx, run)
     handed = [Path(file.path) for file in outcome.files] if outcome else []
     found = [path for path in handed if home / files.ATTACHMENTS in path.parents]
@@ -147,7 +147,7 @@ def _tasks(tx: Transaction, owner: str, run: str) -> list[Row]:
 
 
 def _others(tx: Transaction, conversation: str, run: str) -> bool:
-    """Is there anything else in this talk?"""
+    """Does the conversation have any other run?"""
     other = "SELECT 1 FROM inbox WHERE conversation = ? AND kind = 'message' AND run <> ? AND reason <> ? LIMIT 1"
     return tx.one(other, conversation, run, FORGOTTEN) is not None
 
@@ -165,7 +165,7 @@ def _empty(tx: Transaction, row: Row) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Somebody else may have been quicker."""
+    """Removes a file or folder; it may be gone already."""
     try:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
     except OSError as error:

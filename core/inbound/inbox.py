@@ -21,7 +21,7 @@ ALBUM_LONGEST_SECONDS = 10.0
 HISTORY_ENTRIES = 100
 # Of so many runs of a conversation the memory is kept, so that they can be taken back.
 KEPT_CHECKPOINTS = 10
-# The run that ended last comes first: what was overtaken on its way did not run in the order in which it came in.
+# The run that ended last comes first: runs do not always end in the order in which their messages came in.
 NEWEST_END = "ended DESC, seq DESC"
 
 
@@ -71,7 +71,7 @@ def put(tx: Transaction, inbound: Inbound, run: str, now: float) -> str:
 
 
 def _complete_albums(tx: Transaction, inbound: Inbound, now: float) -> None:
-    """Who sends another message has sent all of their album; what others say tells nothing about it."""
+    """Another message from the same person completes their album; messages of others do not."""
     waiting = tx.all(
         "SELECT run, message FROM inbox WHERE conversation = ? AND state = 'waiting' AND ready > ?",
         inbound.conversation.id,
@@ -92,7 +92,7 @@ def _album_leader(tx: Transaction, inbound: Inbound) -> Row | None:
 
 
 def _album(tx: Transaction, inbound: Inbound) -> list[Row]:
-    """What has become a run of this album so far; the same name from another person is another album."""
+    """The runs of this album so far; the same name from another person is another album."""
     rows = tx.all(
         "SELECT run, accepted, state, message FROM inbox WHERE conversation = ? AND album = ? AND album <> ''"
         " AND state IN ('waiting', 'running', 'done') ORDER BY seq DESC",
@@ -108,7 +108,7 @@ def joins_album(tx: Transaction, inbound: Inbound) -> bool:
 
 
 def continues_album(tx: Transaction, inbound: Inbound) -> bool:
-    """Was another part of its album taken, whether it still waits or was answered already?"""
+    """Was another part of its album accepted before, whether it still waits or has been answered?"""
     return bool(_album(tx, inbound))
 
 
@@ -211,7 +211,7 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
 
 
 def give_back(tx: Transaction, claimed: Claim) -> None:
-    """A run that was claimed and never begun waits as before; one that was asked to stop is ended by recovery."""
+    """Lets a run wait again that was claimed but never begun; recovery ends one that was asked to stop."""
     tx.execute(
         "UPDATE inbox SET state = 'waiting', attempt = attempt - 1"
         " WHERE run = ? AND fence = ? AND state = 'running' AND stop_asked IS NULL",

@@ -15,7 +15,7 @@ NOTE_CHARACTERS = 2000
 
 
 class Reader(NamedTuple):
-    """Whom a bot talks to, and whether others are there."""
+    """The person whom a bot talks to, and whether others can read along."""
 
     bot: str
     # As adapter:sender.
@@ -42,7 +42,7 @@ def keep(tx: Transaction, about: Reader, text: str, at: float) -> bool:
             *(about.person, about.bot, about.person, about.bot, NOTES),
         )
     elif not about.private:
-        # What was said again where others hear it is no longer private.
+        # A note that is made again in a group is no longer private.
         tx.execute(
             "UPDATE notes SET private = 0 WHERE person = ? AND bot = ? AND text = ?", about.person, about.bot, text
         )
@@ -50,9 +50,9 @@ def keep(tx: Transaction, about: Reader, text: str, at: float) -> bool:
 
 
 def find(tx: Transaction, about: Reader, words: str, limit: int) -> list[Remembered]:
-    """Those with any of the words in whatever case, or all for no words; the newest first.
+    """Notes with any of the words, whatever the case, or all if there are no words; newest first.
 
-    Among others nothing is found that was noted in private.
+    In a group, notes that were made in private are not found.
     """
     # Compared here, since the database folds the case of ASCII letters alone; a person's notes are few.
     wanted = mend(words).casefold().split()

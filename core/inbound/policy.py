@@ -41,7 +41,7 @@ def name_of(target: Target, sender: Sender) -> str:
 
 
 def own_names(said: Inbound | Asker) -> tuple[str, ...]:
-    """How a person is named: by platform, or by platform and account."""
+    """The ids of a person: with the platform, or with platform and account."""
     return name_of(said.target, said.sender), f"{said.target.at}:{said.sender.id}"
 
 

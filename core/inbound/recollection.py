@@ -30,7 +30,7 @@ def take_back(tx: Transaction, conversation: str, purpose: str) -> TakenBack:
         return TakenBack(None, f"There is nothing here to {purpose}.")
     runs, message = last
     for run in runs:
-        # What a run that is taken back had in mind is never gone back to.
+        # The memory of a run that is taken back is never restored.
         tx.execute("UPDATE inbox SET undone = 1, checkpoint = NULL WHERE run = ?", run)
         tx.execute("UPDATE history SET undone = 1 WHERE run = ?", run)
     restore(tx, conversation, memory["generation"])
@@ -38,7 +38,7 @@ def take_back(tx: Transaction, conversation: str, purpose: str) -> TakenBack:
 
 
 def restore(tx: Transaction, conversation: str, generation: int) -> None:
-    """What is remembered of a generation is what its newest run left that still counts."""
+    """Restores a generation's memory to what its newest remaining run left."""
     tx.execute(
         "UPDATE conversations SET checkpoint = (SELECT i.checkpoint FROM inbox i WHERE i.conversation = ?"
         " AND i.kind = 'message' AND i.generation = ? AND i.state = 'done' AND i.undone = 0"
@@ -68,8 +68,8 @@ def again(taken: Inbound, command: Inbound) -> Inbound:
 def _last_exchange(tx: Transaction, conversation: str, generation: int) -> tuple[list[str], Inbound] | None:
     """The run of a person's message that ended last and is still remembered, and those that ended after it.
 
-    They have seen it, and go with it. The history is in the order of the ends: what was overtaken on its way ran
-    before what came in first.
+    Those have seen it, so they go with it. The history is ordered by when runs ended, which may differ from the order
+    in which messages came in.
     """
     sql = (
         "SELECT h.seq, h.run FROM history h JOIN inbox i ON i.run = h.run WHERE h.conversation = ?"

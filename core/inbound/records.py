@@ -120,7 +120,7 @@ def is_known(tx: Transaction, target: Target) -> bool:
 
 
 def newest(tx: Transaction, target: Target) -> Inbound | None:
-    """What somebody has said to us there; None where all of it is gone."""
+    """The newest message to us there; None if all of them are gone."""
     row = tx.one(
         "SELECT i.message FROM listing l JOIN inbox i ON i.seq = l.newest WHERE l.conversation = ?", _place(target)
     )

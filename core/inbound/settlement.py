@@ -99,7 +99,7 @@ class Settlement:
         after, target = self.report(tx, claimed, settled.outcome), claimed.inbound.target
         if after is None and self.may_push(target):
             body = answer.body_of(claimed.run, claimed.inbound, settled.outcome)
-            # Whoever has seen it begin is shown how it ends.
+            # A person who saw it begin is shown how it ends.
             signal = answer.signal_of(settled.outcome) if claimed.attempt else None
             final = Owed(ids.new("dlv"), Class.FINAL, target, body, claimed.run, signal=signal)
             outbox.put(tx, final, self._clock.now())

@@ -15,13 +15,13 @@ Place = tuple[str, str, str]
 class Aliases:
     """One row for each id that a chat has had: where it lives now, and where it began.
 
-    Memory only repeats what the rows say. The store's own thread reads it too, so no value in it is ever changed.
+    Memory only mirrors the rows. The store's thread reads it too, so values are replaced, never changed.
     """
 
     def __init__(self) -> None:
         self._moved: dict[Place, str] = {}
         self._origins: dict[Place, str] = {}
-        # What a chat was called before it lived here.
+        # The earlier ids of a chat, by its present one.
         self._former: dict[Place, tuple[str, ...]] = {}
 
     def load(self, tx: Transaction) -> None:
@@ -32,7 +32,7 @@ class Aliases:
             self._former[here] = (*self._former.get(here, ()), row["chat"])
 
     def move(self, adapter: str, account: str, chat: str, to: str) -> Callable[[Transaction], None]:
-        """From now on, what goes there goes to the new place; call what it returns to store that."""
+        """Redirects a chat to its new id at once; call the returned function to store that."""
         old, new = (adapter, account, chat), (adapter, account, to)
         origin = self._origins.get(old, chat)
         known = (*self._former.pop(old, ()), *self._former.get(new, ()), chat)

@@ -159,12 +159,12 @@ class Courier:
             self.wake(lane)
 
     def decided(self, delivery: str, lane: str) -> None:
-        """The owner has said what becomes of a delivery: nobody needs to ask about it, and the lane goes on."""
+        """The owner has decided a delivery: its doubt is dropped, and the lane goes on."""
         self._settler.forget(delivery)
         self.wake(lane)
 
     async def move(self, adapter: str, account: str, chat: str, to: str) -> None:
-        # Known before it is stored: what is said in the new place may stand right behind this in the writer's queue.
+        # In memory before it is stored: a message from the new place may be next in the writer's queue.
         await self._store.insist(self._aliases.move(adapter, account, chat, to))
 
     def at_home(self, inbound: Inbound) -> Inbound:
@@ -174,7 +174,7 @@ class Courier:
         return self._aliases.origin(target)
 
     def lanes(self, target: Target) -> tuple[str, ...]:
-        """Where something may be owed to it: its own lane, and those of the ids that its chat had before."""
+        """The lanes that may hold deliveries for it: its own, and those of the chat's earlier ids."""
         return self._aliases.lanes(target)
 
     def can(self, target: Target) -> Capabilities | None:
@@ -182,7 +182,7 @@ class Courier:
         return adapter.can(target) if adapter else None
 
     def dropped(self, owed: Owed) -> None:
-        """The owner has given it up, so what waits behind it may go."""
+        """The owner has given up a delivery: the ones behind it may go."""
         self._signal(owed, DeliveryState.DEAD)
         self.decided(owed.id, owed.target.lane)
 
@@ -202,7 +202,7 @@ class Courier:
         if adapter is None or owed.target.lane in self._lanes or self._stopped:
             return None
         if not fitting.is_quick(owed.body):
-            # It is composed aside, which its cause need not wait for.
+            # A long body is composed in another thread; the caller does not wait for that.
             return None
         if self._outages.is_on(_account(owed)):
             return None
@@ -404,7 +404,7 @@ class Courier:
         # A platform that can be read back has ids that are unique in an account.
         unique = can is not None and can.send_proof.readback
         arrival = await self._store.insist(lambda tx: doubts.deliver(tx, sending, receipt, now, wall, unique=unique))
-        if arrival is Arrival.ANOTHERS:
+        if arrival is Arrival.OF_ANOTHER_PART:
             return
         fail_here("out.post_receipt" if sending.position >= sending.total else "out.between_parts")
         self.views.opened(sending.owed.id, receipt.view)
@@ -484,7 +484,7 @@ class Courier:
         self._signal(dead.owed, DeliveryState.DEAD)
 
     def _signal(self, owed: Owed, state: DeliveryState | None) -> None:
-        """Done means delivered: whoever was shown that they were heard is shown what became of the answer."""
+        """Shows whether the answer arrived, if the person was shown that their message was seen."""
         can = self.can(owed.target) if owed.signal else None
         if can is None or not can.reactions or owed.signal is None:
             return

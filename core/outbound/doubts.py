@@ -30,12 +30,12 @@ class Arrival(Enum):
 
     WHOLE = auto()
     PART = auto()
-    # A repetition brought back a message that proves another part already.
-    ANOTHERS = auto()
+    # The platform answered a repeated send with a message that already proves another part.
+    OF_ANOTHER_PART = auto()
 
 
 def deliver(tx: Transaction, sent: Head, receipt: Receipt, now: float, wall: float, *, unique: bool) -> Arrival:
-    """Stores a receipt; a part whose receipt is another's is sent anew.
+    """Stores a receipt; if it already belongs to another part, this part is sent again.
 
     `unique` says that no two messages of an account have the same id: elsewhere each chat counts for itself.
     """
@@ -48,7 +48,7 @@ def deliver(tx: Transaction, sent: Head, receipt: Receipt, now: float, wall: flo
             sent.owed.id,
             sent.position,
         )
-        return Arrival.ANOTHERS
+        return Arrival.OF_ANOTHER_PART
     return Arrival.WHOLE if delivered(tx, sent, receipt, now, wall) else Arrival.PART
 
 

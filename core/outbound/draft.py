@@ -21,8 +21,8 @@ OPEN_AFTER_SECONDS = 0.5
 TYPING_SECONDS = 4.0
 # What is not a message fades by itself, on the platforms we know after half a minute.
 REFRESH_SECONDS = 20.0
-# No platform shows more of a text that grows. What is longer is cut to so much, so that it is seldom cut: what came
-# before is looked at again only for the final.
+# No platform shows more than this of a growing text. A longer one is cut to fewer, so that cuts are rare; the part that
+# was cut off is read again only for the final.
 SHOWN_CHARACTERS = 12_000
 KEPT_CHARACTERS = 8_000
 
@@ -66,13 +66,13 @@ class Draft:
         self._view = view
         self._clock, self._views = drafts._clock, drafts._views
         self._follow, self._fit = drafts._follow, drafts._fit
-        # The end of what was said, or all of it while it is short.
+        # The end of the text so far, or all of it while it is short.
         self._text = ""
         self._progress = ""
         # Tools at work, by call.
         self._tools: dict[str, str] = {}
         self._changed = asyncio.Event()
-        # What stands there, and when it fades.
+        # The text that is shown, and when it fades.
         self._shown, self._fades = "", math.inf
         self._tasks: list[asyncio.Task[None]] = []
         if can.reactions:
@@ -132,7 +132,7 @@ class Draft:
         return self._fit(self._target, _end(text) or "…")
 
     def _news(self) -> str | None:
-        """What is to be shown now; None while that stands there already."""
+        """The text to show now; None if it is already shown."""
         text = self._latest()
         if text == self._shown and self._clock.now() < self._fades:
             return None

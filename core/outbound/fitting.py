@@ -14,7 +14,7 @@ from core.types import Body, Capabilities, Target
 log = logging.getLogger(__name__)
 
 
-# To compose more than this takes long enough to be noticed by whoever else is served.
+# Composing more than this would hold up other conversations noticeably.
 QUICK_CHARACTERS = 16_000
 
 
@@ -23,7 +23,7 @@ def is_quick(body: Body) -> bool:
 
 
 async def compose_aside(adapter: Adapter, target: Target, body: Body, can: Capabilities) -> tuple[Body, ...]:
-    """While the loop goes on, where that takes long."""
+    """Composes a long body in another thread, so that the event loop goes on."""
     if is_quick(body):
         return compose(adapter, target, body, can)
     return await asyncio.to_thread(compose, adapter, target, body, can)

@@ -1,4 +1,4 @@
-"""What is told beside a talk becomes part of the memory of every conversation that it landed in, once in each."""
+"""Adds notices to the memory of every conversation that they landed in, once in each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from core.types import Author, Body, Conversation, Receipt, Target
 
 
 class Notice(NamedTuple):
-    """`source` says in words what it comes from; a model reads it as a label, apart from the text."""
+    """`source` names the sender in words, such as a schedule; a model reads it as a label, apart from the text."""
 
     delivery: str
     source: str
@@ -22,7 +22,7 @@ class Notice(NamedTuple):
 
 
 def land(tx: Transaction, notice: Notice, target: Target, receipt: Receipt, wall: float) -> None:
-    """In the transaction of a receipt: remembered where the platform has put it, and where a reply to it will be."""
+    """In a receipt's transaction: remembers a notice where the platform put it and where a reply to it will be."""
     chat = _origin(tx, target, receipt.chat or target.chat)
     threads = {target.thread, receipt.opens or target.thread}
     for thread in sorted(threads):
@@ -31,7 +31,7 @@ def land(tx: Transaction, notice: Notice, target: Target, receipt: Receipt, wall
 
 
 def remember(tx: Transaction, conversation: str, notice: Notice, wall: float) -> None:
-    """As a notice and never as a person's words; by its delivery, which may have several parts that land here."""
+    """Stores it as a notice, never as a person's words, and once per delivery, even if several parts land here."""
     if tx.one("SELECT 1 FROM history WHERE run = ? AND conversation = ?", notice.delivery, conversation):
         return
     known = tx.one("SELECT generation FROM conversations WHERE id = ?", conversation)

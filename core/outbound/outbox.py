@@ -56,9 +56,9 @@ class Owed(NamedTuple):
     # Whoever asks twice with the same key is owed once.
     key: str = ""
     digest: str = ""
-    # What it comes from, in words, where it is told beside a talk: it becomes part of the memory there.
+    # For a notice: what it comes from, in words. It becomes part of the memory where it lands.
     source: str = ""
-    # What whoever asked is shown when this has arrived; None where they were not shown that they were heard.
+    # The reaction to show when this has arrived; None if the message was not marked as seen.
     signal: Signal | None = None
 
     @property
@@ -371,7 +371,7 @@ def delivered(tx: Transaction, next_part: Head, receipt: Receipt, now: float, wa
 
 
 def is_taken(tx: Transaction, next_part: Head, message: str) -> bool:
-    """Is a message of this account the receipt of another part? It may be that of the view that this one finishes."""
+    """Is a message of this account already the receipt of another part, which may be the opening of the same view?"""
     target = next_part.owed.target
     place = msgspec.structs.replace(target, chat="", thread="").lane
     row = tx.one(
@@ -483,7 +483,7 @@ def die(tx: Transaction, next_part: Head, reason: str, now: float, *, silent: bo
 
 
 def tell_losses(tx: Transaction, lanes: tuple[str, ...], notice: Owed, now: float) -> bool:
-    """The next contact in a chat begins with what was lost there, under whichever id the chat had then."""
+    """Owes a notice if something was lost in this chat, under any of its ids, and marks that as told."""
     lost = sum(tx.execute("UPDATE deliveries SET untold = 0 WHERE lane = ? AND untold = 1", lane) for lane in lanes)
     if lost > 0:
         put(tx, notice, now)

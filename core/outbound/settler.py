@@ -28,7 +28,7 @@ KEY_MARGIN = 0.75
 READBACK_SECONDS = 3.0
 # A platform that lets itself be asked so seldom cannot be asked.
 READBACK_LONGEST_SECONDS = 600.0
-# An adapter whose own code fails so often cannot be asked.
+# After this many faults of its own code, an adapter is not asked again.
 READBACK_FAULTS = 3
 # Adapters have time limits of their own; this one only keeps a call from hanging for ever.
 CALL_SECONDS = 300.0
@@ -39,7 +39,7 @@ PATIENCE_SECONDS = 5.0
 ANCHORS = 5
 
 T = TypeVar("T")
-# Told what a doubt was about, its receipt if one was found, and what has become of the whole delivery.
+# Is given the doubtful part, its receipt if one was found, and the state of the whole delivery.
 Settled = Callable[[Head, Receipt | None, DeliveryState | None], Awaitable[None]]
 Decision = Callable[[Transaction], object]
 
@@ -78,16 +78,16 @@ class Settler:
             task.add_done_callback(lambda task: self._ended(delivery, task))
 
     def forget(self, delivery: str) -> None:
-        """Somebody else has decided what becomes of it: there is nothing left to ask."""
+        """Stops asking about a delivery that was decided otherwise."""
         if task := self._tasks.pop(delivery, None):
             task.cancel()
 
     def _ended(self, delivery: str, task: asyncio.Task[None]) -> None:
-        """After a fault of ours the doubt stays, and the sweep begins again."""
+        """After a fault of our own the doubt stays, and the sweep tries again."""
         if self._tasks.get(delivery) is task:
             del self._tasks[delivery]
         if not task.cancelled() and (error := task.exception()):
-            log.error("the doubt about %s was left by a fault: %r", delivery, error, exc_info=error)
+            log.error("settling the doubt about %s failed: %r", delivery, error, exc_info=error)
 
     async def _settle(self, delivery: str) -> None:
         doubtful = await self._store.insist(lambda tx: doubts.doubtful(tx, delivery))
@@ -101,7 +101,7 @@ class Settler:
         found = await self._ask(adapter, doubtful)
         if isinstance(found, Receipt):
             if not await self._prove(doubtful, found):
-                # Another part has just been proved by the same message, so this one is looked for again.
+                # The same message has just proved another part, so this part is looked for again.
                 await self._settle(delivery)
         elif isinstance(found, Absent):
             await self._close(doubtful, lambda tx: doubts.again(tx, doubtful, absent=True))
@@ -171,11 +171,11 @@ class Settler:
             except SendError as error:
                 return Unreadable(reason=str(error))
             except Exception as error:
-                # Wrong code of an adapter: it may go well the next time, and if it does not, nobody can be asked.
-                log.error("asking about %s went wrong: %r", doubtful.owed.id, error, exc_info=error)
+                # A bug in an adapter: try again, and give up after a few faults.
+                log.error("reading back %s failed: %r", doubtful.owed.id, error, exc_info=error)
                 faults += 1
                 if faults >= READBACK_FAULTS:
-                    return Unreadable(reason=f"asking the platform went wrong: {error!r}")
+                    return Unreadable(reason=f"reading it back failed: {error!r}")
                 continue
             fail_here("rec.read_done")
             if not isinstance(found, Absent):
@@ -219,14 +219,14 @@ class Settler:
 
 
 def _is_taken(tx: Transaction, doubtful: Head, message: str) -> bool:
-    # What finishes a view is the very message that the opening became.
+    # The final of a view edits the message that its opening became, so both have the same id.
     return doubtful.view is None and outbox.is_taken(tx, doubtful, message)
 
 
 def is_still(doubtful: Head | None, asked: Head) -> bool:
-    """Is it the doubt that we asked about?
+    """Is this still the doubt that we asked about?
 
-    Meanwhile it may have expired, and the dead stay dead; or the owner had it sent again, and the copy is in doubt.
+    Meanwhile it may have expired, or the owner may have retried it, and the doubt is about the copy.
     """
     if doubtful is None:
         return False
@@ -234,11 +234,11 @@ def is_still(doubtful: Head | None, asked: Head) -> bool:
 
 
 async def answered(clock: Clock, call: Coroutine[Any, Any, T]) -> T:
-    """Raises Doubtful for an adapter that hangs or gives up by itself: it has said nothing."""
+    """Raises Doubtful for an adapter that hangs or cancels itself: neither is an answer."""
     task = asyncio.create_task(call)
     try:
         if not await ended_within(clock, task, CALL_SECONDS):
-            raise Doubtful(f"no verdict after {CALL_SECONDS:g} s")
+            raise Doubtful(f"no answer after {CALL_SECONDS:g} s")
     finally:
         task.cancel()
     if task.cancelled():
@@ -251,6 +251,6 @@ def is_harmless(tried: Head, can: Capabilities, clock: Clock) -> bool:
     if tried.view is not None and tried.view.anchored:
         return True
     if tried.tried is None or not clock.confirmed:
-        # While nobody knows how long the machine was off, nobody knows whether the platform still knows the key.
+        # While the clock is unconfirmed, we cannot tell whether the platform still knows the key.
         return False
     return 0 <= clock.now() - tried.tried < can.send_proof.keyed_for * KEY_MARGIN

@@ -48,9 +48,9 @@ def split(text: str, limit: int, *, measure: Callable[[str], int] = len) -> tupl
 
 
 def tail(text: str, room: int) -> str:
-    """The end of a text that still grows, at most `room` characters long but for a fence that is reopened.
+    """The end of a growing text: at most `room` characters, plus the opening of a code fence that was cut.
 
-    It begins at a paragraph, a line or a word where there is one, and can be continued: no fence is closed.
+    It begins at a paragraph, line or word if possible. More text can be added, since an open fence is not closed.
     """
     if len(text) <= room:
         return text
@@ -66,7 +66,7 @@ def tail(text: str, room: int) -> str:
     around = next((fence for fence in _fences(text, room, len) if fence.start < start < fence.stop), None)
     if around is None:
         return text[start:]
-    # Where only its last line is left, there is nothing to reopen.
+    # If only the closing line of the fence is left, there is nothing to reopen.
     return f"{around.opener}\n{text[start:]}" if start < around.end else text[around.stop :].lstrip("\n")
 
 

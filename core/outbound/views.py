@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 # A show that hangs must not keep the final answer from a person.
 PATIENCE_SECONDS = 10.0
-# A signal under way when the gateway stops may take so long to end.
+# How long a signal that is under way may take when the gateway stops.
 LAST_SIGNAL_SECONDS = 2.0
 # After a rate limit without a time, shows wait as long as a third failure would.
 UNNAMED_PAUSE = 2
@@ -48,13 +48,13 @@ class Views:
         # The newest reaction to each message that is still on its way.
         self._reactions: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._stopped = False
-        # Told of a run whose answer the person has stopped where it grows.
+        # Called with a run whose answer the person has stopped with the platform's own button.
         self.on_stop: Callable[[str], Awaitable[None]] | None = None
 
     async def stop(self, patience: float) -> None:
         self._stopped = True
         if self._signals and patience:
-            # The last of them says what became of an answer that has just arrived.
+            # The last signal may say that an answer has just arrived.
             await asyncio.wait(self._signals, timeout=min(patience, LAST_SIGNAL_SECONDS))
         tasks: list[asyncio.Task[View | None] | asyncio.Task[None]] = [*self._shows.values(), *self._signals]
         for task in tasks:
@@ -92,7 +92,7 @@ class Views:
             waiter.set_result(view)
 
     async def show(self, run: str, target: Target, view: View, news: Callable[[], str | None]) -> View | None:
-        """Shows the newest text, if there is one, when there is room; None when there is nothing left to show it in."""
+        """Shows the newest text as soon as the pace allows; None when the view is gone."""
         adapter = self._adapter(target)
         if adapter is None:
             return None
@@ -100,7 +100,7 @@ class Views:
         paces = can.pace + can.show_pace
         while (wait := self._budgets.ready_in(paces)) > 0:
             await self._clock.sleep(wait)
-        # Asked only now: to compose a text that is never shown would cost as much as one that is.
+        # Composed only now, so that no work goes into a text that is never shown.
         text = news()
         if text is None:
             return view

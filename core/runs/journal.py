@@ -41,7 +41,7 @@ class Journal:
         self._fence = fence
         self._last = last
         self._pending: list[JournalEvent] = []
-        # Deltas that will be the last of these, joined only once: a slow commit must not make each one dearer.
+        # Deltas of the last pending event, joined only once: else each one costs more while a commit is slow.
         self._pieces: list[str] = []
         self._checkpoint: bytes | None = None
         self._writer: asyncio.Task[None] | None = None

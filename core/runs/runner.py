@@ -201,6 +201,6 @@ def _outcome(finished: Finished, tape: Tape, turn: Turn) -> Outcome:
     usage: Usage | None = finished.usage or tape.usage
     # Whoever did not finish its question does not wait for an answer either.
     choices = tape.choices if kind is OutcomeKind.COMPLETED else ()
-    # What an attempt before this one has done is not on this tape.
+    # This tape does not show what an earlier attempt did.
     passing = finished.passing and kind is OutcomeKind.FAILED and not tape.acted and turn.attempt == 1
     return Outcome(kind, one_line(reason), text, usage, tuple(tape.files), choices, passing)

@@ -1,7 +1,7 @@
-"""Ties steady time to this boot of the machine: within one it goes on where it was, and never backwards.
+"""Ties steady time to the current boot: it continues where it was and never goes back.
 
-After a reboot the wall clock tells how much time has passed. One that is far off would end at once what has days to go,
-and that cannot be undone: so time goes on from where it was until the clock is confirmed, and then catches up.
+After a reboot the wall clock tells how much time has passed. A clock that is far off would expire things days early,
+and that cannot be undone: so time continues from where it was until the clock is confirmed, and then catches up.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from core import clock as clocks
 from core.clock import SystemClock
 from core.store.database import Transaction
 
-# What is given up or removed has waited for days: so much more or less does no harm, and a night off is believed.
+# A difference up to this is believed: a night off is normal, and a day does no harm to what expires after days.
 BELIEVED_SECONDS = 86_400.0
-# Where nobody tells whether the clock is right, it counts after so long since the boot: a time server has had its turn.
+# Without a sign from a time server, the clock counts as right this long after the boot.
 PATIENCE_SECONDS = 3600.0
 
 
 def is_right() -> bool:
-    """May the wall clock be relied on?"""
+    """Can the wall clock be trusted?"""
     return clocks.is_synchronised() or clocks.since_boot() > PATIENCE_SECONDS
 
 
 def read(tx: Transaction, is_right: Callable[[], bool] = is_right) -> SystemClock:
-    """The time that the rows were written by, as a gateway that starts now has it."""
+    """The steady clock of a gateway that starts now, which continues the one that the rows were written by."""
     row = tx.one("SELECT boot, clock_offset, latest, confirmed FROM epoch")
     if row is None:
         return SystemClock()
     boot = clocks.boot_id()
     if boot and row["boot"] == boot:
-        # The later of both: a process may have died after time had caught up, and before that was stored.
+        # The later of both: a process may have died between catching up and storing that.
         offset = max(row["clock_offset"], row["latest"] - clocks.since_boot())
         return SystemClock(offset, confirmed=bool(row["confirmed"]))
     clock = SystemClock()
@@ -49,8 +49,8 @@ def steady_clock(tx: Transaction, is_right: Callable[[], bool] = is_right) -> Sy
 
 
 def confirm(tx: Transaction, clock: SystemClock, is_right: Callable[[], bool] = is_right) -> bool:
-    """Lets time catch up with the wall clock, if that may be relied on by now."""
-    # By the row: what could not be committed is done again.
+    """Lets time catch up with the wall clock if the clock can be trusted by now."""
+    # The stored row decides: a commit that failed is made up for.
     row = tx.one("SELECT clock_offset, confirmed FROM epoch")
     if row is None or row["confirmed"] or not is_right():
         return clock.confirmed

@@ -16,11 +16,11 @@ LOCK = "lock"
 
 def unusable(home: Path, error: OSError, wanted: str = "written") -> str:
     """One sentence for a home that nothing can be kept in."""
-    # Path's own questions raise where one may not look.
+    # Unlike os.path, Path.exists raises for a folder that we may not read.
     if os.path.exists(home) and not os.path.isdir(home):
         return f"the home {home} is a file, not a folder; choose another with --home or TIDINGS_HOME"
     mend = "or choose another with --home or TIDINGS_HOME"
-    return f"the home {home} cannot be {wanted} ({error.strerror}); mend its permissions{_whose(home)}, {mend}"
+    return f"the home {home} cannot be {wanted} ({error.strerror}); fix its permissions{_whose(home)}, {mend}"
 
 
 def is_there(home: Path, name: str = "") -> bool:

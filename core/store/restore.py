@@ -26,10 +26,10 @@ from core.types import Body, File, encode
 
 # Where a backup is unpacked, in the same file system as the home.
 STAGE = ".restoring"
-# What the manifest and the seal may measure each, and what a name and the like may; they are read into memory.
+# The largest manifest or seal, and the largest header of a member, such as its name: all are read into memory.
 INDEX_BYTES = 64 * 1024 * 1024
 HEADER_BYTES = 1024 * 1024
-# What stays free of the disk, whatever a backup holds.
+# Disk space that unpacking always leaves free.
 SPARE_BYTES = 64 * 1024 * 1024
 # What a home with a store in it consists of.
 STORE_FILES = (STORE, f"{STORE}-wal", f"{STORE}-shm")
@@ -116,24 +116,24 @@ def _unpack(file: Path, stage: Path) -> tuple[Manifest, int]:
 
 
 class _Member(tarfile.TarInfo):
-    """One whose name and the like, which are read at once, have a bound."""
+    """A member whose headers, such as its name, are limited in size: they are read into memory."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         found = super().frombuf(buf, encoding, errors)
         if found.type not in tarfile.REGULAR_TYPES and found.size > HEADER_BYTES:
-            raise StoreRefused("no backup has names so long; it is not restored")
+            raise StoreRefused("a name in this backup is too long; nothing was restored")
         return found
 
 
 def _check_size(member: tarfile.TarInfo, file: Path, stage: Path) -> None:
-    """A small file can hold what fills any memory and any disk."""
+    """Refuses a member that would fill memory or the disk: a small archive can hold a huge file."""
     if member.name in (MANIFEST, SEAL) and member.size > INDEX_BYTES:
-        raise StoreRefused(f"{file}: no backup has so large a {member.name}; it is not restored")
+        raise StoreRefused(f"{file}: {member.name} is too large; nothing was restored")
     room = shutil.disk_usage(stage).free - SPARE_BYTES
     if member.size > room:
         need = f"{member.name} has {member.size:,} bytes, and there is room for {max(room, 0):,}"
-        raise StoreRefused(f"{file} cannot be unpacked: {need}; free some, or choose another home with --home")
+        raise StoreRefused(f"{file} cannot be unpacked: {need}; free some space, or choose another home with --home")
 
 
 def _is_harmless(name: str, named: Sequence[str]) -> bool:

@@ -122,7 +122,7 @@ class Retention:
                 return
 
     async def prune(self, older_than: float | None, *, rehearsal: bool) -> Pruned:
-        """The whole walk; whoever writes meanwhile waits for one slice at most. Raises Conflict."""
+        """Prunes slice by slice, so that other writers wait for one slice at most. Raises Conflict."""
         check(self._clock)
         wanted = terms(self._periods, self._clock, older_than=older_than, rehearsal=rehearsal)
         walk = Retention(self._store, self._clock, self._periods, self._home)
@@ -147,10 +147,10 @@ class Retention:
 
 
 def check(clock: Clock) -> None:
-    """What is removed by a wrong date is gone."""
+    """Raises Conflict while the clock may be wrong: pruning by a wrong date cannot be undone."""
     if not clock.confirmed:
         raise Conflict(
-            "nothing can be pruned yet: the machine has rebooted, and its clock is more than a day away from the last"
+            "nothing can be pruned yet: the machine has rebooted, and its clock is more than a day off from the last"
             " use; check the date, and try again when a time server has set it or the machine has run for an hour"
         )
 
@@ -249,7 +249,7 @@ def _remove_run(tx: Transaction, row: Row, terms: Terms) -> Pruned:
     history = _count(tx, "SELECT count(*) AS n FROM history WHERE run = ?", row["run"]) if passing else 0
     if not terms.rehearsal:
         if passing:
-            # Nobody could name the conversation any more, or ever goes on from what was said in it.
+            # Its conversation can no longer be named or continued.
             tx.execute("DELETE FROM history WHERE run = ?", row["run"])
         tx.execute("DELETE FROM journal WHERE run = ?", row["run"])
         tx.execute("DELETE FROM inbox WHERE run = ? OR joined = ?", row["run"], row["run"])
@@ -270,7 +270,7 @@ def _count_out(tx: Transaction, conversation: str, messages: int) -> None:
 
 
 def leave_nothing(tx: Transaction, conversation: str) -> None:
-    """Of a conversation without messages."""
+    """Removes what is stored about a conversation that has no messages left."""
     tx.execute("DELETE FROM history WHERE conversation = ?", conversation)
     tx.execute("DELETE FROM preferences WHERE conversation = ?", conversation)
     tx.execute("DELETE FROM listing WHERE conversation = ?", conversation)
@@ -316,7 +316,7 @@ def _old_tasks(tx: Transaction, after: int | str, terms: Terms) -> tuple[str | N
     """Commands whose output can still be read are left to whoever keeps that."""
 
     def is_old(row: Row) -> bool:
-        # What is open has not ended.
+        # Open firings are never removed.
         return row["ended"] is not None and row["ended"] < terms.runs and not _has_output(tx, row["id"])
 
     page = tx.all("SELECT id, ended FROM tasks WHERE id > ? ORDER BY id LIMIT ?", str(after or ""), LOOKED_AT)
@@ -370,7 +370,7 @@ def _old_history(tx: Transaction, after: int | str, terms: Terms) -> tuple[int |
     newest = tx.one("SELECT max(seq) AS seq FROM history")
     for row in old if not terms.rehearsal else ():
         if newest and row["seq"] == newest["seq"]:
-            # Its number stays, without a word: else the numbers would begin anew, and who reads on would miss them.
+            # The newest row stays, emptied: else its number would be used again, and paging readers would miss rows.
             tx.execute("UPDATE history SET conversation = '', run = '', text = '' WHERE seq = ?", row["seq"])
         else:
             tx.execute("DELETE FROM history WHERE seq = ?", row["seq"])

@@ -214,7 +214,7 @@ class SqliteStore:
         before = connection.total_changes
         try:
             if connection.in_transaction:
-                # The last batch could not be undone: nothing may be stored on top of it.
+                # The last batch could not be rolled back: nothing may be stored on top of it.
                 connection.execute("ROLLBACK")
             connection.execute("BEGIN IMMEDIATE")
             done = [_perform(connection, transaction, job) for job in batch]
@@ -242,12 +242,12 @@ class SqliteStore:
 
 
 def _perform(connection: sqlite3.Connection, transaction: SqliteTransaction, job: _Job) -> _Done:
-    """Runs one unit in its own savepoint: its fault undoes its own work alone and goes to its caller."""
+    """Runs one unit in its own savepoint: a fault undoes only this unit and is raised to its caller."""
     connection.execute("SAVEPOINT unit")
     try:
         value = job.unit(transaction)
     except Unstored:
-        # The fault of the store, and so of the whole batch.
+        # A fault of the store concerns the whole batch.
         raise
     except BaseException as error:
         connection.execute("ROLLBACK TO unit")
@@ -262,11 +262,11 @@ def _undo(connection: sqlite3.Connection) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
     except sqlite3.Error as error:
-        log.error("the store cannot undo what it could not commit, and tries again: %s", error)
+        log.error("the store could not roll back a failed commit and tries again: %s", error)
 
 
 def _judge(error: sqlite3.Error) -> None:
-    """Raises Unstored for what may succeed later; a wrong statement passes."""
+    """Raises Unstored for an error that may pass; raises the error of a wrong statement as it is."""
     if (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _TRANSIENT:
         raise Unstored(str(error)) from error
 
@@ -278,7 +278,7 @@ def _resolve(done: list[_Done]) -> None:
         if error is None:
             future.set_result(value)
         elif isinstance(error, StopIteration) or not isinstance(error, Exception):
-            # A future cannot hold the one, and the other would end more than the caller.
+            # A future cannot hold StopIteration, and SystemExit and its like would end more than the caller.
             future.set_exception(RuntimeError(f"a unit of work raised {error!r}"))
         else:
             future.set_exception(error)

@@ -27,7 +27,7 @@ OPEN = "state IN ('waiting', 'running')"
 # What has ended for ever is listed for a day, and forgotten after a month.
 LISTED_SECONDS = 86_400.0
 KEPT_SECONDS = 30 * 86_400.0
-# Nobody waits long behind one slice.
+# A slice is small, so that other writers do not wait long.
 FORGOTTEN_AT_ONCE = 200
 # What a delivery needs no longer to be looked at.
 FINAL = ("delivered", "dead")
@@ -122,7 +122,7 @@ def miss(
     *,
     hourly: bool,
 ) -> After:
-    """An instant that was let go: recorded, and told in words, if there are any; once an hour if it may come again."""
+    """Records a missed instant and tells it, if there are words; at most once an hour if it may recur."""
     firing, wall = ids.new("fire"), clock.wall()
     new = tx.execute(
         "INSERT INTO firings (id, schedule, instant, due, plan, state, reason, ended) VALUES (?, ?, ?, ?, ?, 'missed',"
@@ -178,7 +178,7 @@ def _tell(
     outbox.put(tx, owed, clock.now())
     tx.execute("UPDATE firings SET delivery = ? WHERE id = ?", owed.id, firing)
     if plan.conversation and where == plan.target:
-        # Elsewhere it is remembered when it has arrived: only then is it known in which conversation.
+        # Elsewhere it is remembered on arrival, when its conversation is known.
         notices.remember(tx, plan.conversation, owed.notice, clock.wall())
     return After((where.lane,))
 
@@ -276,7 +276,7 @@ def firing_of(tx: Transaction, row: Row) -> Firing:
 
 
 def forget(tx: Transaction, wall: float) -> None:
-    """One slice of what has been over for long: a schedule goes after the last of its instants."""
+    """Removes one slice of what ended long ago; a schedule goes after the last of its instants."""
     over = tx.one(
         "SELECT id FROM schedules WHERE (removed = 1 OR (next IS NULL AND paused = 0)) AND created < ? AND NOT EXISTS"
         f" (SELECT 1 FROM firings f WHERE f.schedule = schedules.id AND f.{OPEN}) AND ? > coalesce"

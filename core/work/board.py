@@ -106,7 +106,7 @@ def add(tx: Transaction, new: NewCard, hand: Hand, roster: Collection[str], open
 
 
 def _check_folder(tx: Transaction, name: str, hand: Hand) -> None:
-    """What lies in a folder is for the conversation that it was made for; only the owner may name it elsewhere."""
+    """Raises Unkeepable for a folder of another conversation; the owner may name any."""
     if not (len(name) <= 100 and name.isascii() and all(letter.isalnum() or letter in "-_" for letter in name)):
         raise Unkeepable("a workspace is the name of one folder: letters, digits, - and _")
     if name and not hand.is_owner and not cardfile.may_share(tx, name, hand.asker):

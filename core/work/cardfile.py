@@ -27,7 +27,7 @@ HAPPENINGS = 50
 REMARKS = 1000
 FILES = 100
 BEAT = "heartbeat"
-# The folder of a card that shares none, however it is written.
+# The name of a card's own folder, in any spelling of its number.
 OWN_FOLDER = re.compile(r"card-0*([0-9]{1,18})")
 LINE = "id, title, assignee, state, priority, block, reason, changed"
 # What is worked on first, then what needs somebody, then what waits.
@@ -70,10 +70,10 @@ def find(tx: Transaction, id: str) -> Row:
 
 
 def may_share(tx: Transaction, folder: str, asker: Asker | None) -> bool:
-    """Is this folder free, or of cards that were asked for in the same conversation?"""
+    """Is this folder free, or used by cards of the same conversation?"""
     own = OWN_FOLDER.fullmatch(folder.lower())
     if own is not None:
-        # One that is still to come has its folder, too.
+        # The folder of a card that does not exist yet is reserved, too.
         first = tx.one("SELECT asker FROM cards WHERE id = ?", int(own[1]))
         return first is not None and _place(ledger.asker_of(first)) == _place(asker)
     first = tx.one(

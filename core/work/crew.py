@@ -180,7 +180,7 @@ class Crew:
 
 
 class _Watch:
-    """The time that one worker has; what the machine sleeps is not counted."""
+    """Measures one worker's time; time that the machine sleeps does not count."""
 
     def __init__(self, clock: Clock, seconds: float, worker: Worker) -> None:
         self._clock = clock
@@ -202,7 +202,7 @@ class _Watch:
         self._leaving = self._clock.call_later(seconds, lambda: self._end("left"))
 
     def _wait(self) -> Timer:
-        """In short hops: one that takes much longer than it should was slept through."""
+        """Waits in short hops: if one takes much longer than it should, the machine slept."""
         began, hop = self._clock.now(), min(self._duties[0][0] - self._spent, HOP_SECONDS)
 
         def arrive() -> None:

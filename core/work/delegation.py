@@ -119,7 +119,7 @@ class Delegation:
             sender=session.sender,
             origin=Origin.TASK,
             text=goal.text,
-            # Never another one's: the rules have given this one here.
+            # Always the bot that the rules chose for this chat.
             bot=session.bot,
             # It goes on without whoever waits for it only if nobody does.
             attended=goal.manner is None,

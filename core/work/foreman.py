@@ -76,7 +76,7 @@ class Foreman:
         self.renew(bots)
         self._crew = Crew(store, clock, settings, home, self._heard_no_more, dispatcher)
         self._timer: Timer | None = None
-        # When the board is looked at next.
+        # When the board is checked next.
         self._due: float | None = None
         self._looking: asyncio.Task[None] | None = None
         self._crew.changed = self.wake
@@ -191,10 +191,10 @@ class Foreman:
         return _Round(after, jobs, fenced, self._next(tx, at))
 
     def _listen_longer(self, tx: Transaction, at: Moment) -> None:
-        """The machine slept, or we could not look: meanwhile nobody could be heard, so each has one more lease."""
+        """Renews every lease after the machine slept or we could not check: workers could not report meanwhile."""
         lease = at.now + self._settings.lease_seconds
         if tx.execute("UPDATE cards SET lease = ? WHERE state = 'running' AND lease < ?", lease, lease):
-            log.info("the board could not be looked at for a while; whoever works on a card has one more lease")
+            log.info("the board was not checked for a while; each card at work gets one more lease")
 
     def _take_back(self, tx: Transaction, at: Moment) -> tuple[After, list[Row]]:
         """Whoever has not been heard of for so long has lost the card."""
@@ -220,7 +220,7 @@ class Foreman:
         return after
 
     def _take_back_lapsed(self, tx: Transaction, at: Moment, fenced: list[Row]) -> After:
-        """Cards that are worked on for people who were removed."""
+        """Stops cards that are worked on for people who were removed."""
         after = After()
         for card in tx.all("SELECT * FROM cards WHERE state = 'running'"):
             attempt = board.open_attempt(tx, card["id"])
@@ -231,7 +231,7 @@ class Foreman:
         return after
 
     def _set_aside_lapsed(self, tx: Transaction, free: int, at: Moment) -> After:
-        """Cards that would begin next, for people who were removed."""
+        """Sets aside cards that would begin next, for people who were removed."""
         after = After()
         while lapsed := [
             (card, why) for card in board.ready(tx, free, at) if (why := self._mandates.lapsed(ledger.asker_of(card)))
@@ -242,7 +242,9 @@ class Foreman:
         return after
 
     def _tell_lapsed(self, tx: Transaction, card: Row, why: str) -> After:
-        what = f"“{card['title']}” (card #{card['id']}) {'was ended' if card['state'] == 'running' else 'did not run'}"
+        what = (
+            f"“{card['title']}” (card #{card['id']}) {'was stopped' if card['state'] == 'running' else 'did not run'}"
+        )
         return self._mandates.tell(tx, what, why, f"lapsed/card/{card['id']}")
 
     def _next(self, tx: Transaction, at: Moment) -> float | None:

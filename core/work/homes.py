@@ -21,7 +21,7 @@ def as_home(target: Target) -> Target:
 
 
 def choose(tx: Transaction, target: Target, now: float) -> After:
-    """Also tells the old home, so that its people do not wait for news in vain."""
+    """Stores the new home and tells the old one, so that people there do not wait for news."""
     home = as_home(target)
     before = find(tx, home.adapter, home.account)
     tx.execute(

@@ -91,7 +91,7 @@ def find(tx: Transaction, task: str) -> Row:
 
 
 def asker_of(row: Row) -> Asker | None:
-    """Of a task or a card."""
+    """The person whom a task or a card is for."""
     return msgspec.json.decode(row["asker"], type=Asker) if row["asker"] else None
 
 
@@ -148,7 +148,7 @@ def tell(tx: Transaction, row: Row, words: str, clock: Clock, key: str, files: t
     owed = Owed(ids.new("dlv"), Class.REPLY, target, body, None, row["id"], key, source=source)
     if outbox.put_once(tx, owed, clock.now()) != owed.id:
         return After()
-    # Whoever goes on with the talk knows how it ended, whatever becomes of the notice.
+    # The conversation knows how it ended even if the notice never arrives.
     notices.remember(tx, conversation.id, owed.notice, clock.wall())
     return After((target.lane,))
 
@@ -177,7 +177,7 @@ def all_of(tx: Transaction, owner: str, limit: int, ahead: float) -> list[Task]:
 
 
 def rows_of(tx: Transaction, owner: str, limit: int) -> list[Row]:
-    """Of one conversation, or of all for an empty one: what goes on, then what has ended, the newest first."""
+    """Tasks of one conversation, or of all if `owner` is empty: open ones, then ended ones, newest first."""
     rows = tx.all(
         f"SELECT * FROM tasks WHERE {OPEN} AND (? = '' OR owner = ?) ORDER BY created DESC, id LIMIT ?",
         owner,

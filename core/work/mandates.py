@@ -1,4 +1,4 @@
-"""Whether work may begin: the person who asked for it may still speak, or the owner is told that it did not run."""
+"""Checks that the person who asked for work may still speak; if not, it does not begin, and the owner is told."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Mandates:
         self._is_down = is_down
 
     def lapsed(self, asker: Asker | None) -> str:
-        """Why it may not begin; empty where it may."""
+        """Why work for this person may not begin; empty if it may."""
         return self._access.lapsed(asker)
 
     def tell(self, tx: Transaction, what: str, why: str, key: str) -> After:
-        """The owner, once for each key, in the transaction that keeps the work from beginning."""
+        """Tells the owner, once per key, in the transaction that keeps the work from beginning."""
         log.warning("%s, because %s", what, why)
         home = homes.elsewhere(tx, "", self._owner, self._is_down)
         if home is None:

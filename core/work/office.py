@@ -50,7 +50,7 @@ class Office:
         bots: Bots,
         access: Access,
     ) -> None:
-        """News of the gateway go to the owner's own place where no home was chosen."""
+        """News of the gateway goes to the owner's own place if no home was chosen."""
         self._door = door
         self._alerts = Alerts(store, clock, dispatcher, owner, is_down)
         self._alarms = alarms
@@ -88,7 +88,7 @@ class Office:
         await self.tasks.start()
         await self.schedules.start()
         await self._foreman.start()
-        # Somebody may have been removed while no gateway ran.
+        # People may have been removed while no gateway ran.
         self.tasks.end_lapsed()
 
     def hear(self) -> None:

@@ -1,4 +1,4 @@
-"""Reads a person's patterns and says what is wrong with them: a program of its own, for one may take long to read."""
+"""Compiles regular expressions and says what is wrong with them; a separate program, since compiling one may hang."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import sys
 from types import FrameType
 
-# Of time of the process, for all of them together.
+# CPU seconds for all patterns together.
 SECONDS = 0.5
 BAD = 3
 
@@ -24,7 +24,7 @@ def main(order: str) -> int:
         try:
             re.compile(pattern)
         except (re.error, RecursionError, OverflowError) as error:
-            return _refuse(f"{pattern!r} is no regular expression: {error}")
+            return _refuse(f"{pattern!r} is not a valid regular expression: {error}")
         except TooSlow:
             return _refuse(f"{pattern!r} takes too long to read: use a simpler pattern")
     return 0

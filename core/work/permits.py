@@ -1,4 +1,4 @@
-"""Who may change a card, and whom cards may go to: by the place where it is asked for."""
+"""Who may change a card and which assignees it may get, depending on where the request comes from."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Permits:
         self._bots = bots
 
     def own_bot(self, hand: Hand) -> str:
-        """Who gets a card without an assignee."""
+        """The bot that gets a card without an assignee."""
         return hand.bot or self._bots.default
 
     def check_assignee(self, assignee: str, hand: Hand) -> None:
-        """Raises Unkeepable, which names only those that a card from here may go to."""
+        """Raises Unkeepable, which names only the assignees that are allowed from here."""
         if not self._may_go_to(assignee, hand):
             known = ", ".join(sorted(self._assignees(hand)))
             raise Unkeepable(f"a card from here cannot go to {assignee!r}; it can go to: {known}")
 
     def check(self, tx: Transaction, id: str, hand: Hand) -> None:
-        """To write on a card is to steer its bot. Raises Unkeepable in words for the person who asks."""
+        """Writing on a card steers its bot, so not everyone may. Raises Unkeepable with words for the person."""
         row = cardfile.find(tx, id)
         if hand.is_owner or _has_made(row, hand) or _watches(tx, row["id"], hand):
             return
@@ -46,7 +46,7 @@ class Permits:
         return hand.is_owner or assignee in self._assignees(hand)
 
     def _assignees(self, hand: Hand) -> set[str]:
-        """The bot that answers there, and those whom the settings permit for that place."""
+        """The bot that answers there, and those that the settings permit there."""
         rule = self._bots.rule_for(hand.asker) if hand.asker else None
         listed = self._settings.assignees if rule is None or rule.assignees is None else rule.assignees
         return {self.own_bot(hand), *listed}

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 MOST_PATTERNS = 10
 PATTERN_CHARACTERS = 200
-# They are read in a process of their own, which gives up long before; a busy machine may take a while to begin.
+# Patterns are compiled in a process with a much shorter limit of its own; a busy machine may start it late.
 READING_SECONDS = 20.0
 PATTERN_WORDS_BYTES = 4_000
 # How soon a line that was waited for is seen.
@@ -332,7 +332,7 @@ async def _check(launch: Launch) -> None:
             raise Unkeepable(f"a pattern has between 1 and {PATTERN_CHARACTERS} characters")
     if not launch.patterns:
         return
-    # Reading one may take seconds, and would hold up everything else.
+    # Compiling a pattern may take seconds and would block the event loop.
     program = (sys.executable, "-I", "-S", patterns.__file__, json.dumps(launch.patterns))
     ended = await child.run(program, Path("/"), READING_SECONDS, PATTERN_WORDS_BYTES)
     if ended.code == patterns.BAD:

@@ -25,7 +25,7 @@ HOW_BG = "Say what I shall do, such as: /bg find out why the build is slow"
 NO_BG = "I cannot do that in the background: nobody could be told here how it ended. Just ask me."
 NO_OWNER = (
     "Only an owner may choose where news of the gateway is sent. Owners are listed in the settings under [access] "
-    "owners; at the command line it is: tidings home platform:CHAT"
+    "owners. At the command line, use: tidings home platform:CHAT"
 )
 WORDS = {
     TaskState.SUCCEEDED: "done",
@@ -143,7 +143,7 @@ class Requests:
             return Obeyed("This cannot be a home: nothing can be sent here by itself.")
         home = homes.as_home(inbound.target)
         told = homes.choose(tx, home, self._clock.now())
-        words = f"From now on news of the gateway come here ({home}), and `tidings notify {home.adapter}` too."
+        words = f"From now on, news of the gateway comes here ({home}), and so does `tidings notify {home.adapter}`."
         return Obeyed(words, after=told)
 
 

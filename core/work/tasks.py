@@ -200,7 +200,7 @@ class Tasks:
             self._open.pop(task, None)
 
     def _claim(self, tx: Transaction, task: str) -> tuple[Row | None, After]:
-        """A task of a person who was removed ends here instead of beginning, and the owner is told."""
+        """Cancels a task of a removed person before it begins, and tells the owner."""
         row = ledger.find(tx, task)
         why = self._mandates.lapsed(ledger.asker_of(row))
         if not why:

@@ -121,7 +121,7 @@ def _instants(cron: str, after: float, zone: tzinfo) -> Iterator[float]:
 
 
 def _spelled_out(cron: str) -> str:
-    """Minutes of named hours are times of day, as `0,20,40 2` is; a star makes an interval of `*/20 2`."""
+    """Writes `*/20 2` as minutes 0-59/20: CronSim takes a star for an interval, but these are times of day."""
     minute, hour, *rest = cron.split()
     if "*" in hour or len(CronSim(cron, datetime(2026, 1, 1)).hours) == len(HOURS):
         return cron

@@ -195,7 +195,7 @@ class Watch:
         )
 
     def _give_up(self, tx: Transaction, row: Row, plan: Plan, reason: str, words: str) -> After:
-        """Such as for a time zone that is gone from this machine: never silently, but somebody else may tell it."""
+        """Pauses a schedule that cannot run, such as for an unknown time zone; no `words` if it is told elsewhere."""
         paused = replace(plan, paused=True, paused_reason=reason)
         tx.execute("UPDATE schedules SET paused = 1, plan = ? WHERE id = ?", encode(paused), row["id"])
         return agenda.miss(tx, row["id"], paused, row["next"], row["next"], reason, words, self._clock, hourly=False)

@@ -183,10 +183,10 @@ def titles_in_the_talk() -> None:
     from adapters.api.models import Named
     from adapters.api.talk import Said
 
-    def is_beside_the_talk(given: Named, said: Said) -> bool:
+    def is_side_task(given: Named, said: Said) -> bool:
         return False
 
-    swap(naming, "_is_beside_the_talk", is_beside_the_talk)
+    swap(naming, "_is_side_task", is_side_task)
 
 
 def validators_own_words() -> None:

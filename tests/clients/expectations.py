@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tests.clients.agent import PLAIN, REASON, TWELVE
 
-WRONG_KEY = "this key is not known"
+WRONG_KEY = "this key is unknown"
 SECOND = "You said: ['tools first {client}']. I said: ['Twelve bottles.']. The tool is {known}."
 
 

@@ -16,7 +16,7 @@ from tests.scenario.test_schedule_commands import at_the_socket
 from tests.world import Echo, World
 
 ADA, BOB = "telegram:7", "slack:U012AB3CD"
-REMOVED = "may no longer talk to the bot; what they planned will not run"
+REMOVED = "may no longer talk to the bot; their planned work will not run"
 STILL = "is listed in the settings and may still talk to the bot; remove it from"
 
 
@@ -42,13 +42,13 @@ async def test_the_list_says_of_each_where_it_stands(tmp_path: Path) -> None:
     )
     place = write(tmp_path, BOB)
     assert await allow(tmp_path, ADA) == (0, f"{ADA} may talk to the bot now")
-    assert await allow(tmp_path, ADA) == (0, f"{ADA} was admitted by command before")
-    assert await allow(tmp_path, "--list") == (0, f"{ADA} admitted by command {BOB} {place}")
+    assert await allow(tmp_path, ADA) == (0, f"{ADA} was already admitted with tidings allow")
+    assert await allow(tmp_path, "--list") == (0, f"{ADA} admitted with tidings allow {BOB} {place}")
 
 
 async def test_whom_the_settings_name_is_not_stored_too(tmp_path: Path) -> None:
     place = write(tmp_path, BOB)
-    assert await allow(tmp_path, BOB) == (0, f"{BOB} is admitted by the settings already: {place}")
+    assert await allow(tmp_path, BOB) == (0, f"{BOB} is already admitted by the settings: {place}")
     assert offline.admitted(tmp_path) == frozenset()
 
 
@@ -58,7 +58,7 @@ async def test_without_a_gateway_somebody_is_removed_too(tmp_path: Path) -> None
     assert (code, said) == (0, f"{ADA} {REMOVED}")
     assert offline.admitted(tmp_path) == frozenset()
     code, said = await allow(tmp_path, "--remove", ADA)
-    assert (code, said) == (1, f"{ADA} is not admitted; those who are: tidings allow --list")
+    assert (code, said) == (1, f"{ADA} is not admitted; see who is: tidings allow --list")
 
 
 async def test_whom_the_settings_name_can_only_be_taken_out_there(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ async def test_a_running_gateway_removes_somebody_at_once(tmp_path: Path) -> Non
     async with World(tmp_path, echo, allow=["paper:8"]) as world, at_the_socket(world):
         await world.gateway.allow("paper:7")
         code, said = await allow(tmp_path, "--list")
-        assert (code, said.startswith("paper:7 admitted by command paper:8 ")) == (0, True)
+        assert (code, said.startswith("paper:7 admitted with tidings allow paper:8 ")) == (0, True)
         assert (await allow(tmp_path, "--remove", "paper:7"))[0] == 0
         await speak(world, "hi")
         await world.settled()
@@ -97,15 +97,15 @@ async def test_a_running_gateway_removes_somebody_at_once(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("id", "words"),
     [
-        ("telegarm:7", "'telegarm:7' names no platform; there are: telegram, discord, slack"),
+        ("telegarm:7", "there is no platform 'telegarm'; there are: telegram, discord, slack"),
         ("7", "'7' is not an id; write platform:ID, such as telegram:123456789"),
         ("telegram:@ada", "'telegram:@ada' is not an id of telegram: it must be a number, such as telegram:123456789"),
         ("telegram@:7", "is not an id of telegram"),
         ("discord:ada#1", "is not an id of discord: it must be a number of 15 digits or more"),
         ("discord:7", "is not an id of discord"),
-        ("slack:ada", "is not an id of slack: it must be capital letters and digits behind U or W for a person"),
+        ("slack:ada", "is not an id of slack: it must be capital letters and digits after U or W (a person)"),
         ("slack:D012AB3CD", "is not an id of slack"),
-        ("console:me", "console needs no admission: its users prove who they are in another way"),
+        ("console:me", "console needs no admission: its users are identified in another way"),
         ("api:key", "api needs no admission"),
     ],
 )
@@ -122,4 +122,4 @@ async def test_people_and_groups_of_each_platform_are_admitted(tmp_path: Path, i
 
 async def test_whoever_names_nobody_is_told_what_to_say(tmp_path: Path) -> None:
     code, said = await allow(tmp_path)
-    assert (code, "say who, as platform:ID, or ask for --list" in said) == (2, True)
+    assert (code, "name a person or group as platform:ID, or use --list" in said) == (2, True)

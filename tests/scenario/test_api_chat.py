@@ -310,11 +310,11 @@ async def test_more_answers_than_one_are_refused_and_not_left_out(tmp_path: Path
         assert [answer.status_code for answer in taken] == [200, 200]
     error = refused.json()["error"]
     assert (refused.status_code, error["param"]) == (400, "n")
-    assert error["message"] == "n: one answer is given for a request; leave n out, and ask again for another answer"
+    assert error["message"] == "n: a request gets one answer; leave out n, and ask again for another answer"
 
 
 LONG = "x" * 200_001
-TOO_LONG = "this text has 200,001 characters, and 200,000 are taken at most; shorten it, or send it in several messages"
+TOO_LONG = "this text has 200,001 characters, more than the 200,000 allowed; shorten it, or send it in several messages"
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ TOO_LONG = "this text has 200,001 characters, and 200,000 are taken at most; sho
             "/v1/chat/completions",
             {"messages": [{"role": "user", "content": 7}]},
             "messages.0.content",
-            "must be a text",
+            "must be a string",
         ),
         ("/v1/chat/completions", {}, "messages", "is missing"),
         ("/v1/chat/completions", said(stream="perhaps"), "stream", "must be true or false"),
@@ -368,7 +368,7 @@ async def test_a_message_over_the_settings_limit_is_refused_with_its_length(tmp_
         refused = await api.http.post("/v1/chat/completions", json=said("x" * 1001))
     error = refused.json()["error"]
     assert (refused.status_code, error["code"]) == (413, "too_long")
-    assert error["message"].startswith("the message has 1,001 characters, more than is taken at once")
+    assert error["message"].startswith("the message has 1,001 characters, more than the limit")
 
 
 # Who goes away.

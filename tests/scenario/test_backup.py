@@ -342,8 +342,8 @@ def promise_too_much(file: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (swell_manifest, "no backup has so large a manifest.json"),
-        (swell_header, "no backup has names so long"),
+        (swell_manifest, "manifest.json is too large"),
+        (swell_header, "a name in this backup is too long"),
         (promise_too_much, "and there is room for"),
         (cut, "is cut off"),
         (shorten, "damaged"),

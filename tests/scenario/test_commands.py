@@ -136,7 +136,7 @@ async def test_a_command_that_breaks_says_so_and_the_next_message_is_heard(
         world.paper.says("/boom")
         world.paper.says("hello")
         await world.paper.until(lambda paper: len(paper.posts) == 2)
-        assert world.posts[0].startswith("⚠ /boom went wrong here, and nothing of it was done.")
+        assert world.posts[0].startswith("⚠ /boom failed, and nothing was changed.")
         assert world.posts[1] == "you said: hello"
         [row] = world.rows("SELECT generation FROM conversations")
         assert row["generation"] == 1

@@ -851,7 +851,7 @@ async def test_nothing_is_given_up_while_the_clock_may_be_wrong(world: World, cl
     assert state(world, id) == "waiting"
     told = await alarm(world, "clock")
     assert told is not None
-    assert "nothing expires and nothing is pruned" in told.last
+    assert "Nothing expires or is pruned" in told.last
     clock.confirmed = True
     await world.until(is_state(world, id, "dead"), limit=2 * SWEEP_SECONDS)
 

@@ -325,7 +325,7 @@ async def test_an_id_that_is_neither_a_channel_nor_a_person_says_so(tmp_path: Pa
 
         assert (
             await world.gateway.delivery(owed)
-        ).reason == "there is no channel and no person with this id, or the bot was never there"
+        ).reason == "no channel or person has this id, or the bot was never there"
         assert world.posts == []
 
 

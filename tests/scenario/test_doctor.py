@@ -155,10 +155,10 @@ BY_SETTINGS = [
         f'[telegram]\napi_url = "http://bots.example.org"\ntoken = "{TOKEN}"\n',
         {"TIDINGS_TELEGRAM__PROXY": "none"},
     ),
-    Broken("a platform nobody knows", "'telegarm:7' names no platform", '[access]\nallow = ["telegarm:7"]\n'),
-    Broken("everybody", "'*' is no id and lets nobody in", '[access]\nallow = ["*"]\n'),
+    Broken("a platform nobody knows", "there is no platform 'telegarm'", '[access]\nallow = ["telegarm:7"]\n'),
+    Broken("everybody", "'*' is not an id and admits no one", '[access]\nallow = ["*"]\n'),
     Broken(
-        "a group that is let in", "is a group: whoever is in it", '[access]\nallow = ["telegram:-100"]\n', fails=False
+        "a group that is let in", "is a group: everyone in it", '[access]\nallow = ["telegram:-100"]\n', fails=False
     ),
     Broken("a home that others may enter", "close it with: chmod 700", arrange=open_to_others, fails=False),
     Broken("a store of another program", "belongs to another program", arrange=foreign_store),

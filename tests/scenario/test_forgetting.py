@@ -105,7 +105,7 @@ async def test_a_request_that_comes_again_after_it_was_forgotten_runs_no_second_
         assert (await api.http.post("/v1/responses", **asked)).status_code == 200
         again = await api.http.post("/v1/responses", **asked)
         assert (again.status_code, again.json()["error"]["code"]) == (404, "response_not_found")
-        assert "ask again with another key" in again.json()["error"]["message"]
+        assert "ask again with another Idempotency-Key" in again.json()["error"]["message"]
         assert agent.heard == ["hi"]
 
 

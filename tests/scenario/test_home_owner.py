@@ -104,7 +104,7 @@ def test_another_uid_is_told_whose_home_it_is(volume: Path) -> None:
     as_somebody(volume / "home")
     said = as_somebody(volume / "home", 4321)
     assert said == (
-        f"ConfigError: the home {volume / 'home'} cannot be written (Permission denied); mend its permissions"
+        f"ConfigError: the home {volume / 'home'} cannot be written (Permission denied); fix its permissions"
         f" ({volume / 'home'} belongs to uid 1234, and this is uid 4321: as root, chown -R 4321 {volume / 'home'}),"
         " or choose another with --home or TIDINGS_HOME"
     )

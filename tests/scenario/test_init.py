@@ -149,7 +149,7 @@ async def test_flags_alone_need_no_terminal_and_spare_what_somebody_has_written(
     (copy,) = tmp_path.glob("tidings.toml.*.bak")
     assert (copy.read_text(), mode(copy)) == (FILE, 0o600)
     # The second time nothing is left to change, so nothing is written and no copy is made.
-    assert (again.returncode, "was admitted by command before" in again.stdout) == (0, True)
+    assert (again.returncode, "was already admitted with tidings allow" in again.stdout) == (0, True)
     assert len(list(tmp_path.glob("*.bak"))) == 1
     assert not [text for text in (shown.stdout, again.stdout) if KEY in text or telegram.token in text]
 

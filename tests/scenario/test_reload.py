@@ -189,7 +189,7 @@ async def test_whoever_is_taken_off_the_settings_is_out_at_once_and_whoever_a_co
         await gate.reached()
         assert await now.reload(bot(FIRST).replace("paper:7", "paper:8")) == (["[access] allow"], [])
         assert now.warnings == (
-            "paper:9 was removed from the settings but is still admitted by command: tidings allow --remove paper:9",
+            "paper:9 was removed from the settings but is still admitted; to withdraw: tidings allow --remove paper:9",
         )
         assert (await now.world.outcome(asked)).kind == "cancelled"
         now.world.ignored.add(paper.says("one", sender="7", chat="7"))

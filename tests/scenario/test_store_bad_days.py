@@ -497,7 +497,7 @@ def public() -> Iterator[Path]:
 def test_a_home_that_cannot_be_written_is_one_clear_line(public: Path) -> None:
     for home in (public, public / "below"):
         said = as_nobody(home, "home")
-        assert said.startswith(f"ConfigError: the home {home} cannot be written (Permission denied); mend its")
+        assert said.startswith(f"ConfigError: the home {home} cannot be written (Permission denied); fix its")
         assert said.count("\n") == 1
 
 
@@ -506,7 +506,7 @@ def test_a_home_below_a_folder_that_cannot_be_entered_is_one_clear_line(public: 
     sealed = public / "sealed"
     sealed.mkdir(mode=0o700)
     said = as_nobody(sealed / "home", "home")
-    assert said.startswith(f"ConfigError: the home {sealed / 'home'} cannot be written (Permission denied); mend its")
+    assert said.startswith(f"ConfigError: the home {sealed / 'home'} cannot be written (Permission denied); fix its")
     assert f"{sealed} belongs to root (uid 0)" in said
     assert said.count("\n") == 1
 

@@ -60,7 +60,7 @@ async def test_whoever_is_removed_is_a_stranger_at_once_and_after_a_restart(tmp_
         await world.settled()
         assert echo.heard == ["hi"]
         assert "I do not know you yet" in world.posts[1]
-        with pytest.raises(Unknown, match="paper:7 was not admitted by command"):
+        with pytest.raises(Unknown, match="paper:7 was not admitted with tidings allow"):
             await world.gateway.withdraw("paper:7")
 
 
@@ -71,7 +71,7 @@ async def test_the_two_lists_stay_apart(tmp_path: Path) -> None:
         assert [row["id"] for row in world.rows("SELECT id FROM access")] == ["paper:7"], "8 stands in the settings"
         listed = await desk.admissions()
         assert (listed.settings, listed.command) == (("paper:8",), ("paper:7",))
-        with pytest.raises(Unknown, match="paper:8 was not admitted by command"):
+        with pytest.raises(Unknown, match="paper:8 was not admitted with tidings allow"):
             await desk.withdraw("paper:8")
         await restart_without(world, "paper:8")
         await speak(world, "hi", sender="8")

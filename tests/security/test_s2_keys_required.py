@@ -75,7 +75,7 @@ async def test_s2_the_first_start_makes_a_key_for_the_owner_alone_and_names_its_
         secret = (tmp_path / "api.key").read_text().strip()
         assert stat.S_IMODE((tmp_path / "api.key").stat().st_mode) == 0o600
         assert (
-            f"a key of the HTTP API was made; it is in {tmp_path / 'api.key'}" in (tmp_path / "stderr.log").read_text()
+            f"a key for the HTTP API was made; it is in {tmp_path / 'api.key'}" in (tmp_path / "stderr.log").read_text()
         )
         url = await address(tmp_path)
         async with httpx.AsyncClient(base_url=url, trust_env=False) as http:
@@ -85,7 +85,7 @@ async def test_s2_the_first_start_makes_a_key_for_the_owner_alone_and_names_its_
             assert secret not in asked.text
     async with gateway(tmp_path):
         assert (tmp_path / "api.key").read_text().strip() == secret
-        assert (tmp_path / "stderr.log").read_text().count("a key of the HTTP API was made") == 1
+        assert (tmp_path / "stderr.log").read_text().count("a key for the HTTP API was made") == 1
         assert secret not in str(await local.call(tmp_path, {"verb": "status"}))
     found = await asyncio.to_thread(subprocess.run, ["grep", "-rl", "--exclude=api.key", secret, tmp_path])
     assert found.returncode == 1, "it is kept nowhere else"

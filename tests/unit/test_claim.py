@@ -29,7 +29,7 @@ def test_a_link_in_the_place_of_the_folder_is_not_followed(tmp_path: Path) -> No
     ours.mkdir(mode=0o700)
     (tmp_path / f"tidings-{os.getuid()}").symlink_to(ours)
 
-    with pytest.raises(Misconfigured, match="is no folder of ours"):
+    with pytest.raises(Misconfigured, match="cannot be used for locks"):
         lock(tmp_path)
     assert list(ours.iterdir()) == []
 
@@ -39,7 +39,7 @@ def test_a_folder_that_others_may_write_to_is_not_used(tmp_path: Path) -> None:
     shared.mkdir()
     shared.chmod(0o777)
 
-    with pytest.raises(Misconfigured, match="others may write to it"):
+    with pytest.raises(Misconfigured, match="is writable by other users"):
         lock(tmp_path)
     assert list(shared.iterdir()) == []
 
@@ -50,5 +50,5 @@ def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path) -> None:
     theirs.mkdir(mode=0o700)
     os.chown(theirs, 12345, 12345)
 
-    with pytest.raises(Misconfigured, match="belongs to somebody else"):
+    with pytest.raises(Misconfigured, match="belongs to another user"):
         lock(tmp_path)

@@ -34,7 +34,7 @@ class Listing(Arguments, frozen=True):
 class Creation(Arguments, frozen=True):
     title: str
     body: Annotated[str, Meta(description="All that whoever works on it must know: it sees nothing of this talk.")] = ""
-    assignee: Annotated[str, Meta(description="The bot that shall do it; empty is yourself.")] = ""
+    assignee: Annotated[str, Meta(description="The bot to do it; empty means yourself.")] = ""
     parents: Annotated[tuple[str, ...], Meta(description="Cards that must be done before.")] = ()
     priority: Annotated[int, Meta(description="The higher, the sooner.")] = 0
     budget: Annotated[int, Meta(description="Requests to the model in one attempt; 0 is the bot's own limit.")] = 0

@@ -20,7 +20,7 @@ DESCRIPTION = (
     "it to the person, then=wake brings it to you as a new turn."
 )
 # What the model reads where a promise could not be kept.
-DONE_AT_ONCE = "(It was done at once and not in the background, because nobody could be told later here.)"
+DONE_AT_ONCE = "(It was done at once and not in the background, because the result could not be told here later.)"
 
 
 class Delegate(Arguments, frozen=True):
