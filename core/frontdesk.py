@@ -92,8 +92,12 @@ class FrontDesk:
     async def forget(self, run: str) -> None:
         await self._erasure.forget(run)
 
-    async def conversations(self, adapter: str, chat: str, limit: int, before: int) -> list[ConversationLine]:
-        return await self._store.read(lambda tx: records.conversations(tx, adapter, chat, limit, before, self._ahead))
+    async def conversations(
+        self, adapter: str, chat: str, limit: int, before: int, member: str = ""
+    ) -> list[ConversationLine]:
+        return await self._store.read(
+            lambda tx: records.conversations(tx, adapter, chat, limit, before, self._ahead, member)
+        )
 
     async def memory(self, conversation: str, before: str, limit: int) -> tuple[Entry, ...]:
         return await self._store.read(lambda tx: records.memory(tx, conversation, before, limit))
