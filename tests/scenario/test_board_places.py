@@ -167,3 +167,28 @@ async def test_a_bot_that_hands_a_card_on_shares_its_folder_and_no_other(tmp_pat
         await until(world, "2", CardState.DONE)
         assert "the folder card-1 belongs to another" in said[0]
         assert said[1].startswith("Card #3 for clerk is ")
+
+
+@pytest.mark.parametrize("way", ["after", "link"])
+async def test_nobody_is_made_to_hear_of_a_card_from_a_place_that_could_not_change_theirs(
+    tmp_path: Path, way: str
+) -> None:
+    """Whoever may speak in one place may not make us speak in another."""
+    async with World(tmp_path, agents(), rules=[HARMLESS], allow=["paper:7", "paper:8"]) as world:
+
+        async def says(words: str, chat: str, sender: str) -> str:
+            before = len(world.posts)
+            world.paper.says(words, chat=chat, sender=sender)
+            await world.until(lambda: len(world.posts) > before)
+            return world.posts[before]
+
+        await says("/board add private plans triage=yes", "1", "7")
+        if way == "after":
+            await says("/board add An alert after=1 triage=yes", GROUP, "8")
+        else:
+            await says("/board add An alert triage=yes", GROUP, "8")
+            assert "#2" in await says("/board link 1 2", GROUP, "8")
+        await says("/board done 2 Log in at https://example.org", GROUP, "8")
+        await world.settled()
+        told = [row["lane"] for row in world.rows("SELECT lane FROM deliveries WHERE cause = 'card/2'")]
+        assert told == ["paper:main:5"]
