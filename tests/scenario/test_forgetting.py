@@ -220,6 +220,33 @@ async def test_what_it_has_handed_on_goes_with_it_and_it_waits_for_that_to_end(
         assert tables_with(world, WORD) == []
 
 
+async def test_it_also_waits_for_what_its_delegate_has_begun_and_left_running(
+    tmp_path: Path, clock: OwnedClock
+) -> None:
+    """Its row is all by which a process can be found and ended."""
+    async with World(tmp_path, Echo(), clock=clock) as world:
+        below = Conversation(adapter="task", account="main", chat="task_1")
+        await world.receive(handed("hi"))
+        await world.receive(handed(WORD, conversation=below))
+        await world.until(lambda: len(world.posts) == 2)
+        run, work = (row["run"] for row in world.rows("SELECT run FROM inbox ORDER BY seq"))
+        put = (
+            "INSERT INTO tasks (id, kind, argument, state, run, work, owner, ended, bot, conversation, sender, target,"
+            " due, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'bot', '', '', '', 0, 0)"
+        )
+        delegate = ("task_1", "delegate", WORD, "succeeded", run, work, conversation().id, 1.0)
+        process = ("task_2", "process", WORD, "running", work, "", below.id, None)
+        store = world.gateway._store
+        for row in (delegate, process):
+            await store.write(lambda tx, row=row: tx.execute(put, *row))  # type: ignore[misc]
+        await world.settled()
+        await world.gateway.forget(run)
+        assert [row["id"] for row in world.rows("SELECT id FROM tasks ORDER BY id")] == ["task_1", "task_2"]
+        await store.write(lambda tx: tx.execute("UPDATE tasks SET state = 'succeeded', ended = 1"))
+        await world.gateway.forget(run)
+        assert tables_with(world, WORD) == []
+
+
 async def test_what_an_earlier_version_only_hid_is_erased(tmp_path: Path, clock: OwnedClock) -> None:
     with store_of_version(tmp_path / DATABASE, 7) as store:
         for text in (WORD, "kept"):
