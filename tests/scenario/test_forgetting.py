@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from core import context
 from core.agent import Checkpoint, Effect, ToolFinished, ToolStarted, Turn
 from core.gateway import DATABASE
 from core.inbound import erasure
+from core.store.sqlite import connect
 from core.types import Author, Conversation, Entry, Given, encode
 from tests.api_world import ApiWorld
 from tests.builders import conversation, store_of_version
@@ -218,6 +221,24 @@ async def test_what_it_has_handed_on_goes_with_it_and_it_waits_for_that_to_end(
         await store.write(lambda tx: tx.execute("UPDATE tasks SET state = 'succeeded', ended = 1"))
         await world.gateway.forget(run)
         assert tables_with(world, WORD) == []
+
+
+class Careless(sqlite3.Connection):
+    """As SQLite is built in many places: what is deleted stays on its page until another needs the room."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.execute("PRAGMA secure_delete = OFF")
+
+
+def test_what_is_deleted_is_overwritten_however_sqlite_was_built(tmp_path: Path) -> None:
+    with closing(connect(tmp_path / DATABASE, factory=Careless)) as store:
+        for text in (WORD, "kept"):
+            store.execute("INSERT INTO notebook VALUES ('api', 'main', ?, ?)", (text, text * 3000))
+        store.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        store.execute("DELETE FROM notebook WHERE name = ?", (WORD,))
+        store.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        assert not [path for path in tmp_path.iterdir() if WORD.encode() in path.read_bytes()]
 
 
 async def test_it_also_waits_for_what_its_delegate_has_begun_and_left_running(
