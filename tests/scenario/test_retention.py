@@ -152,7 +152,7 @@ async def test_open_runs_and_what_we_owe_stay_however_old_they_are(tmp_path: Pat
         held = await world.gateway.owe(target("2"), body("held"), "test")
         await world.until(lambda: world.rows("SELECT 1 FROM deliveries WHERE state = 'held'"))
         aged(world, 400 * DAY)
-        assert await prune(world) == NOTHING
+        assert replace(await prune(world), spare_bytes=0) == NOTHING, "a page that a migration left is no loss"
         assert count(world, "inbox", "state IN ('waiting', 'running')") == 2
         await world.gateway.upkeep.retry(held)
         gate.open()
