@@ -251,8 +251,13 @@ class Desk(Protocol):
         """
         ...
 
-    async def conversations(self, adapter: str, chat: str, limit: int, before: int) -> list[ConversationLine]:
-        """The newest first; an empty adapter or chat means all, a `before` of 0 the first page."""
+    async def conversations(
+        self, adapter: str, chat: str, limit: int, before: int, member: str = ""
+    ) -> list[ConversationLine]:
+        """The newest first; an empty adapter, chat or member means all, a `before` of 0 the first page.
+
+        A member is looked for in one chat only.
+        """
         ...
 
     async def memory(self, conversation: str, before: str, limit: int) -> tuple[Entry, ...]:

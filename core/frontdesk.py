@@ -92,8 +92,12 @@ class FrontDesk:
     async def forget(self, run: str) -> None:
         await self._erasure.forget(run)
 
-    async def conversations(self, adapter: str, chat: str, limit: int, before: int) -> list[ConversationLine]:
-        return await self._store.read(lambda tx: records.conversations(tx, adapter, chat, limit, before, self._ahead))
+    async def conversations(
+        self, adapter: str, chat: str, limit: int, before: int, member: str = ""
+    ) -> list[ConversationLine]:
+        return await self._store.read(
+            lambda tx: records.conversations(tx, adapter, chat, limit, before, self._ahead, member)
+        )
 
     async def memory(self, conversation: str, before: str, limit: int) -> tuple[Entry, ...]:
         return await self._store.read(lambda tx: records.memory(tx, conversation, before, limit))
@@ -292,5 +296,8 @@ def _tell_recent(tx: Transaction, adapter: str, account: str, words: str, since:
 
 
 def _reader(session: Session) -> notes.Reader:
-    private = session.target.audience is Audience.PRIVATE
-    return notes.Reader(session.bot, policy.name_of(session.target, session.sender), private)
+    """Work without a person has the notes of whom it is done for, as they are seen where it was asked for."""
+    asked = session.asker
+    target, sender = (asked.target, asked.sender) if asked else (session.target, session.sender)
+    private = target.audience is session.target.audience is Audience.PRIVATE
+    return notes.Reader(session.bot, policy.name_of(target, sender), private)

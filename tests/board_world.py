@@ -13,6 +13,7 @@ from typing import Any
 
 from core.agent import Event, Finished, TextDelta, ToolFinished, ToolStarted, Turn
 from core.cards import Block, Card, CardState, Hand
+from core.store.database import Transaction
 from core.types import Conversation, Sender, Target
 from tests.world import OwnedClock, World
 
@@ -20,6 +21,12 @@ CHAT = Target(adapter="paper", chat="1")
 HAND = Hand("Ada", CHAT, Conversation(adapter="paper", account="main", chat="1"), Sender(id="7", name="Ada"))
 # Nobody watches what this one makes.
 NOBODY = Hand("nobody")
+
+
+def anybody(tx: Transaction, id: str, hand: Hand) -> bool:
+    """May change any card, for tests of the board's law alone."""
+    return True
+
 
 # How a process speaks: one line of JSON to hear of its card, one for each thing that it has to say.
 WORKER = """

@@ -170,7 +170,9 @@ class FakeDesk:
     async def forget(self, run: str) -> None:
         raise Unknown(run)
 
-    async def conversations(self, adapter: str, chat: str, limit: int, before: int) -> list[ConversationLine]:
+    async def conversations(
+        self, adapter: str, chat: str, limit: int, before: int, member: str = ""
+    ) -> list[ConversationLine]:
         return []
 
     async def memory(self, conversation: str, before: str, limit: int) -> tuple[Entry, ...]:

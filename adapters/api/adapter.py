@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
+from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
@@ -184,7 +185,7 @@ class ApiAdapter:
         """Stores the message. `alone`: what the client gave is all the agent sees, no stored history is read."""
         if self._receive is None:
             raise Problem(503, "the gateway is about to stop", "stopping", headers={"Retry-After": "5"})
-        key = idempotency_key(call)
+        key = idempotency_key(call, conversation.member)
         # Whoever brings a key means to come back for the answer.
         attended = attended and "Idempotency-Key" not in call.request.headers
         history = said.given.history if alone or said.given.history else None
@@ -327,7 +328,10 @@ def _sender(key: Key, user: str) -> str:
     return f"{key.id}/{user}" if user else key.id
 
 
-def idempotency_key(call: Call) -> str:
-    """Namespaced under the client's own key; without one every request is another."""
+def idempotency_key(call: Call, user: str = "") -> str:
+    """Namespaced under the client's own key and the person whom it names; without one every request is another."""
     given = headers_of(Repeatable, call).key
-    return f"{call.key.id}/key/{given}" if given else f"{call.key.id}/{secrets.token_hex(16)}"
+    if not given:
+        return f"{call.key.id}/{secrets.token_hex(16)}"
+    whose = f"{call.key.id}/user/{quote(user, safe='')}" if user else call.key.id
+    return f"{whose}/key/{given}"

@@ -8,22 +8,25 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from adapters.api.adapter import ADAPTER, ApiAdapter, answer
-from adapters.api.gate import Call, query_of
+from adapters.api.gate import Call, headers_of, query_of
 from adapters.api.keys import Scope
-from adapters.api.models import Page
+from adapters.api.models import Page, Person
 from adapters.api.problem import not_found
 from core.desk import ConversationLine, HistoryLine
 from core.types import Conversation
+
+# In the id of a conversation that has a member.
+COLONS = 4
 
 L = TypeVar("L", ConversationLine, HistoryLine)
 
 
 async def list_all(api: ApiAdapter, call: Call) -> web.StreamResponse:
-    """The newest first; a key sees its own, an admin everybody's."""
-    page = query_of(Page, call)
-    mine = Scope.ADMIN not in call.key.scopes
+    """The newest first; a person sees their own, a key those of all its people, an admin everybody's."""
+    page, person = query_of(Page, call), headers_of(Person, call).user
+    mine = person or Scope.ADMIN not in call.key.scopes
     adapter, chat = (ADAPTER, call.key.id) if mine else ("", "")
-    lines = await api.host.desk.conversations(adapter, chat, page.limit + 1, page.after)
+    lines = await api.host.desk.conversations(adapter, chat, page.limit + 1, page.after, person)
     return answer(_list(lines, page.limit, _conversation))
 
 
@@ -36,12 +39,22 @@ async def messages(api: ApiAdapter, call: Call) -> web.StreamResponse:
 
 async def _known(api: ApiAdapter, call: Call) -> str:
     """The id as it was listed, put into the path as it is or encoded once more."""
-    own = Conversation(adapter=ADAPTER, account=api.account, chat=call.key.id).id
+    person = headers_of(Person, call).user
     for place in (call.request.rel_url.raw_path.split("/")[3], call.names["id"]):
-        mine = Scope.ADMIN in call.key.scopes or place.startswith(f"{own}:")
+        mine = (Scope.ADMIN in call.key.scopes and not person) or _is_of(place, api.account, call.key.id, person)
         if mine and await api.host.desk.knows(place):
             return place
     raise not_found("conversation")
+
+
+def _is_of(place: str, account: str, key: str, person: str) -> bool:
+    """Is it a conversation of that key, and where a person is named, theirs?"""
+    own = f"{Conversation(adapter=ADAPTER, account=account, chat=key).id}:"
+    if not person:
+        return place.startswith(own)
+    # Without the thread, which is whatever they called it.
+    end = Conversation(adapter=ADAPTER, account=account, chat=key, member=person).id.removeprefix(own)
+    return place.startswith(own) and place.endswith(end) and place.count(":") == COLONS
 
 
 def _list(lines: list[L], limit: int, describe: Callable[[L], dict[str, Any]]) -> dict[str, Any]:

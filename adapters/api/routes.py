@@ -127,10 +127,22 @@ ENDPOINTS = (
     ),
     Endpoint("GET", "/v1/deliveries/{delivery_id}", NOTIFY, notify.look, "What became of a text."),
     Endpoint(
-        "GET", "/v1/conversations", CHAT, conversations.list_all, "Your conversations, the newest first.", query=Page
+        "GET",
+        "/v1/conversations",
+        CHAT,
+        conversations.list_all,
+        "Your conversations, the newest first.",
+        query=Page,
+        headers=Person,
     ),
     Endpoint(
-        "GET", "/v1/conversations/{id}/messages", CHAT, conversations.messages, "What was said in one.", query=Page
+        "GET",
+        "/v1/conversations/{id}/messages",
+        CHAT,
+        conversations.messages,
+        "What was said in one.",
+        query=Page,
+        headers=Person,
     ),
     Endpoint("GET", "/api/jobs", ADMIN, jobs.list_all, "What is planned.", query=Listed, plain=True),
     Endpoint("POST", "/api/jobs", ADMIN, jobs.create, "Plan a job.", body=JobRequest, plain=True),

@@ -33,7 +33,7 @@ from core.runs.journal import Journal
 from core.runs.runner import Interrupt
 from core.settings import Limits, Rule
 from core.store.database import Store, Transaction
-from core.types import Asker, Audience, Body, Capabilities, Inbound, SendProof, workspace_name
+from core.types import Asker, Audience, Body, Capabilities, Inbound, Origin, SendProof, workspace_name
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,9 @@ class Bots(NamedTuple):
         """Who was asked for by name, else the first rule's, else the default."""
         if inbound.bot in self.agents:
             return inbound.bot
-        rule = self.rule_for(inbound)
+        # What is done for a card has no place of its own; the rules hold where it was asked for.
+        asked = inbound.asker if inbound.target.adapter == Origin.CARD else None
+        rule = self.rule_for(asked or inbound)
         return rule.bot if rule else self.default
 
     def rule_for(self, said: Inbound | Asker) -> Rule | None:

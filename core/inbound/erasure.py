@@ -75,11 +75,22 @@ def wanted(tx: Transaction, since: float) -> list[str]:
 def is_over(tx: Transaction, run: str) -> bool:
     """Have the run, its tasks and its deliveries ended, and is no run live that may have it in memory?"""
     row = tx.one("SELECT conversation FROM inbox WHERE run = ? AND state = 'done' AND forget = 1", run)
-    if row is None or inbox.live_run(tx, row["conversation"]) is not None:
+    return row is not None and _has_ended(tx, row["conversation"], run)
+
+
+def _has_ended(tx: Transaction, conversation: str, run: str) -> bool:
+    if inbox.live_run(tx, conversation) is not None:
         return False
     if any(each["state"] not in ("delivered", "dead") for each in _deliveries(tx, run)):
         return False
-    return all(task["ended"] is not None for task in _tasks(tx, row["conversation"], run))
+    for task in _tasks(tx, conversation, run):
+        if task["ended"] is None:
+            return False
+        # What it was handed to may have begun something itself, which goes on.
+        work = tx.one("SELECT conversation FROM inbox WHERE run = ?", task["work"]) if task["work"] else None
+        if work is not None and not _has_ended(tx, work["conversation"], task["work"]):
+            return False
+    return True
 
 
 def erase(tx: Transaction, run: str) -> None:

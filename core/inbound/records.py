@@ -38,21 +38,30 @@ def run(tx: Transaction, id: str, ahead: float) -> Run:
 
 
 def conversations(
-    tx: Transaction, adapter: str, chat: str, limit: int, before: int, ahead: float
+    tx: Transaction, adapter: str, chat: str, limit: int, before: int, ahead: float, member: str = ""
 ) -> list[ConversationLine]:
     """Each by its newest message; the ids of one chat lie next to each other, so one range holds them."""
-    rows = _of_chat(tx, adapter, chat, limit, before) if chat else _of_all(tx, adapter, limit, before)
+    rows = _of_chat(tx, adapter, chat, limit, before, member) if chat else _of_all(tx, adapter, limit, before)
     return [_conversation(tx, row, ahead) for row in rows]
 
 
-def _of_chat(tx: Transaction, adapter: str, chat: str, limit: int, before: int) -> list[Row]:
+def _of_chat(tx: Transaction, adapter: str, chat: str, limit: int, before: int, member: str) -> list[Row]:
     first = Conversation(adapter=adapter, account="main", chat=chat).id
+    # How the ids of a member end; a thread may be called the same, but then there is one colon less.
+    whole = Conversation(adapter=adapter, account="main", chat=chat, member=member).id
+    end = whole.removeprefix(f"{first}:") if member else ""
     return tx.all(
         "SELECT conversation, newest FROM listing WHERE (conversation = ? OR (conversation > ? AND conversation < ?))"
+        " AND (? = '' OR (substr(conversation, length(conversation) - length(?) + 1) = ?"
+        " AND length(conversation) - length(replace(conversation, ':', '')) = ?))"
         " AND (? = 0 OR newest < ?) ORDER BY newest DESC LIMIT ?",
         first,
         f"{first}:",
         f"{first};",
+        end,
+        end,
+        end,
+        whole.count(":"),
         before,
         before,
         limit,

@@ -301,6 +301,8 @@ def connect(
             if existed:
                 _check_intact(connection, path, checked_bytes)
             _make_durable(connection)
+            # What is to be forgotten must not stay on a page that is not used now.
+            connection.execute("PRAGMA secure_delete = ON")
             migrate.upgrade(connection, path)
         except BaseException:
             # Whoever mends or replaces the file must not find it open.

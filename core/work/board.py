@@ -6,7 +6,7 @@ writes only with the fence that it was given; one that lost its card to time or 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from core.cards import Block, CardFile, CardState, Ending, Hand, NewCard
@@ -17,6 +17,9 @@ from core.store.database import Row, Transaction
 from core.types import File, encode
 from core.work import card_news, cardfile
 from core.work.cardfile import Moment
+
+# Whether a card may be changed by somebody: else what they make of it is not told to those who watch it.
+MayChange = Callable[[Transaction, str, Hand], bool]
 
 TITLE_CHARACTERS = 200
 BODY_CHARACTERS = 100_000
@@ -54,7 +57,15 @@ class Freed(NamedTuple):
     attempt: Row | None
 
 
-def add(tx: Transaction, new: NewCard, hand: Hand, roster: Collection[str], open_cards: int, at: Moment) -> Added:
+def add(
+    tx: Transaction,
+    new: NewCard,
+    hand: Hand,
+    roster: Collection[str],
+    open_cards: int,
+    at: Moment,
+    may_change: MayChange,
+) -> Added:
     """A card that nobody could ever work on is refused here; a cycle cannot come about, since its parents exist."""
     if known := tx.one("SELECT * FROM cards WHERE key = ? AND key <> ''", new.key) if new.key else None:
         return Added(known, After())
@@ -95,7 +106,8 @@ def add(tx: Transaction, new: NewCard, hand: Hand, roster: Collection[str], open
     card: int = made["id"]
     for parent in dict.fromkeys(parents):
         tx.execute("INSERT INTO card_links (parent, child) VALUES (?, ?)", parent, card)
-        cardfile.inherit(tx, parent, card)
+        if may_change(tx, str(parent), hand):
+            cardfile.inherit(tx, parent, card)
     if hand.target is not None:
         cardfile.watch(tx, card, hand.target, hand.conversation)
     cardfile.note(tx, card, "created", title, hand.name, at)
@@ -113,7 +125,7 @@ def _check_folder(tx: Transaction, name: str, hand: Hand) -> None:
         raise Unkeepable(f"the folder {name} belongs to another conversation: choose another name")
 
 
-def link(tx: Transaction, parent: str, child: str, hand: Hand, at: Moment) -> After:
+def link(tx: Transaction, parent: str, child: str, hand: Hand, at: Moment, may_change: MayChange) -> After:
     """From now on the child waits for the parent."""
     before, behind = cardfile.find(tx, parent), cardfile.find(tx, child)
     if behind["state"] not in LINKABLE:
@@ -123,7 +135,8 @@ def link(tx: Transaction, parent: str, child: str, hand: Hand, at: Moment) -> Af
     if cardfile.leads_to(tx, behind["id"], before["id"]):
         raise Unkeepable(f"#{before['id']} waits for #{behind['id']} already: they would wait for each other")
     tx.execute("INSERT INTO card_links (parent, child) VALUES (?, ?)", before["id"], behind["id"])
-    cardfile.inherit(tx, before["id"], behind["id"])
+    if may_change(tx, parent, hand):
+        cardfile.inherit(tx, before["id"], behind["id"])
     cardfile.note(tx, behind["id"], "linked", f"waits for #{before['id']}", hand.name, at)
     if behind["state"] in (CardState.TODO, CardState.READY) or behind["block"] == Block.DEPENDENCY:
         return _let_go(tx, behind["id"], at, _answered(hand))

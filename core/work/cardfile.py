@@ -175,7 +175,7 @@ def unwatch(tx: Transaction, card: int, target: Target) -> bool:
 
 
 def inherit(tx: Transaction, parent: int, child: int) -> None:
-    """Whoever watches a card watches what comes of it."""
+    """Whoever watches a card watches what comes of it, where that is asked for by who may change the card."""
     tx.execute(
         "INSERT INTO card_watchers (card, place, target, conversation) SELECT ?, place, target, conversation"
         " FROM card_watchers WHERE card = ? ON CONFLICT (card, place) DO NOTHING",

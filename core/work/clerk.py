@@ -73,7 +73,8 @@ class Clerk:
         return await self._store.read(lambda tx: cardfile.board(tx, states, min(limit, LISTED), assignee, ahead))
 
     async def link(self, parent: str, child: str, hand: Hand) -> Card:
-        return await self._change(child, hand, lambda tx, at: board.link(tx, parent, child, hand, at))
+        may_change = self._permits.may_change
+        return await self._change(child, hand, lambda tx, at: board.link(tx, parent, child, hand, at, may_change))
 
     async def comment(self, id: str, text: str, hand: Hand, key: str = "") -> None:
         if not text.strip():
@@ -177,7 +178,8 @@ class Clerk:
     def _add(self, tx: Transaction, new: NewCard, hand: Hand, at: Moment) -> Added:
         named = msgspec.structs.replace(new, assignee=new.assignee or self._permits.own_bot(hand))
         self._permits.check_assignee(named.assignee, hand)
-        return board.add(tx, named, self._orders.reachable(hand), self._foreman.roster, self._settings.open_cards, at)
+        told, most = self._orders.reachable(hand), self._settings.open_cards
+        return board.add(tx, named, told, self._foreman.roster, most, at, self._permits.may_change)
 
     async def _change(self, id: str, hand: Hand, change: Callable[[Transaction, Moment], After]) -> Card:
         def unit(tx: Transaction, at: Moment) -> Done:

@@ -187,7 +187,7 @@ class Orders:
     def link(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
         if not order.other:
             raise Unkeepable("say which card waits: /board link 3 12 lets 12 wait for 3")
-        after = board.link(tx, order.id, order.other, hand, at)
+        after = board.link(tx, order.id, order.other, hand, at, self._permits.may_change)
         return self._moved(tx, Order("link", id=order.other), after)
 
     def archive(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:

@@ -31,6 +31,13 @@ class Permits:
             known = ", ".join(sorted(self._assignees(hand)))
             raise Unkeepable(f"a card from here cannot go to {assignee!r}; it can go to: {known}")
 
+    def may_change(self, tx: Transaction, id: str, hand: Hand) -> bool:
+        try:
+            self.check(tx, id, hand)
+        except Unkeepable:
+            return False
+        return True
+
     def check(self, tx: Transaction, id: str, hand: Hand) -> None:
         """Writing on a card steers its bot, so not everyone may. Raises Unkeepable with words for the person."""
         row = cardfile.find(tx, id)

@@ -47,7 +47,9 @@ def mentions_as_the_library_has_them() -> None:
 
     real = wording.message
 
-    def message(body: Body, words: Words, uploads: tuple[tuple[str, bytes], ...], *, previews: bool) -> dict[str, Any]:
+    def message(
+        body: Body, words: Words, uploads: tuple[tuple[str, bytes], ...], *, previews: bool = False
+    ) -> dict[str, Any]:
         said = real(body, words, uploads, previews=previews)
         return {name: value for name, value in said.items() if name != "allowed_mentions"}
 

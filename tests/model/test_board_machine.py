@@ -30,6 +30,7 @@ from core.types import Target
 from core.work import board, cardfile
 from core.work.board import Hold
 from core.work.cardfile import Moment
+from tests.board_world import anybody
 
 LEASE = 45.0
 # Few, so that much happens to each.
@@ -109,13 +110,13 @@ class Machine(RuleBasedStateMachine):
     def add(self, parents: list[str], triage: bool, priority: int) -> str:
         self.made += 1
         new = NewCard("a card", assignee="bot", parents=tuple(parents), triage=triage, priority=priority)
-        return str(self.unit(lambda: board.add(self.tx, new, WATCHER, ROSTER, 1000, self.at)).card["id"])
+        return str(self.unit(lambda: board.add(self.tx, new, WATCHER, ROSTER, 1000, self.at, anybody)).card["id"])
 
     @rule(parent=cards, child=cards)
     def link(self, parent: str, child: str) -> None:
         cyclic = cardfile.leads_to(self.tx, int(child), int(parent))
         try:
-            self.unit(lambda: board.link(self.tx, parent, child, WATCHER, self.at))
+            self.unit(lambda: board.link(self.tx, parent, child, WATCHER, self.at, anybody))
         except Unkeepable:
             assert cyclic or self.state(child) in ("running", "review", "done", "archived")
         else:

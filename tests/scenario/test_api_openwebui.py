@@ -106,6 +106,44 @@ async def test_what_belongs_to_another_forwarded_user_is_not_found(tmp_path: Pat
         assert refused.status_code == 404
 
 
+async def test_a_forwarded_user_sees_their_own_conversations_and_no_others(tmp_path: Path) -> None:
+    async with ApiWorld(tmp_path, Scripted("noted")) as api:
+        secret = await api.new_key("webui", "chat")
+        async with api.client(secret) as http:
+            for http_or_admin in (http, api.http):
+                for user, chat in (("u-ada", "c-1"), ("u-bob", "c-1"), ("u-bob", "u-ada"), ("u:b", "c-1")):
+                    asked = body("/v1/responses", f"a secret of {user}")
+                    await http_or_admin.post("/v1/responses", json=asked, headers=forwarded(user, chat))
+                # A talk of the key itself that is called like a person.
+                alone = body("/v1/responses", "a secret of the key", conversation="u-ada")
+                await http_or_admin.post("/v1/responses", json=alone)
+                whole = (await http_or_admin.get("/v1/conversations")).json()["data"]
+                assert len(whole) == (5 if http_or_admin is http else 10), "who speaks for nobody sees all of it"
+                listed = (await http_or_admin.get("/v1/conversations", headers=forwarded("u-ada"))).json()["data"]
+                assert [line["id"].split(":")[3:] for line in listed] == [["c-1", "u-ada"]]
+                seen = [
+                    line["content"]
+                    for place in whole
+                    for line in (
+                        await http_or_admin.get(f"/v1/conversations/{place['id']}/messages", headers=forwarded("u-ada"))
+                    )
+                    .json()
+                    .get("data", ())
+                ]
+                assert seen == ["a secret of u-ada", "noted"]
+
+
+async def test_one_forwarded_users_idempotency_key_is_not_anothers(tmp_path: Path) -> None:
+    agent = Scripted("noted")
+    async with ApiWorld(tmp_path, agent) as api:
+        keyed = {user: forwarded(user) | {"Idempotency-Key": "k1"} for user in ("u-ada", "u-bob")}
+        ids = [(await ask(api, "/v1/responses", "hi", keyed[user]))["id"] for user in ("u-ada", "u-bob", "u-ada")]
+        assert ids[0] == ids[2]
+        assert ids[0] != ids[1], "what was answered to one is not told to another"
+        assert (await ask(api, "/v1/responses", "other words", forwarded() | {"Idempotency-Key": "k2"}))["id"]
+        await ask(api, "/v1/responses", "hi", forwarded("u-bob") | {"Idempotency-Key": "k2"})
+
+
 @both_apis
 @pytest.mark.parametrize("way", ["by its prompt", "by its header"])
 async def test_titles_tags_and_follow_ups_are_no_part_of_the_talk(tmp_path: Path, path: str, way: str) -> None:

@@ -25,7 +25,7 @@ from core.work import board, briefing, cardfile
 from core.work.board import Hold
 from core.work.cardfile import Moment
 from core.work.crew import Crew, Job
-from tests.board_world import HAND, NOBODY, Verdict, card, process, until
+from tests.board_world import HAND, NOBODY, Verdict, anybody, card, process, until
 from tests.world import Gate, OwnedClock, World
 
 BLOCKED, DONE, TRIAGE = CardState.BLOCKED, CardState.DONE, CardState.TRIAGE
@@ -135,7 +135,7 @@ async def test_a_process_is_not_let_go_for_a_card_that_was_archived_since_its_cl
     crew.changed = gone.set
 
     def claim(tx: Transaction) -> Job:
-        board.add(tx, NewCard("a", assignee="joiner"), NOBODY, ("joiner",), 9, AT)
+        board.add(tx, NewCard("a", assignee="joiner"), NOBODY, ("joiner",), 9, AT, anybody)
         [claimed] = board.claim(tx, 1, 45.0, AT)
         brief = briefing.of(cardfile.card(tx, "1", 0.0), 1, (), str(tmp_path / "workspace"))
         return Job(claimed.hold, process("open('begun', 'w')"), brief, tmp_path / "log")
@@ -200,7 +200,7 @@ def test_a_key_is_found_without_reading_every_card_comment_and_delivery() -> Non
         connection.row_factory = sqlite3.Row
         migrate.upgrade(connection, Path("memory"))
         tx = Planned(connection)
-        board.add(tx, NewCard("a", assignee="bot", key="k"), HAND, ("bot",), 9, AT)
+        board.add(tx, NewCard("a", assignee="bot", key="k"), HAND, ("bot",), 9, AT, anybody)
         cardfile.comment(tx, 1, "Ada", "hello", AT, "k")
         board.finish(tx, "1", "done", HAND, AT)
         assert not [plan for plan in tx.plans if plan in ("SCAN cards", "SCAN card_remarks", "SCAN deliveries")]
@@ -213,7 +213,7 @@ def test_a_card_takes_so_much_and_no_comment_is_swallowed_for_its_key() -> None:
         migrate.upgrade(connection, Path("memory"))
         tx = SqliteTransaction(connection)
         for title in ("a", "b"):
-            board.add(tx, NewCard(title, assignee="bot", triage=True), NOBODY, ("bot",), 9, AT)
+            board.add(tx, NewCard(title, assignee="bot", triage=True), NOBODY, ("bot",), 9, AT, anybody)
         cardfile.comment(tx, 1, "Ada", "hello", AT, "k")
         cardfile.comment(tx, 1, "Ada", "hello", AT, "k")
         for card_id, words in ((1, "something else"), (2, "hello")):

@@ -18,7 +18,7 @@ from core.store.sqlite import SqliteTransaction
 from core.types import Conversation, Inbound, Sender, Target
 from core.work import board, clerk
 from core.work.cardfile import Moment
-from tests.board_world import HAND, NOBODY, Verdict, card, until
+from tests.board_world import HAND, NOBODY, Verdict, anybody, card, until
 from tests.world import World
 
 AT = Moment(1000.0, 2000.0)
@@ -151,9 +151,9 @@ def test_each_watcher_hears_once_of_a_chain_and_again_when_its_head_stops_again(
         connection.row_factory = sqlite3.Row
         migrate.upgrade(connection, Path("memory"))
         tx = SqliteTransaction(connection)
-        board.add(tx, NewCard("cut", assignee="bot"), HAND, ("bot",), 9, AT)
+        board.add(tx, NewCard("cut", assignee="bot"), HAND, ("bot",), 9, AT, anybody)
         for parent in ("1", "2", "3"):
-            board.add(tx, NewCard("next", assignee="bot", parents=(parent,)), ELSEWHERE, ("bot",), 9, AT)
+            board.add(tx, NewCard("next", assignee="bot", parents=(parent,)), ELSEWHERE, ("bot",), 9, AT, anybody)
 
         def stops(reason: str) -> list[tuple[str, str]]:
             before = len(_told(connection))
@@ -179,9 +179,9 @@ def test_archiving_the_head_of_a_chain_that_waits_is_one_notice_with_all_of_it()
         connection.row_factory = sqlite3.Row
         migrate.upgrade(connection, Path("memory"))
         tx = SqliteTransaction(connection)
-        board.add(tx, NewCard("cut", assignee="bot"), HAND, ("bot",), 9, AT)
+        board.add(tx, NewCard("cut", assignee="bot"), HAND, ("bot",), 9, AT, anybody)
         for parent in ("1", "2", "3"):
-            board.add(tx, NewCard("next", assignee="bot", parents=(parent,)), NOBODY, ("bot",), 9, AT)
+            board.add(tx, NewCard("next", assignee="bot", parents=(parent,)), NOBODY, ("bot",), 9, AT, anybody)
         board.archive(tx, "1", HAND, AT)
         [(lane, body)] = _told(connection)
         assert lane == "paper:main:1"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from core.types import Sender
 from tests.board_world import NOBODY, Verdict, card, process, until
 from tests.scenario.test_board_people import answered
 from tests.scenario.test_board_ways import use
-from tests.world import World, handed
+from tests.world import Gate, Scripted, World, handed
 
 # In the group answers one who can do no harm; everywhere else the one with the terminal.
 GROUP = "5"
@@ -167,3 +167,52 @@ async def test_a_bot_that_hands_a_card_on_shares_its_folder_and_no_other(tmp_pat
         await until(world, "2", CardState.DONE)
         assert "the folder card-1 belongs to another" in said[0]
         assert said[1].startswith("Card #3 for clerk is ")
+
+
+@pytest.mark.parametrize("way", ["after", "link"])
+async def test_nobody_is_made_to_hear_of_a_card_from_a_place_that_could_not_change_theirs(
+    tmp_path: Path, way: str
+) -> None:
+    """Whoever may speak in one place may not make us speak in another."""
+    async with World(tmp_path, agents(), rules=[HARMLESS], allow=["paper:7", "paper:8"]) as world:
+
+        async def says(words: str, chat: str, sender: str) -> str:
+            before = len(world.posts)
+            world.paper.says(words, chat=chat, sender=sender)
+            await world.until(lambda: len(world.posts) > before)
+            return world.posts[before]
+
+        await says("/board add private plans triage=yes", "1", "7")
+        if way == "after":
+            await says("/board add An alert after=1 triage=yes", GROUP, "8")
+        else:
+            await says("/board add An alert triage=yes", GROUP, "8")
+            assert "#2" in await says("/board link 1 2", GROUP, "8")
+        await says("/board done 2 Log in at https://example.org", GROUP, "8")
+        await world.settled()
+        told = [row["lane"] for row in world.rows("SELECT lane FROM deliveries WHERE cause = 'card/2'")]
+        assert told == ["paper:main:5"]
+
+
+async def test_a_card_whose_bot_was_renamed_meanwhile_goes_to_none_but_the_one_that_the_rules_give_there(
+    tmp_path: Path,
+) -> None:
+    gate, ran = Gate(), list[str]()
+
+    def told(name: str) -> Callable[[Turn], str]:
+        def tell(turn: Turn) -> str:
+            ran.append(name)
+            return "ok"
+
+        return tell
+
+    bots = {"root": Scripted(told("root")), "clerk": Scripted(told("clerk"), gate)}
+    async with World(tmp_path, bots, rules=[HARMLESS]) as world:
+        world.paper.says("/board add dig", chat=GROUP)
+        await gate.reached()
+        await world.crash()
+        world.agents = {"root": Scripted(told("root")), "clerk2": Scripted(told("clerk2"))}
+        world.rules = (Rule(chat=GROUP, bot="clerk2"),)
+        await world.start()
+        await world.until(lambda: len(ran) == 2)
+        assert ran == ["clerk", "clerk2"]

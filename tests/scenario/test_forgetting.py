@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from core import context
 from core.agent import Checkpoint, Effect, ToolFinished, ToolStarted, Turn
 from core.gateway import DATABASE
 from core.inbound import erasure
+from core.store.sqlite import connect
 from core.types import Author, Conversation, Entry, Given, encode
 from tests.api_world import ApiWorld
 from tests.builders import conversation, store_of_version
@@ -215,6 +218,51 @@ async def test_what_it_has_handed_on_goes_with_it_and_it_waits_for_that_to_end(
         await world.settled()
         await world.gateway.forget(run)
         assert "tasks.argument" in tables_with(world, WORD)
+        await store.write(lambda tx: tx.execute("UPDATE tasks SET state = 'succeeded', ended = 1"))
+        await world.gateway.forget(run)
+        assert tables_with(world, WORD) == []
+
+
+class Careless(sqlite3.Connection):
+    """As SQLite is built in many places: what is deleted stays on its page until another needs the room."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.execute("PRAGMA secure_delete = OFF")
+
+
+def test_what_is_deleted_is_overwritten_however_sqlite_was_built(tmp_path: Path) -> None:
+    with closing(connect(tmp_path / DATABASE, factory=Careless)) as store:
+        for text in (WORD, "kept"):
+            store.execute("INSERT INTO notebook VALUES ('api', 'main', ?, ?)", (text, text * 3000))
+        store.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        store.execute("DELETE FROM notebook WHERE name = ?", (WORD,))
+        store.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        assert not [path for path in tmp_path.iterdir() if WORD.encode() in path.read_bytes()]
+
+
+async def test_it_also_waits_for_what_its_delegate_has_begun_and_left_running(
+    tmp_path: Path, clock: OwnedClock
+) -> None:
+    """Its row is all by which a process can be found and ended."""
+    async with World(tmp_path, Echo(), clock=clock) as world:
+        below = Conversation(adapter="task", account="main", chat="task_1")
+        await world.receive(handed("hi"))
+        await world.receive(handed(WORD, conversation=below))
+        await world.until(lambda: len(world.posts) == 2)
+        run, work = (row["run"] for row in world.rows("SELECT run FROM inbox ORDER BY seq"))
+        put = (
+            "INSERT INTO tasks (id, kind, argument, state, run, work, owner, ended, bot, conversation, sender, target,"
+            " due, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'bot', '', '', '', 0, 0)"
+        )
+        delegate = ("task_1", "delegate", WORD, "succeeded", run, work, conversation().id, 1.0)
+        process = ("task_2", "process", WORD, "running", work, "", below.id, None)
+        store = world.gateway._store
+        for row in (delegate, process):
+            await store.write(lambda tx, row=row: tx.execute(put, *row))  # type: ignore[misc]
+        await world.settled()
+        await world.gateway.forget(run)
+        assert [row["id"] for row in world.rows("SELECT id FROM tasks ORDER BY id")] == ["task_1", "task_2"]
         await store.write(lambda tx: tx.execute("UPDATE tasks SET state = 'succeeded', ended = 1"))
         await world.gateway.forget(run)
         assert tables_with(world, WORD) == []

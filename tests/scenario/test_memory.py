@@ -1,11 +1,13 @@
 """What a conversation remembers: exchanges can be taken back or tried again, and choices and notes stay."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from core.agent import Checkpoint, Event, Finished, OutcomeKind, Turn
+from core.cards import CardState
 from core.errors import Unkeepable
 from core.gateway import DATABASE
 from core.inbound import inbox, notes, preferences
@@ -13,6 +15,7 @@ from core.inbound.commands import Command, Obeyed
 from core.settings import Rule
 from core.store.database import Transaction
 from core.types import Author, Conversation, Duplicate, Inbound, Kind, Origin, Refusal, Refused
+from tests.board_world import Verdict, until
 from tests.builders import store_of_version
 from tests.world import Echo, Gate, Scripted, Takes, World, handed
 
@@ -428,6 +431,24 @@ async def test_what_was_noted_in_private_does_not_show_in_a_group(tmp_path: Path
         await said("+is ill", private=False)
         assert await said("?ill", private=False) == ["is ill"]
         assert await said("?ill", private=True) == ["is ill"]
+
+
+async def test_what_was_noted_in_private_does_not_show_in_a_group_by_way_of_a_card(tmp_path: Path) -> None:
+    found: list[list[str]] = []
+
+    async def worker(turn: Turn) -> AsyncIterator[Event]:
+        found.append([note.text for note in await turn.desk.recall("", 10)])
+        await turn.desk.remember(f"noted {len(found)}")
+        await turn.desk.board.complete("done", ())
+        yield Finished()
+
+    async with World(tmp_path, Verdict(worker)) as world:
+        for number, (chat, private) in enumerate((("1", True), ("5", False), ("1", True)), start=1):
+            world.paper.says("/board add look", chat=chat, private=private)
+            await world.until(lambda wanted=number: len(found) == wanted)  # type: ignore[misc]
+            await until(world, str(number), CardState.DONE)
+        assert found == [[], [], ["noted 2", "noted 1"]]
+        assert {row["person"] for row in world.rows("SELECT person FROM notes")} == {"paper:7"}
 
 
 async def test_a_note_that_cannot_be_kept_is_refused_in_words(tmp_path: Path) -> None:
