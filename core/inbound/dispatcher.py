@@ -406,14 +406,7 @@ class Dispatcher:
         target, conversation = claimed.inbound.target, claimed.inbound.conversation.id
         # An earlier process may have shown "seen" for a run that was cut off.
         signals = can.reactions and (seen or claimed.attempt > 1)
-        owed = Owed(
-            ids.new("dlv"),
-            Class.FINAL,
-            target,
-            answer.body_of(claimed.run, claimed.inbound, outcome),
-            claimed.run,
-            signal=answer.signal_of(outcome) if signals else None,
-        )
+        owed = _final(claimed, outcome, signals=signals)
         # An opened view is finished in place, in its lane; only a plain answer may go at once.
         plain = can.async_delivery and not seen and claimed.view is None and owed.body != Body()
         reserved = self._courier.reserve(owed) if plain else None
@@ -423,12 +416,7 @@ class Dispatcher:
             first = None
             stopped = settled.outcome is not outcome
             after = self._settlement.report(tx, claimed, settled.outcome)
-            final = owed
-            if stopped:
-                final = owed._replace(
-                    body=answer.body_of(claimed.run, claimed.inbound, settled.outcome),
-                    signal=answer.signal_of(settled.outcome) if signals else None,
-                )
+            final = _final(claimed, settled.outcome, signals=signals)._replace(id=owed.id) if stopped else owed
             owes = after is None and can.async_delivery and final.body != Body()
             if owes:
                 first = self._courier.put(tx, final, None if stopped else reserved)
@@ -459,3 +447,14 @@ class Dispatcher:
         elif settled.later is not None:
             self.expect(conversation, settled.later)
         return await self._keep(settled.following)
+
+
+def _final(claimed: Claim, outcome: Outcome, *, signals: bool) -> Owed:
+    return Owed(
+        ids.new("dlv"),
+        Class.FINAL,
+        claimed.inbound.target,
+        answer.body_of(claimed.run, claimed.inbound, outcome),
+        claimed.run,
+        signal=answer.signal_of(outcome) if signals else None,
+    )
