@@ -18,6 +18,7 @@ from core.errors import Unstored
 from core.failpoints import fail_here
 from core.inbound import answer, inbox, notebook, policy
 from core.inbound.access import Access
+from core.inbound.albums import EarlyParts
 from core.inbound.commands import Commands, Handler, Obeyed
 from core.inbound.dispatcher import Dispatcher
 from core.inbound.inbox import Claim
@@ -103,6 +104,7 @@ class Door:
         self._meters = meters
         self._settlement = settlement
         self._tell_strangers = tell_strangers
+        self._early = EarlyParts()
         # The owner may know them, and need not ask them for their ids.
         self.strangers: dict[str, Stranger] = {}
 
@@ -143,6 +145,7 @@ class Door:
             if judgement is Judgement.TELL:
                 return self._tell_stranger(tx, inbound)
             if judgement is Judgement.JOIN and not inbox.continues_album(tx, inbound):
+                self._early.keep(inbound, self._clock.now())
                 return _Taken(Ignored())
             return self._take(tx, inbound, reserved)
 
@@ -203,6 +206,9 @@ class Door:
             notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=MAY_BE_LOST), None, "lost")
             told = outbox.tell_losses(tx, self._courier.lanes(inbound.target), notice, now)
         became = inbox.put(tx, inbound, run, now)
+        for part in self._early.of(inbound, now) if inbound.group else ():
+            if inbox.find(tx, part) is None:
+                inbox.put(tx, part, ids.new("run"), now)
         claimed = self._dispatcher.claim(tx, conversation) if reserved else None
         free = claimed is None and inbox.live_run(tx, conversation) is None
         return _Taken(

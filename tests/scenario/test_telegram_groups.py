@@ -106,6 +106,21 @@ async def test_an_album_takes_one_place_in_a_queue_however_many_pictures_it_has(
         assert [file.name for file in turn.message.attachments] == ["0.txt", "1.txt", "2.txt"]
 
 
+async def test_an_album_comes_whole_though_its_words_are_below_a_later_picture(tmp_path: Path) -> None:
+    agent = Scripted("nice")
+    async with TelegramWorld(tmp_path, agent, server=ALL_EARS, clock=OwnedClock()) as world:
+        telegram = world.telegram
+        first = telegram.says(files=[("0.txt", b"x")], chat=GROUP, album="a1")
+        await telegram.until(lambda telegram: first in telegram.confirmed)
+        telegram.says(files=[("1.txt", b"x")], caption="@tidings_bot look", chat=GROUP, album="a1")
+        telegram.says(files=[("2.txt", b"x")], chat=GROUP, album="a1")
+        # Another album is not part of it.
+        telegram.says(files=[("3.txt", b"x")], chat=GROUP, album="a2")
+        await world.until(lambda: telegram.posts == ["nice"])
+        (turn,) = agent.turns
+        assert sorted(file.name for file in turn.message.attachments) == ["0.txt", "1.txt", "2.txt"]
+
+
 async def test_a_command_for_another_bot_is_none_of_ours(tmp_path: Path) -> None:
     gate = Gate()
     echo = Echo({"wait": gate})
