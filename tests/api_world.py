@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 KEY = "the-owner's-key-0123456789-abcdefghijkl"
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
 
 
 class Frame(NamedTuple):

@@ -145,7 +145,7 @@ class DiscordWorld(World):
         for name in self.accounts if attached else ():
             await self.until(lambda name=name: self.discord.attached(name))  # type: ignore[misc]
 
-    async def until(self, holds: Callable[[], object], *, limit: float = 3600.0, real_limit: float = 10.0) -> None:
+    async def until(self, holds: Callable[[], object], *, limit: float = 3600.0, real_limit: float = 30.0) -> None:
         if not isinstance(self.clock, FakeClock):
             await self.discord.until(lambda _: holds(), real_limit)
             return

@@ -113,7 +113,7 @@ class FakeClock:
         await settle(self.patience)
 
     async def advance_until(
-        self, holds: Callable[[], object], *, limit: float = 3600.0, real_limit: float = 10.0
+        self, holds: Callable[[], object], *, limit: float = 3600.0, real_limit: float = 30.0
     ) -> None:
         """Goes from timer to timer until it holds. Gives threads and sockets real time before each step."""
         end = self._now + limit

@@ -188,7 +188,7 @@ class SlackWorld(World):
         await super().end()
         await self._around.aclose()
 
-    async def until(self, holds: Callable[[], object], *, limit: float = 3600.0, real_limit: float = 10.0) -> None:
+    async def until(self, holds: Callable[[], object], *, limit: float = 3600.0, real_limit: float = 30.0) -> None:
         if not isinstance(self.clock, FakeClock):
             await self.slack.until(lambda _: holds(), real_limit)
             return

@@ -241,7 +241,7 @@ class TelegramWorld:
             assert time.monotonic() < deadline, complaint()
             await asyncio.sleep(0.005)
 
-    async def until(self, holds: Callable[[], object], *, limit: float = 3600.0, real_limit: float = 10.0) -> None:
+    async def until(self, holds: Callable[[], object], *, limit: float = 3600.0, real_limit: float = 30.0) -> None:
         if not isinstance(self.clock, FakeClock):
             await self.telegram.until(lambda _: holds(), real_limit)
             return

@@ -75,7 +75,7 @@ from tests.simulators.paper_wire import Ask
 
 # A key that lives for long: what a test does not ask about is never in doubt.
 KEYED = Kind(keyed_for=3600.0)
-SETTLE_SECONDS = 15.0
+SETTLE_SECONDS = 30.0
 # Longer than any call of the paper adapter hangs.
 REST_SECONDS = 6.0
 # Between two writes of a chain lie no more reads than this.
@@ -102,7 +102,7 @@ class Gate:
         self._opened = asyncio.Event()
 
     async def reached(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await self.entered.wait()
 
     def open(self) -> None:
@@ -212,7 +212,7 @@ class OwnedClock(FakeClock):
         await self.rest()
 
     async def advance_until(
-        self, holds: Callable[[], object], *, limit: float = 3600.0, real_limit: float = 10.0
+        self, holds: Callable[[], object], *, limit: float = 3600.0, real_limit: float = 30.0
     ) -> None:
         end = self._now + limit
         async with asyncio.timeout(real_limit):
@@ -434,7 +434,7 @@ class World:
                 return True
         return False
 
-    async def until(self, holds: Callable[[], object], *, limit: float = 3600.0, real_limit: float = 10.0) -> None:
+    async def until(self, holds: Callable[[], object], *, limit: float = 3600.0, real_limit: float = 30.0) -> None:
         """Waits for a state of the world; an owned clock goes from timer to timer meanwhile."""
         if not isinstance(self.clock, FakeClock):
             await self.paper.until(lambda _: holds(), real_limit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import threading
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Iterator
@@ -16,7 +17,7 @@ import aiohttp
 import discord
 import msgspec
 import yarl
-from discord.gateway import DiscordWebSocket, ReconnectWebSocket
+from discord.gateway import DiscordWebSocket, KeepAliveHandler, ReconnectWebSocket
 from discord.http import Route
 
 from adapters.discord.settings import DiscordAccount
@@ -273,6 +274,15 @@ async def _end(client: discord.Client) -> None:
     except (aiohttp.ClientError, OSError, AttributeError, RuntimeError) as error:
         log.debug("the connection to Discord did not end well: %r", error)
         await client.http.close()
+    finally:
+        _stop_heartbeats(client)
+
+
+def _stop_heartbeats(client: discord.Client) -> None:
+    """The library forgets the thread of a connection that never became ready; it would outlive the client."""
+    for thread in threading.enumerate():
+        if isinstance(thread, KeepAliveHandler) and thread.ws._connection is client._connection:
+            thread.stop()
 
 
 # The library knows one Discord in a process: its address, and how many of us are there.

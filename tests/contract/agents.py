@@ -26,7 +26,7 @@ from tests.builders import capabilities, inbound
 from tests.fakes import FakeDesk, settle
 
 # An agent that says nothing for so long is stuck; a test must not be.
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
 # Closing at each of two thousand words proves nothing that closing at these does not.
 FIRST_EVENTS = 25
 

@@ -6,9 +6,11 @@ import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import discord
 import pytest
+from discord.gateway import DiscordWebSocket, KeepAliveHandler
 
 from adapters.discord import gateway
 from tests.discord_world import DiscordWorld
@@ -433,6 +435,29 @@ async def test_an_outage_of_everything_is_survived(tmp_path: Path) -> None:
         await world.discord.outage(False)
         await world.until(lambda: world.discord.attached())
         await answered(world, "meanwhile")
+
+
+class Unready:
+    """A connection of which the library knows only its own thread: it broke before it was ready."""
+
+    thread_id = 0
+    _max_heartbeat_timeout = 60.0
+
+    def __init__(self, client: discord.Client) -> None:
+        self._connection = client._connection
+
+
+async def test_no_heartbeat_outlives_its_client_not_even_that_of_a_connection_that_was_never_ready() -> None:
+    """It would beat on for a loop that is gone."""
+    client, other = (discord.Client(intents=discord.Intents.none()) for _ in range(2))
+    beats = [KeepAliveHandler(ws=cast(DiscordWebSocket, Unready(each)), interval=60.0) for each in (client, other)]
+    for beat in beats:
+        beat.start()
+    await gateway._end(client)
+    await asyncio.to_thread(beats[0].join, 10)
+    assert [beat.is_alive() for beat in beats] == [False, True]
+    await gateway._end(other)
+    await asyncio.to_thread(beats[1].join, 10)
 
 
 async def test_no_crash_loop_can_use_up_the_sessions_of_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -239,7 +239,7 @@ class DiscordServer(People, Levers):
     async def until(
         self,
         holds: Callable[[DiscordServer], object],
-        timeout: float = 10.0,  # noqa: ASYNC109
+        timeout: float = 30.0,  # noqa: ASYNC109
     ) -> None:
         """Waits for the platform to come to a state; looks again after each effect, call, event and connection."""
         try:

@@ -112,7 +112,7 @@ class PaperServer:
     async def until(
         self,
         holds: Callable[[PaperServer], object],
-        timeout: float = 10.0,  # noqa: ASYNC109
+        timeout: float = 30.0,  # noqa: ASYNC109
     ) -> None:
         """Waits for the platform to come to a state; looks again after each effect, call and attachment."""
         try:

@@ -289,7 +289,7 @@ class SlackServer(Levers):
     async def until(
         self,
         holds: Callable[[SlackServer], object],
-        timeout: float = 10.0,  # noqa: ASYNC109
+        timeout: float = 30.0,  # noqa: ASYNC109
     ) -> None:
         """Waits for the platform to come to a state; looks again after each effect, call, delivery and socket."""
         try:

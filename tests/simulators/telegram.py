@@ -220,7 +220,7 @@ class TelegramServer(People, Levers):
     async def until(
         self,
         holds: Callable[[TelegramServer], object],
-        timeout: float = 10.0,  # noqa: ASYNC109
+        timeout: float = 30.0,  # noqa: ASYNC109
     ) -> None:
         """Waits for the platform to come to a state; looks again after each effect, call and attachment."""
         try:
