@@ -199,14 +199,22 @@ async def test_one_who_asked_to_be_woken_goes_on_with_what_it_wrote(home: Path) 
         assert len(hands.turns) == 2
 
 
+async def found_lines(world: World, task: str, count: int) -> None:
+    """A real process takes real time: an owned clock that ran meanwhile would be hours ahead of it."""
+    matches = world.home / "processes" / task / "matches"
+    await world.eventually(lambda: matches.exists() and len(matches.read_text().splitlines()) >= count)
+
+
 async def test_lines_that_are_waited_for_are_told_once_and_gathered(home: Path) -> None:
     """A11."""
     async with World(home, Hands(), clock=OwnedClock()) as world:
         wanted = "echo ERROR one; read go; for n in 2 3 4 5 6 7 8; do echo WARN $n; done; read go; echo ERROR last"
         task = await begun(world, wanted, watch_patterns=["ERROR", "WARN .*"])
         matches = home / "processes" / task / "matches"
+        await found_lines(world, task, 1)
         await world.until(lambda: any(post.startswith("🔎") for post in world.posts))
         await world.gateway.processes.feed(task, "\n", end=False)
+        await found_lines(world, task, 8)
         await world.until(lambda: sum(post.startswith("🔎") for post in world.posts) == 2)
         found = world.rows("SELECT created FROM deliveries WHERE key LIKE 'match/%' ORDER BY seq")
         assert found[1]["created"] - found[0]["created"] >= 10
@@ -226,10 +234,12 @@ async def test_lines_that_are_waited_for_are_told_once_and_gathered(home: Path) 
 async def test_a_match_after_a_restart_is_told_and_none_of_those_before_it(home: Path) -> None:
     async with World(home, Hands(), clock=OwnedClock()) as world:
         task = await begun(world, "echo ERROR one; read go; echo ERROR two; read go", watch_patterns=["ERROR"])
+        await found_lines(world, task, 1)
         await world.until(lambda: world.posts[-1].endswith("```\nERROR one\n```"))
         await world.crash()
         await world.start()
         await world.gateway.processes.feed(task, "\n", end=False)
+        await found_lines(world, task, 2)
         await world.until(lambda: world.posts[-1].endswith("```\nERROR two\n```"))
         assert len(world.posts) == 3
         await world.gateway.processes.feed(task, "", end=True)
