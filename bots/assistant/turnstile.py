@@ -10,9 +10,9 @@ MOST = 4
 
 
 class Turnstile:
-    """Who finds it free passes at once; others pass in the order in which they came, a few in each round of the loop.
+    """A turn that finds it free passes at once; the others pass in order, a few in each round of the loop.
 
-    Nobody holds a place: what is heavy runs until its first wait, and a provider that does not answer blocks nobody.
+    A turn never holds a place while it waits, so a provider that does not answer delays no other turn.
     """
 
     def __init__(self, most: int = MOST) -> None:
