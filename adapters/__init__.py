@@ -1,1 +1,1 @@
-"""Platforms: each knows core and adapters.shared, never another platform."""
+"""Platforms: each knows core and tidings.adapters.shared, never another platform."""

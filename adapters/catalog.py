@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol, Self, cast
 
-from adapters.shared.examination import Finding
-from core.adapter import Adapter, Host
-from core.errors import Unknown
-from core.settings import Section
+from tidings.adapters.shared.checks import Finding
+from tidings.core.adapter import Adapter, Host
+from tidings.core.errors import Unknown
+from tidings.core.settings import Section
 
 
 class PlatformSettings(Protocol):
@@ -49,31 +49,38 @@ class Entry(NamedTuple):
 
 PLATFORMS: dict[str, Entry] = {
     "console": Entry(
-        "adapters.console.settings:ConsoleSettings", "adapters.console.adapter:ConsoleAdapter", nearby=True
+        "tidings.adapters.console.settings:ConsoleSettings",
+        "tidings.adapters.console.adapter:ConsoleAdapter",
+        nearby=True,
     ),
     "telegram": Entry(
-        "adapters.telegram.settings:TelegramSettings",
-        "adapters.telegram.adapter:TelegramAdapter",
-        "adapters.telegram.examination:examine",
+        "tidings.adapters.telegram.settings:TelegramSettings",
+        "tidings.adapters.telegram.adapter:TelegramAdapter",
+        "tidings.adapters.telegram.checks:examine",
         ids=r"-?[0-9]{1,19}",
         ids_in_words="a number, such as telegram:123456789",
     ),
     "discord": Entry(
-        "adapters.discord.settings:DiscordSettings",
-        "adapters.discord.adapter:DiscordAdapter",
-        "adapters.discord.examination:examine",
+        "tidings.adapters.discord.settings:DiscordSettings",
+        "tidings.adapters.discord.adapter:DiscordAdapter",
+        "tidings.adapters.discord.checks:examine",
         ids=r"[0-9]{15,20}",
         ids_in_words="a number of 15 digits or more, such as discord:123456789012345678",
     ),
     "slack": Entry(
-        "adapters.slack.settings:SlackSettings",
-        "adapters.slack.adapter:SlackAdapter",
-        "adapters.slack.examination:examine",
+        "tidings.adapters.slack.settings:SlackSettings",
+        "tidings.adapters.slack.adapter:SlackAdapter",
+        "tidings.adapters.slack.checks:examine",
         ids=r"[UWCG][0-9A-Z]{2,20}",
         ids_in_words="capital letters and digits after U or W (a person), C or G (a channel), such as slack:U012AB3CD",
     ),
     # Its section is the listener's, on which other platforms have their routes, too.
-    "api": Entry("adapters.api.settings:HttpSettings", "adapters.api.adapter:ApiAdapter", section="http", nearby=True),
+    "api": Entry(
+        "tidings.adapters.api.settings:HttpSettings",
+        "tidings.adapters.api.adapter:ApiAdapter",
+        section="http",
+        nearby=True,
+    ),
 }
 
 

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import typer
 
-from bots.cli import tell
-from bots.place import Findings, Guide, Place
-from core.errors import ConfigError, NotRunning, TidingsError, Unrouted
+from tidings.bots.cli.app import tell
+from tidings.bots.cli.context import Findings, Guide, Place
+from tidings.core.errors import ConfigError, NotRunning, TidingsError, Unrouted
 
 if TYPE_CHECKING:
     import asyncio
 
-    from adapters.api.settings import HttpSettings
-    from adapters.shared.local import LocalServer
-    from adapters.shared.server import HttpServer
-    from bots.building import Staff
-    from bots.settings import Loaded
-    from core.gateway import Gateway
-    from core.inbound.commands import Command
+    from tidings.adapters.api.settings import HttpSettings
+    from tidings.adapters.local.socket import LocalServer
+    from tidings.adapters.shared.http_server import HttpServer
+    from tidings.bots.app.agents import Staff
+    from tidings.bots.app.settings import Loaded
+    from tidings.core.gateway.gateway import Gateway
+    from tidings.core.inbound.commands import Command
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ NEWS_SECONDS = 1.0
 
 
 def main() -> None:
-    from bots import cli
+    from tidings.bots.cli import app as cli
 
     cli.main(place)
 
@@ -62,11 +62,13 @@ def place(home: Path, config: Path | None) -> Place:
 
 
 def _begin(place: Place, *, chats: bool) -> None:
-    from adapters import catalog
-    from bots import fallback, launch, secrecy
-    from bots.precautions import remarks
-    from core import logs
-    from core.store.lock import check_owner, unusable
+    from tidings.adapters import catalog
+    from tidings.bots.app import hardening as secrecy
+    from tidings.bots.app import last_good as fallback
+    from tidings.bots.cli import launch
+    from tidings.bots.cli.safety import remarks
+    from tidings.core.store.lock import check_owner, unusable
+    from tidings.core.telemetry import logs
 
     secrecy.forbid_dumps()
     check_owner(place.home)
@@ -96,7 +98,7 @@ def _begin(place: Place, *, chats: bool) -> None:
 
 def _talk(home: Path, thread: str, patience: float | None) -> bool:
     """With patience each line of a pipe is a message; without, somebody sits at the terminal."""
-    from adapters.console import client
+    from tidings.adapters.console import terminal as client
 
     if patience is not None:
         return _run(client.pipe(home, thread, patience))
@@ -106,7 +108,7 @@ def _talk(home: Path, thread: str, patience: float | None) -> bool:
 
 def _examine(loaded: Loaded, platform: str) -> list[tuple[str, str, Findings]]:
     """What each configured platform itself says of its account."""
-    from adapters import catalog
+    from tidings.adapters import catalog
 
     async def examine_all() -> list[tuple[str, str, Findings]]:
         found: list[tuple[str, str, Findings]] = []
@@ -127,21 +129,21 @@ def _examine(loaded: Loaded, platform: str) -> list[tuple[str, str, Findings]]:
 def _guides() -> dict[str, Guide]:
     from importlib import import_module
 
-    from adapters import catalog
+    from tidings.adapters import catalog
 
     modules = {name: entry.examine.partition(":")[0] for name, entry in catalog.PLATFORMS.items() if entry.examine}
     return {name: import_module(module).GUIDE for name, module in modules.items()}
 
 
 def _check_id(id: str) -> None:
-    from adapters import catalog
+    from tidings.adapters import catalog
 
     catalog.check_id(id)
 
 
 def _check(loaded: Loaded) -> None:
     """Raises ConfigError for settings of which no gateway can be built."""
-    from bots import building
+    from tidings.bots.app import agents as building
 
     building.build(loaded.bots)
 
@@ -150,9 +152,9 @@ def _name_the_proxies(loaded: Loaded) -> None:
     """An inherited proxy that is dead would otherwise be the last thing that anybody thinks of."""
     import logging
 
-    from adapters import catalog
-    from adapters.shared import proxy
-    from core import redaction
+    from tidings.adapters import catalog
+    from tidings.adapters.shared import proxy
+    from tidings.core import redaction
 
     ways = {
         f"{name}@{account}": way
@@ -173,11 +175,12 @@ async def _serve(place: Place, loaded: Loaded, http: HttpSettings, chats: bool) 
     import signal
     from concurrent.futures import ThreadPoolExecutor
 
-    from adapters.shared import local
-    from adapters.shared.server import HttpServer
-    from bots import building, fallback
-    from bots.renewal import Reloading
-    from bots.watchdog import Watchdog
+    from tidings.adapters.local import socket as local
+    from tidings.adapters.shared.http_server import HttpServer
+    from tidings.bots.app import agents as building
+    from tidings.bots.app import last_good as fallback
+    from tidings.bots.app.reload import Reloading
+    from tidings.bots.app.watchdog import Watchdog
 
     began, home = time.perf_counter(), place.home
     staff = building.build(loaded.bots)
@@ -229,7 +232,7 @@ async def _health_meanwhile(listener: HttpServer, http: HttpSettings) -> AsyncIt
     """Whoever asks for our health while we start is answered; closing the stack leaves that to the API."""
     async with AsyncExitStack() as stack:
         if http.enabled:
-            from adapters.api import about
+            from tidings.adapters.api.handlers import about
 
             await stack.enter_async_context(listener.meanwhile("/health", about.starting))
         yield stack
@@ -238,9 +241,9 @@ async def _health_meanwhile(listener: HttpServer, http: HttpSettings) -> AsyncIt
 async def _chat_until(stop: asyncio.Event, home: Path, loaded: Loaded, gateway: Gateway) -> None:
     import asyncio
 
-    from adapters import catalog
-    from adapters.console import client
-    from bots.greeting import greeting
+    from tidings.adapters import catalog
+    from tidings.adapters.console import terminal as client
+    from tidings.bots.app.greeting import greeting
 
     others = [f"{name}@{account}" for name, account, _ in catalog.configured(loaded.platforms) if name != "console"]
     typer.echo(greeting(home, loaded, others))
@@ -261,7 +264,7 @@ async def _news(gateway: Gateway) -> AsyncIterator[str]:
     """How the parts fare, whenever that changes: what is in the log only, nobody at the prompt would see."""
     import asyncio
 
-    from adapters.console.screen import visible
+    from tidings.adapters.console.escape import visible
 
     known: dict[str, str] = {}
     while True:
@@ -284,8 +287,8 @@ def _with_key(home: Path, http: HttpSettings) -> tuple[HttpSettings, str]:
     """
     from pydantic import SecretStr
 
-    from adapters.api import keys
-    from core import redaction
+    from tidings.adapters.api import keys
+    from tidings.core import redaction
 
     if http.key.get_secret_value() or not http.enabled:
         return http, ""
@@ -303,12 +306,12 @@ def _with_key(home: Path, http: HttpSettings) -> tuple[HttpSettings, str]:
 def _gateway(
     home: Path, loaded: Loaded, http: HttpSettings, staff: Staff, server: LocalServer, listener: HttpServer
 ) -> Gateway:
-    from adapters import catalog
-    from adapters.shared import proxy
-    from bots import fallback
-    from core.adapter import Platform
-    from core.gateway import Gateway
-    from core.types import Target
+    from tidings.adapters import catalog
+    from tidings.adapters.shared import proxy
+    from tidings.bots.app import last_good as fallback
+    from tidings.core.adapter import Platform
+    from tidings.core.gateway.gateway import Gateway
+    from tidings.core.types import Target
 
     platforms = []
     for name, account, section in catalog.configured(loaded.platforms):
@@ -342,21 +345,21 @@ def _gateway(
 
 
 def _commands(loaded: Loaded, staff: Staff) -> tuple[Command, ...]:
-    from bots.assistant.commands import commands
-    from core.inbound.dispatcher import Bots
+    from tidings.bots.assistant.commands import commands
+    from tidings.core.inbound.dispatcher import Bots
 
     return commands(Bots(staff.agents, loaded.bot.called, loaded.core.rules).find, loaded.bots)
 
 
 def _ask(home: Path, question: dict[str, Any]) -> dict[str, Any]:
-    from adapters.shared import local
+    from tidings.adapters.local import socket as local
 
     return _run(local.call(home, question))
 
 
 def _ask_keys(home: Path, config: Path | None, question: dict[str, Any]) -> dict[str, Any]:
     """A running gateway is asked; else the store is opened for a moment."""
-    from adapters.api import keys
+    from tidings.adapters.api import keys
 
     try:
         return _ask(home, {"verb": "key", **question})
@@ -364,7 +367,7 @@ def _ask_keys(home: Path, config: Path | None, question: dict[str, Any]) -> dict
         away = "the gateway runs, but its HTTP API is off or not up: tidings status says more"
         raise TidingsError(f"{away}; keys can also be changed while no gateway runs") from None
     except NotRunning:
-        from core import offline
+        from tidings.core.operations import offline
 
         owner = _http(_load(home, config)).key.get_secret_value() or keys.read_own(home) or ""
         with offline.open_notebook(home, "api", "main") as notebook:
@@ -372,9 +375,9 @@ def _ask_keys(home: Path, config: Path | None, question: dict[str, Any]) -> dict
 
 
 def _load(home: Path, config: Path | None, beside: Mapping[str, Any] | None = None, *, is_new: bool = False) -> Loaded:
-    from adapters import catalog
-    from bots import settings
-    from core import redaction
+    from tidings.adapters import catalog
+    from tidings.bots.app import settings
+    from tidings.core import redaction
 
     texts = settings.read(config, must_exist=False) if config and is_new else None
     loaded = settings.load(catalog.sections(), home, config, os.environ, texts=texts, beside=beside)
@@ -384,9 +387,9 @@ def _load(home: Path, config: Path | None, beside: Mapping[str, Any] | None = No
 
 def _load_to_run(home: Path, config: Path | None) -> Loaded:
     """A file that was broken since the last start keeps nobody waiting for its owner."""
-    from adapters import catalog
-    from bots import fallback
-    from core import redaction
+    from tidings.adapters import catalog
+    from tidings.bots.app import last_good as fallback
+    from tidings.core import redaction
 
     loaded = fallback.load(catalog.sections(), home, config, os.environ, _check)
     redaction.remember(*loaded.secrets)
@@ -403,7 +406,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _say(line: str) -> None:
-    from adapters.console.screen import visible
+    from tidings.adapters.console.escape import visible
 
     typer.echo(visible(line))
 

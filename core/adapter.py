@@ -7,9 +7,9 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from core.clock import Clock
-from core.desk import Desk
-from core.types import (
+from tidings.core.clock import Clock
+from tidings.core.desk.runs import Desk
+from tidings.core.types import (
     Absent,
     Admission,
     Attachment,

@@ -8,8 +8,8 @@ from typing import Protocol
 
 import msgspec
 
-from core.desk import Desk
-from core.types import Entry, File, Inbound, Value
+from tidings.core.desk.runs import Desk
+from tidings.core.types import Entry, File, Inbound, Value
 
 
 class Effect(StrEnum):

@@ -56,7 +56,7 @@ class SystemClock:
     """Steady time is the time since boot plus an offset that is stored with the data.
 
     Within one boot the offset does not change, so a wall clock that jumps a day expires nothing and
-    immortalises nothing. After a reboot the wall clock sets it anew, never backwards (core/store/epoch.py).
+    immortalises nothing. After a reboot the wall clock sets it anew, never backwards (core/store/steady_time.py).
     """
 
     def __init__(self, offset: float | None = None, *, confirmed: bool = True, resumed: float | None = None) -> None:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from core.errors import NoSession, Unsupported
-from core.types import Asker, Capabilities, Conversation, Errand, Sender, Target, Value, asker
+from tidings.core.errors import NoSession, Unsupported
+from tidings.core.types import Asker, Capabilities, Conversation, Errand, Sender, Target, Value, asker
 
 
 class Session(Value, frozen=True, kw_only=True):

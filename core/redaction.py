@@ -9,7 +9,7 @@ from threading import Lock
 from typing import NamedTuple
 from urllib.parse import quote, quote_plus
 
-from core.types import mend
+from tidings.core.types import mend
 
 REDACTED = "[redacted]"
 # A shorter value would blank out ordinary words.

@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from core.errors import Unknown
+from tidings.core.errors import Unknown
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from core import redaction
-from core.types import mend
 from tests.chaos import mutants
+from tidings.core import redaction
+from tidings.core.types import mend
 
 # A file system in memory: its fsync costs nothing, and no test pulls the plug of a machine.
 MEMORY = Path("/dev/shm")

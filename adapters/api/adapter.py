@@ -15,20 +15,20 @@ from urllib.parse import quote
 import msgspec
 from aiohttp import web
 
-from adapters.api import keys
-from adapters.api.gate import Call, Gate, headers_of
-from adapters.api.guesses import Guesses
-from adapters.api.keys import Key, Keys, Scope
-from adapters.api.models import Person, Repeatable
-from adapters.api.places import Places
-from adapters.api.problem import CONFLICT, FINAL, Problem, not_found, stopping
-from adapters.api.settings import HttpSettings
-from adapters.api.talk import Said
-from core.adapter import Host, Line, Receive, Taken
-from core.agent import JournalEvent, Outcome, Restarted
-from core.desk import Numbered, Run
-from core.errors import Lagged, Rejected, Unknown
-from core.types import (
+from tidings.adapters.api import keys
+from tidings.adapters.api.errors import CONFLICT, FINAL, Problem, not_found, stopping
+from tidings.adapters.api.guard import Call, Gate, headers_of
+from tidings.adapters.api.guesses import Guesses
+from tidings.adapters.api.keys import Key, Keys, Scope
+from tidings.adapters.api.messages import Said
+from tidings.adapters.api.models import Person, Repeatable
+from tidings.adapters.api.settings import HttpSettings
+from tidings.adapters.api.slots import Places
+from tidings.core.adapter import Host, Line, Receive, Taken
+from tidings.core.agent import JournalEvent, Outcome, Restarted
+from tidings.core.desk.runs import Numbered, Run
+from tidings.core.errors import Lagged, Rejected, Unknown
+from tidings.core.types import (
     ONCE,
     Absent,
     Admission,
@@ -103,7 +103,7 @@ class ApiAdapter:
         return (body,)
 
     async def listen(self, receive: Receive) -> None:
-        from adapters.api import reception
+        from tidings.adapters.api import serve as reception
 
         await self.keys.load()
         await self._guesses.load()

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from aiohttp import web
 from pydantic import BaseModel
 
-from adapters.api.adapter import ApiAdapter
-from adapters.api.gate import Call
-from adapters.api.keys import Scope
+from tidings.adapters.api.adapter import ApiAdapter
+from tidings.adapters.api.guard import Call
+from tidings.adapters.api.keys import Scope
 
 Handler = Callable[[ApiAdapter, Call], Awaitable[web.StreamResponse]]
 

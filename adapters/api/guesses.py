@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from core.adapter import Notebook
-from core.clock import Clock
-from core.errors import Unstored
+from tidings.core.adapter import Notebook
+from tidings.core.clock import Clock
+from tidings.core.errors import Unstored
 
 log = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from adapters.api.settings import weakness
-from core.adapter import Notebook
-from core.errors import ConfigError, Conflict, TidingsError, Unknown
+from tidings.adapters.api.settings import weakness
+from tidings.core.adapter import Notebook
+from tidings.core.errors import ConfigError, Conflict, TidingsError, Unknown
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 PREFIX = "tdg_"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from adapters.api import about, board, chat, conversations, jobs, notify, responses, runs
-from adapters.api.endpoint import Endpoint
-from adapters.api.keys import Scope
-from adapters.api.models import (
+from tidings.adapters.api.endpoint import Endpoint
+from tidings.adapters.api.handlers import about, board, chat, conversations, notify, responses, runs
+from tidings.adapters.api.handlers import schedules as jobs
+from tidings.adapters.api.keys import Scope
+from tidings.adapters.api.models import (
     After,
     Again,
     CardAttachment,

@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from core.settings import Section
+from tidings.core.settings import Section
 
 # Whoever reaches the port from outside has all the time in the world to guess: 128 bits, as hexadecimal digits.
 STRONG_CHARACTERS = 32

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adapters.console.settings import ConsoleSettings
-from core.adapter import Host, Line, Receive, Taken
-from core.agent import Ended
-from core.errors import Doubtful, Lagged, TidingsError, Unknown, Unreachable, Unstored
-from core.failpoints import fail_here
-from core.outbound import splitter
-from core.types import (
+from tidings.adapters.console.settings import ConsoleSettings
+from tidings.core.adapter import Host, Line, Receive, Taken
+from tidings.core.agent import Ended
+from tidings.core.errors import Doubtful, Lagged, TidingsError, Unknown, Unreachable, Unstored
+from tidings.core.failpoints import fail_here
+from tidings.core.outbound import splitter
+from tidings.core.types import (
     Absent,
     Attachment,
     Body,

@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import Field
 
-from core.settings import Section
+from tidings.core.settings import Section
 
 
 class ConsoleSettings(Section):

@@ -11,24 +11,24 @@ from typing import Any
 
 import msgspec
 
-from adapters.discord import client as discord
-from adapters.discord import wording
-from adapters.discord.client import Client, Refused
-from adapters.discord.deferrals import Deferrals
-from adapters.discord.detours import Detours, remember
-from adapters.discord.intake import Intake
-from adapters.discord.places import ADAPTER, TOKEN_SECONDS, Handle, channel_of, handle_of
-from adapters.discord.readback import Readback, Reading
-from adapters.discord.render import tail
-from adapters.discord.settings import DiscordAccount
-from adapters.discord.signals import Signals
-from adapters.discord.wording import NOBODY, Words
-from adapters.shared import files
-from adapters.shared.claim import claim
-from core import redaction
-from core.adapter import Host, Receive, Taken
-from core.errors import Doubtful, Rejected, Unfit, Unreachable, ViewLost
-from core.types import (
+from tidings.adapters.discord import client as discord
+from tidings.adapters.discord import compose as wording
+from tidings.adapters.discord.address import ADAPTER, TOKEN_SECONDS, Handle, channel_of, handle_of
+from tidings.adapters.discord.client import Client, Refused
+from tidings.adapters.discord.compose import NOBODY, Words
+from tidings.adapters.discord.deferrals import Deferrals
+from tidings.adapters.discord.detours import Detours, remember
+from tidings.adapters.discord.listen import Intake
+from tidings.adapters.discord.readback import Readback, Reading
+from tidings.adapters.discord.render import tail
+from tidings.adapters.discord.settings import DiscordAccount
+from tidings.adapters.discord.signals import Signals
+from tidings.adapters.shared import files
+from tidings.adapters.shared.token_lock import claim
+from tidings.core import redaction
+from tidings.core.adapter import Host, Receive, Taken
+from tidings.core.errors import Doubtful, Rejected, Unfit, Unreachable, ViewLost
+from tidings.core.types import (
     Absent,
     Attachment,
     Audience,

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from adapters.discord.atlas import Place
-from adapters.discord.client import Client
-from adapters.discord.places import time_of
-from adapters.discord.settings import DiscordAccount
-from core.clock import Clock
-from core.errors import RateLimited, Rejected, Unreachable
+from tidings.adapters.discord.address import time_of
+from tidings.adapters.discord.client import Client
+from tidings.adapters.discord.directory import Place
+from tidings.adapters.discord.settings import DiscordAccount
+from tidings.core.clock import Clock
+from tidings.core.errors import RateLimited, Rejected, Unreachable
 
 log = logging.getLogger(__name__)
 

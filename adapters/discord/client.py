@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from adapters.discord.places import ADAPTER
-from adapters.shared import phases
-from adapters.shared.dates import date_of
-from adapters.shared.proxy import way
-from core.errors import Doubtful, Misconfigured, RateLimited, Rejected, SendError, Unfit, Unreachable
+from tidings.adapters.discord.address import ADAPTER
+from tidings.adapters.shared import http_client as phases
+from tidings.adapters.shared.dates import date_of
+from tidings.adapters.shared.proxy import way
+from tidings.core.errors import Doubtful, Misconfigured, RateLimited, Rejected, SendError, Unfit, Unreachable
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from typing import NoReturn
 
 import msgspec
 
-from adapters.discord.atlas import Place
-from core.adapter import Host
-from core.errors import Unstored
+from tidings.adapters.discord.directory import Place
+from tidings.core.adapter import Host
+from tidings.core.errors import Unstored
 
 log = logging.getLogger(__name__)
 

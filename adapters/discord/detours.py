@@ -6,7 +6,8 @@ import logging
 from collections import OrderedDict
 from typing import Any
 
-from adapters.discord.client import (
+from tidings.adapters.discord.address import channel_of, handle_of
+from tidings.adapters.discord.client import (
     NO_ACCESS,
     NO_PERMISSION,
     NO_RECIPIENT,
@@ -15,9 +16,8 @@ from adapters.discord.client import (
     Client,
     Refused,
 )
-from adapters.discord.places import channel_of, handle_of
-from core.errors import Doubtful, Unreachable
-from core.types import Target
+from tidings.core.errors import Doubtful, Unreachable
+from tidings.core.types import Target
 
 log = logging.getLogger(__name__)
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import msgspec
 
-from adapters.discord import client
-from adapters.discord.atlas import Me, Place
-from adapters.discord.client import Client
-from adapters.discord.deferrals import Deferrals
-from adapters.discord.parse import COMMAND, COMPONENT, EPHEMERAL, Reader
-from adapters.discord.places import ADAPTER, Handle
-from core.adapter import Host, MenuItem, Receive
-from core.errors import Doubtful, RateLimited, SendError, Unreachable, Unstored
-from core.types import Admission, Duplicate, Ignored, Inbound, Refusal, Refused, Stored
+from tidings.adapters.discord import client
+from tidings.adapters.discord.address import ADAPTER, Handle
+from tidings.adapters.discord.client import Client
+from tidings.adapters.discord.deferrals import Deferrals
+from tidings.adapters.discord.directory import Me, Place
+from tidings.adapters.discord.parse import COMMAND, COMPONENT, EPHEMERAL, Reader
+from tidings.core.adapter import Host, MenuItem, Receive
+from tidings.core.errors import Doubtful, RateLimited, SendError, Unreachable, Unstored
+from tidings.core.types import Admission, Duplicate, Ignored, Inbound, Refusal, Refused, Stored
 
 log = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from adapters.discord.atlas import NEWS, TEXT, Atlas, Place
-from adapters.discord.places import ADAPTER, Handle
-from adapters.discord.settings import DiscordAccount, Rule
-from core.types import Attachment, Audience, Conversation, Inbound, Kind, Quoted, Sender, Target
+from tidings.adapters.discord.address import ADAPTER, Handle
+from tidings.adapters.discord.directory import NEWS, TEXT, Atlas, Place
+from tidings.adapters.discord.settings import DiscordAccount, Rule
+from tidings.core.types import Attachment, Audience, Conversation, Inbound, Kind, Quoted, Sender, Target
 
 # What people write; other numbers are Discord's own notes, such as that somebody has joined.
 PLAIN, REPLY, THREAD_STARTER = 0, 19, 21

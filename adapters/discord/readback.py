@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from adapters.discord.client import NO_ACCESS, NO_PERMISSION, UNKNOWN_CHANNEL, Client, Refused
-from adapters.discord.places import snowflake_at, time_of
-from adapters.discord.wording import Words, is_said, nonce_of
-from core.adapter import Taken
-from core.types import Absent, Part, Unreadable
+from tidings.adapters.discord.address import snowflake_at, time_of
+from tidings.adapters.discord.client import NO_ACCESS, NO_PERMISSION, UNKNOWN_CHANNEL, Client, Refused
+from tidings.adapters.discord.compose import Words, is_said, nonce_of
+from tidings.core.adapter import Taken
+from tidings.core.types import Absent, Part, Unreadable
 
 PAGE = 100
 MOST_PAGES = 10

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from adapters.shared import tables
-from core.outbound import splitter
+from tidings.adapters.shared import tables
+from tidings.core.outbound import splitter
 
 # What a message may hold, in code points, as it is sent.
 LIMIT = 2000

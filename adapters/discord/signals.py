@@ -8,10 +8,10 @@ from collections.abc import Coroutine
 from typing import Any
 from urllib.parse import quote
 
-from adapters.discord.client import NO_ACCESS, NO_PERMISSION, Client, Refused
-from core.clock import Clock
-from core.errors import RateLimited, SendError
-from core.types import Signal
+from tidings.adapters.discord.client import NO_ACCESS, NO_PERMISSION, Client, Refused
+from tidings.core.clock import Clock
+from tidings.core.errors import RateLimited, SendError
+from tidings.core.types import Signal
 
 log = logging.getLogger(__name__)
 

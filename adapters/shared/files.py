@@ -6,8 +6,8 @@ import asyncio
 import re
 from pathlib import Path
 
-from core.errors import Rejected
-from core.types import File
+from tidings.core.errors import Rejected
+from tidings.core.types import File
 
 MEGABYTE = 1024 * 1024
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from core.adapter import Adapter, Host, Receive, Taken
-from core.errors import Misconfigured, Unreachable
-from core.settings import Section
-from core.types import Absent, Attachment, Body, Capabilities, Part, Receipt, Signal, Target, Unreadable, View
+from tidings.core.adapter import Adapter, Host, Receive, Taken
+from tidings.core.errors import Misconfigured, Unreachable
+from tidings.core.settings import Section
+from tidings.core.types import Absent, Attachment, Body, Capabilities, Part, Receipt, Signal, Target, Unreadable, View
 
 DIRECT = "none"
 # What aiohttp can speak to.

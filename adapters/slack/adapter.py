@@ -10,23 +10,24 @@ from typing import Any
 
 import msgspec
 
-from adapters.shared import files
-from adapters.shared.claim import claim
-from adapters.slack import render, wording
-from adapters.slack.client import Client, Refused
-from adapters.slack.intake import Intake
-from adapters.slack.places import ADAPTER, RESPONSE_SECONDS, Handle, Shown, handle_of
-from adapters.slack.proof import Seal, payload_of
-from adapters.slack.readback import Readback
-from adapters.slack.sessions import Sessions
-from adapters.slack.settings import SlackAccount
-from adapters.slack.signals import Signals
-from adapters.slack.streams import EDIT_SECONDS, Streams
-from adapters.slack.uploads import Uploads
-from core import redaction
-from core.adapter import Host, Receive, Taken
-from core.errors import Rejected, Unfit, ViewLost
-from core.types import (
+from tidings.adapters.shared import files
+from tidings.adapters.shared.token_lock import claim
+from tidings.adapters.slack import compose as wording
+from tidings.adapters.slack import render
+from tidings.adapters.slack.address import ADAPTER, RESPONSE_SECONDS, Handle, Shown, handle_of
+from tidings.adapters.slack.client import Client, Refused
+from tidings.adapters.slack.listen import Intake
+from tidings.adapters.slack.readback import Readback
+from tidings.adapters.slack.sessions import Sessions
+from tidings.adapters.slack.settings import SlackAccount
+from tidings.adapters.slack.signals import Signals
+from tidings.adapters.slack.signature import Seal, payload_of
+from tidings.adapters.slack.streams import EDIT_SECONDS, Streams
+from tidings.adapters.slack.uploads import Uploads
+from tidings.core import redaction
+from tidings.core.adapter import Host, Receive, Taken
+from tidings.core.errors import Rejected, Unfit, ViewLost
+from tidings.core.types import (
     Absent,
     Attachment,
     Body,

@@ -18,9 +18,9 @@ import msgspec
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from adapters.shared.dates import date_of
-from adapters.shared.proxy import way
-from core.errors import Doubtful, Misconfigured, RateLimited, Rejected, SendError, Unfit, Unreachable
+from tidings.adapters.shared.dates import date_of
+from tidings.adapters.shared.proxy import way
+from tidings.core.errors import Doubtful, Misconfigured, RateLimited, Rejected, SendError, Unfit, Unreachable
 
 # A slow server may still take the message, so whoever gives up must be in doubt.
 READ_SECONDS = 20.0

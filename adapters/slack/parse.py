@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from adapters.slack.places import ADAPTER, Handle, Shown, is_direct
-from adapters.slack.settings import SlackAccount
-from core.adapter import MenuItem
-from core.types import Attachment, Audience, Conversation, Inbound, Kind, Quoted, Sender, Target
+from tidings.adapters.slack.address import ADAPTER, Handle, Shown, is_direct
+from tidings.adapters.slack.settings import SlackAccount
+from tidings.core.adapter import MenuItem
+from tidings.core.types import Attachment, Audience, Conversation, Inbound, Kind, Quoted, Sender, Target
 
 # What people write; all else is Slack's own notes, such as that somebody has joined.
 SPOKEN = ("", "file_share", "thread_broadcast")

@@ -8,8 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from adapters.slack.client import Client
-from core.errors import Doubtful, Misconfigured, RateLimited, SendError, Unreachable
+from tidings.adapters.slack.client import Client
+from tidings.core.errors import Doubtful, Misconfigured, RateLimited, SendError, Unreachable
 
 log = logging.getLogger(__name__)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from adapters.slack.client import Client, Refused, Scopeless
-from core.clock import Clock
-from core.errors import RateLimited
-from core.outbound.pace import Budgets
-from core.types import Absent, Pace, Unreadable
+from tidings.adapters.slack.client import Client, Refused, Scopeless
+from tidings.core.clock import Clock
+from tidings.core.errors import RateLimited
+from tidings.core.outbound.pace import Budgets
+from tidings.core.types import Absent, Pace, Unreadable
 
 PAGE = 200
 MOST_PAGES = 20

@@ -7,8 +7,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from adapters.shared import tables
-from core.outbound import splitter
+from tidings.adapters.shared import tables
+from tidings.core.outbound import splitter
 
 # What the markdown blocks of one message may hold; Slack takes 12,000, and buttons stand below them.
 LIMIT = 11_900

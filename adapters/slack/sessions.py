@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.slack.client import Client, Refused
+from tidings.adapters.slack.client import Client, Refused
 
 STATUS = "is working on it\u2026"
 # The app is not an agent, or the workspace does not have sessions yet: the assistant's pane is used.

@@ -8,8 +8,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from adapters.shared import accounts, proxy
-from core.settings import Section
+from tidings.adapters.shared import accounts, proxy
+from tidings.core.settings import Section
 
 Rule = Literal["addressed", "all", "never"]
 

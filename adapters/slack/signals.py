@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from adapters.slack.client import Client, Refused, Scopeless
-from adapters.slack.sessions import Sessions
-from core.errors import SendError
-from core.types import Signal
+from tidings.adapters.slack.client import Client, Refused, Scopeless
+from tidings.adapters.slack.sessions import Sessions
+from tidings.core.errors import SendError
+from tidings.core.types import Signal
 
 log = logging.getLogger(__name__)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from adapters.slack import render, wording
-from adapters.slack.client import GONE, UNDRAWN, Client, Refused, Scopeless
-from adapters.slack.places import Handle, Shown, handle_of, is_direct
-from core.clock import Clock
-from core.errors import Doubtful, RateLimited, SendError, Stopped, Unfit, Unreachable, ViewLost
-from core.outbound.pace import Budgets
-from core.types import Body, Pace, Part, Target
+from tidings.adapters.slack import compose as wording
+from tidings.adapters.slack import render
+from tidings.adapters.slack.address import Handle, Shown, handle_of, is_direct
+from tidings.adapters.slack.client import GONE, UNDRAWN, Client, Refused, Scopeless
+from tidings.core.clock import Clock
+from tidings.core.errors import Doubtful, RateLimited, SendError, Stopped, Unfit, Unreachable, ViewLost
+from tidings.core.outbound.pace import Budgets
+from tidings.core.types import Body, Pace, Part, Target
 
 # Slack ends a stream after five minutes, and takes 12,000 characters; before that we do.
 STREAM_SECONDS = 4 * 60.0

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from adapters.shared import files
-from adapters.slack import render
-from adapters.slack.client import Client, Scopeless
-from core.adapter import Notebook
-from core.errors import Rejected
-from core.types import Part, Receipt
+from tidings.adapters.shared import files
+from tidings.adapters.slack import render
+from tidings.adapters.slack.client import Client, Scopeless
+from tidings.core.adapter import Notebook
+from tidings.core.errors import Rejected
+from tidings.core.types import Part, Receipt
 
 LARGEST_FILE = 100 * files.MEGABYTE
 NOTE = "uploads"

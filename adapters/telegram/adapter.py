@@ -13,10 +13,12 @@ from typing import Any
 import msgspec
 from telegram.error import BadRequest, ChatMigrated, TelegramError
 
-from adapters.shared import files
-from adapters.shared.claim import claim
-from adapters.telegram import render, upload
-from adapters.telegram.client import (
+from tidings.adapters.shared import files
+from tidings.adapters.shared.token_lock import claim
+from tidings.adapters.telegram import render
+from tidings.adapters.telegram import uploads as upload
+from tidings.adapters.telegram.address import Shown, shown_of
+from tidings.adapters.telegram.client import (
     GONE,
     NOT_MODIFIED,
     UNREADABLE,
@@ -26,15 +28,14 @@ from adapters.telegram.client import (
     says,
     verdict,
 )
-from adapters.telegram.intake import Intake
-from adapters.telegram.parse import ADAPTER, Me, Reader
-from adapters.telegram.places import Shown, shown_of
-from adapters.telegram.render import Rendered
-from adapters.telegram.settings import TelegramAccount
-from core import redaction
-from core.adapter import Host, Receive, Taken
-from core.errors import Doubtful, Unreachable, ViewLost
-from core.types import (
+from tidings.adapters.telegram.listen import Intake
+from tidings.adapters.telegram.parse import ADAPTER, Me, Reader
+from tidings.adapters.telegram.render import Rendered
+from tidings.adapters.telegram.settings import TelegramAccount
+from tidings.core import redaction
+from tidings.core.adapter import Host, Receive, Taken
+from tidings.core.errors import Doubtful, Unreachable, ViewLost
+from tidings.core.types import (
     Absent,
     Attachment,
     Body,

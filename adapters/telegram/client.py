@@ -19,9 +19,9 @@ from telegram import Bot
 from telegram.error import BadRequest, ChatMigrated, Conflict, Forbidden, InvalidToken, NetworkError, TelegramError
 from telegram.request import BaseRequest, RequestData
 
-from adapters.shared import phases
-from adapters.shared.proxy import way
-from core.errors import (
+from tidings.adapters.shared import http_client as phases
+from tidings.adapters.shared.proxy import way
+from tidings.core.errors import (
     Doubtful,
     Misconfigured,
     Moved,

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from adapters.telegram.places import Shown
-from adapters.telegram.settings import Rule
-from core.types import Attachment, Audience, Conversation, Inbound, Kind, Quoted, Sender, Target
+from tidings.adapters.telegram.address import Shown
+from tidings.adapters.telegram.settings import Rule
+from tidings.core.types import Attachment, Audience, Conversation, Inbound, Kind, Quoted, Sender, Target
 
 ADAPTER = "telegram"
 # What we ask the server for; it remembers the last list, so it is said at every start.

@@ -8,8 +8,8 @@ from functools import cache, partial
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeVar
 
-from adapters.telegram import dialect
-from core.outbound import splitter
+from tidings.adapters.telegram import markdown as dialect
+from tidings.core.outbound import splitter
 
 # What a message may hold, in UTF-16 units after rendering. Telegram counts characters: this is the safe side.
 LIMIT = 4096

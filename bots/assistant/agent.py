@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from bots.assistant import settings as sections
-from bots.assistant.budget import Budget
-from bots.assistant.tools import board
-from bots.assistant.tools.toolbox import Toolbox
-from bots.assistant.turnstile import Turnstile
-from core.agent import Event, Turn
-from core.types import Errand, Origin
+from tidings.bots.assistant import settings as sections
+from tidings.bots.assistant.budget import Budget
+from tidings.bots.assistant.tools import board
+from tidings.bots.assistant.tools.toolbox import Toolbox
+from tidings.bots.assistant.turnstile import Turnstile
+from tidings.core.agent import Event, Turn
+from tidings.core.types import Errand, Origin
 
 if TYPE_CHECKING:
-    from bots.assistant.asking import Asking
-    from bots.assistant.models import Models
-    from bots.assistant.tools.mcp import McpServers
+    from tidings.bots.assistant.ask import Asking
+    from tidings.bots.assistant.models import Models
+    from tidings.bots.assistant.tools.mcp import McpServers
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Assistant:
         built = models.Models(self._settings)
         servers = None
         if self._settings.mcp:
-            from bots.assistant.tools.mcp import McpServers
+            from tidings.bots.assistant.tools.mcp import McpServers
 
             servers = McpServers(self._settings.mcp)
         return _Ready(work, built, asking.Asking(built, self._settings, self._sleep, self._turnstile), servers)
@@ -139,6 +139,8 @@ def _for_card(toolbox: Toolbox, turn: Turn) -> Toolbox:
 
 
 def _import() -> tuple[ModuleType, ModuleType, ModuleType]:
-    from bots.assistant import asking, models, work
+    from tidings.bots.assistant import ask as asking
+    from tidings.bots.assistant import models
+    from tidings.bots.assistant import run as work
 
     return models, asking, work

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bots.assistant.prompt import NOTE
-from bots.assistant.settings import BotLimits
-from core.agent import Usage
+from tidings.bots.assistant.prompt import NOTE
+from tidings.bots.assistant.settings import BotLimits
+from tidings.core.agent import Usage
 
 # From here on the model is told what is left.
 NEARLY = 0.8

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from bots.assistant import choosing
-from bots.assistant.settings import Assistant
-from core.inbound import preferences
-from core.inbound.commands import Command, Obeyed
-from core.store.database import Transaction
-from core.types import Inbound
+from tidings.bots.assistant import model_choice as choosing
+from tidings.bots.assistant.settings import Assistant
+from tidings.core.inbound.commands import Command, Obeyed
+from tidings.core.memory import preferences
+from tidings.core.store.store import Transaction
+from tidings.core.types import Inbound
 
 PERSONA_CHARACTERS = 4000
 DEFAULT = "default"

@@ -14,8 +14,8 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from bots.assistant.memory import CHARACTERS_PER_TOKEN, Memory, tokens_in, weight
-from bots.assistant.prompt import NOTE, fence
+from tidings.bots.assistant.memory import CHARACTERS_PER_TOKEN, Memory, tokens_in, weight
+from tidings.bots.assistant.prompt import NOTE, fence
 
 # Room is made when a talk fills so much of the window, and so much of it stays word for word.
 FULL = 0.75

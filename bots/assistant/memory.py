@@ -29,12 +29,12 @@ from pydantic_ai.messages import (
     repair_messages,
 )
 
-from bots.assistant import prompt
-from bots.assistant.budget import Spent
-from bots.assistant.tools.toolbox import NAME_CHARACTERS, ODD
-from core.agent import Finished, Turn
-from core.redaction import one_line, plain
-from core.types import Author, Entry, File, mend
+from tidings.bots.assistant import prompt
+from tidings.bots.assistant.budget import Spent
+from tidings.bots.assistant.tools.toolbox import NAME_CHARACTERS, ODD
+from tidings.core.agent import Finished, Turn
+from tidings.core.redaction import one_line, plain
+from tidings.core.types import Author, Entry, File, mend
 
 # An image stands in the memory as its place on the disk; only the newest few are shown again.
 SCHEME = "attachment:"

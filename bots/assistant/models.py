@@ -18,8 +18,8 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model, infer_model
 from pydantic_ai.providers import Provider, infer_provider_class
 
-from bots.assistant.settings import Assistant, ModelChoice
-from core import redaction
+from tidings.bots.assistant.settings import Assistant, ModelChoice
+from tidings.core import redaction
 
 # What is assumed of a model of which nothing is known.
 WINDOW_TOKENS = 128_000

@@ -8,8 +8,8 @@ import secrets
 from collections.abc import Sequence
 from importlib.resources import files
 
-from core.redaction import one_line
-from core.types import Audience, Inbound, Origin
+from tidings.core.redaction import one_line
+from tidings.core.types import Audience, Inbound, Origin
 
 NAME_CHARACTERS = 64
 LATER = "- You can promise something for later only by a tool that does it later."

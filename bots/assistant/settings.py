@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from core.settings import Section
+from tidings.core.settings import Section
 
 
 class BotLimits(Section):

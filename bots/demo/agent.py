@@ -7,10 +7,20 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
 
-from core import context
-from core.agent import ChoicesOffered, Effect, Event, FileMade, Finished, TextDelta, ToolFinished, ToolStarted, Turn
-from core.errors import TidingsError, Unsupported
-from core.work.tasks import TaskKind
+from tidings.core import context
+from tidings.core.agent import (
+    ChoicesOffered,
+    Effect,
+    Event,
+    FileMade,
+    Finished,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    Turn,
+)
+from tidings.core.errors import TidingsError, Unsupported
+from tidings.core.work.tasks.tasks import TaskKind
 
 WORD_SECONDS = 0.03
 SLOW_SECONDS = 0.5

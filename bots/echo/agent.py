@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from core.agent import Event, Finished, TextDelta, Turn
+from tidings.core.agent import Event, Finished, TextDelta, Turn
 
 
 class EchoAgent:

@@ -7,13 +7,13 @@ import logging
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from bots.assistant.turnstile import Turnstile
-from core.agent import Event, Finished, OutcomeKind, TextDelta, ToolStarted, Turn
+from tidings.bots.assistant.turnstile import Turnstile
+from tidings.core.agent import Event, Finished, OutcomeKind, TextDelta, ToolStarted, Turn
 
 if TYPE_CHECKING:
     import pydantic_ai
 
-    from bots.hosted.play import Ending
+    from tidings.bots.hosted.run import Ending
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class HostedAgent:
 
     async def run(self, turn: Turn) -> AsyncIterator[Event]:
         # By now somebody has built an agent, so the library is there already.
-        from bots.hosted.play import Play
+        from tidings.bots.hosted.run import Play
 
         stage = Stage()
         play = Play(self._agent, turn, stage, self._permitted, self._turnstile, self._needs_finish_reason)

@@ -15,8 +15,8 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from core.agent import Turn
-from core.types import Author, Entry, Value
+from tidings.core.agent import Turn
+from tidings.core.types import Author, Entry, Value
 
 VERSION = 1
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from core.desk import Admissions
-from core.errors import Unknown
-from core.inbound import policy
-from core.settings import Access as Settings
-from core.store.database import Transaction
-from core.types import Asker, Inbound
+from tidings.core.desk.runs import Admissions
+from tidings.core.errors import Unknown
+from tidings.core.inbound import policy
+from tidings.core.settings import Access as Settings
+from tidings.core.store.store import Transaction
+from tidings.core.types import Asker, Inbound
 
 
 class Access:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from core.inbound.inbox import ALBUM_LONGEST_SECONDS
-from core.types import Inbound
+from tidings.core.inbound.inbox import ALBUM_LONGEST_SECONDS
+from tidings.core.types import Inbound
 
 # More parts than any few albums have; what strangers post in busy groups must not fill the memory.
 MOST = 100

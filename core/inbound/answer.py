@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.agent import Outcome, OutcomeKind
-from core.types import Body, Choice, Inbound, Origin, Signal
+from tidings.core.agent import Outcome, OutcomeKind
+from tidings.core.types import Body, Choice, Inbound, Origin, Signal
 
 
 def body_of(run: str, inbound: Inbound, outcome: Outcome) -> Body:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from core.inbound import inbox, policy, recollection, usage
-from core.inbound.settlement import After
-from core.store.database import Transaction
-from core.types import Inbound
+from tidings.core.inbound import inbox, policy
+from tidings.core.inbound.settlement import After
+from tidings.core.memory import undo as recollection
+from tidings.core.memory import usage
+from tidings.core.store.store import Transaction
+from tidings.core.types import Inbound
 
 
 class Obeyed(NamedTuple):

@@ -13,27 +13,27 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from core import context, ids
-from core.agent import Agent, Outcome, OutcomeKind, Turn, Usage
-from core.clock import Clock, Timer
-from core.desk import Desk, Numbered
-from core.errors import Fenced
-from core.failpoints import fail_here
-from core.inbound import answer, inbox, recovery
-from core.inbound.access import Access
-from core.inbound.inbox import Claim
-from core.inbound.settlement import After, Settlement
-from core.meters import Meters
-from core.outbound.courier import Courier
-from core.outbound.draft import Drafts
-from core.outbound.outbox import Class, Head, Owed
-from core.runs import runner
-from core.runs.feed import Feed
-from core.runs.journal import Journal
-from core.runs.runner import Interrupt
-from core.settings import Limits, Rule
-from core.store.database import Store, Transaction
-from core.types import Asker, Audience, Body, Capabilities, Inbound, Origin, SendProof, workspace_name
+from tidings.core import context, ids
+from tidings.core.agent import Agent, Outcome, OutcomeKind, Turn, Usage
+from tidings.core.clock import Clock, Timer
+from tidings.core.desk.runs import Desk, Numbered
+from tidings.core.errors import Fenced
+from tidings.core.failpoints import fail_here
+from tidings.core.inbound import answer, inbox, recovery
+from tidings.core.inbound.access import Access
+from tidings.core.inbound.inbox import Claim
+from tidings.core.inbound.settlement import After, Settlement
+from tidings.core.outbound.courier import Courier
+from tidings.core.outbound.draft import Drafts
+from tidings.core.outbound.outbox import Class, Head, Owed
+from tidings.core.runs import runner
+from tidings.core.runs.feed import Feed
+from tidings.core.runs.journal import Journal
+from tidings.core.runs.runner import Interrupt
+from tidings.core.settings import Limits, Rule
+from tidings.core.store.store import Store, Transaction
+from tidings.core.telemetry.metrics import Meters
+from tidings.core.types import Asker, Audience, Body, Capabilities, Inbound, Origin, SendProof, workspace_name
 
 log = logging.getLogger(__name__)
 

@@ -9,30 +9,31 @@ from typing import NamedTuple
 
 import msgspec
 
-from core import ids
-from core.adapter import Receive
-from core.agent import Outcome, OutcomeKind
-from core.clock import Clock
-from core.desk import Numbered, Stranger
-from core.errors import Unstored
-from core.failpoints import fail_here
-from core.inbound import answer, inbox, notebook, policy
-from core.inbound.access import Access
-from core.inbound.albums import EarlyParts
-from core.inbound.commands import Commands, Handler, Obeyed
-from core.inbound.dispatcher import Dispatcher
-from core.inbound.inbox import Claim
-from core.inbound.policy import Judgement
-from core.inbound.settlement import After, Closed, Settlement
-from core.meters import Meters
-from core.outbound import outbox
-from core.outbound.courier import Courier
-from core.outbound.outbox import Class, Owed
-from core.runs import journal
-from core.runs.journal import Publish
-from core.settings import Limits
-from core.store.database import Store, Transaction
-from core.types import (
+from tidings.core import ids
+from tidings.core.adapter import Receive
+from tidings.core.agent import Outcome, OutcomeKind
+from tidings.core.clock import Clock
+from tidings.core.desk.runs import Numbered, Stranger
+from tidings.core.errors import Unstored
+from tidings.core.failpoints import fail_here
+from tidings.core.inbound import answer, inbox, policy
+from tidings.core.inbound.access import Access
+from tidings.core.inbound.albums import EarlyParts
+from tidings.core.inbound.commands import Commands, Handler, Obeyed
+from tidings.core.inbound.dispatcher import Dispatcher
+from tidings.core.inbound.inbox import Claim
+from tidings.core.inbound.policy import Judgement
+from tidings.core.inbound.settlement import After, Closed, Settlement
+from tidings.core.outbound import outbox
+from tidings.core.outbound.courier import Courier
+from tidings.core.outbound.outbox import Class, Owed
+from tidings.core.runs import journal
+from tidings.core.runs.journal import Publish
+from tidings.core.settings import Limits
+from tidings.core.store import adapter_state as notebook
+from tidings.core.store.store import Store, Transaction
+from tidings.core.telemetry.metrics import Meters
+from tidings.core.types import (
     Admission,
     Body,
     Duplicate,

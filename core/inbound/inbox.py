@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from core.agent import Outcome
-from core.errors import Fenced
-from core.inbound import preferences
-from core.runs import journal
-from core.store.database import Row, Transaction
-from core.types import Author, Entry, Inbound, Kind, Origin, Quoted, View, encode
+from tidings.core.agent import Outcome
+from tidings.core.errors import Fenced
+from tidings.core.memory import preferences
+from tidings.core.runs import journal
+from tidings.core.store.store import Row, Transaction
+from tidings.core.types import Author, Entry, Inbound, Kind, Origin, Quoted, View, encode
 
 # An album has no end mark: it is complete when nothing came for a second, after ten at the latest.
 ALBUM_QUIET_SECONDS = 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from enum import Enum, auto
 
-from core.types import Asker, Audience, Inbound, Sender, Target
+from tidings.core.types import Asker, Audience, Inbound, Sender, Target
 
 
 class Judgement(Enum):

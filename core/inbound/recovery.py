@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import logging
 
-from core.agent import (
-    Effect,
-    Outcome,
-    OutcomeKind,
-    Restarted,
-    TextDelta,
-    ToolFinished,
-    ToolStarted,
-)
-from core.clock import Clock
-from core.desk import Numbered
-from core.failpoints import fail_here
-from core.inbound import inbox
-from core.inbound.inbox import Claim
-from core.inbound.settlement import After, Closed, Settlement
-from core.outbound import doubts
-from core.runs import journal
-from core.store.database import Row, Store, Transaction
+from tidings.core.agent import Effect, Outcome, OutcomeKind, Restarted, TextDelta, ToolFinished, ToolStarted
+from tidings.core.clock import Clock
+from tidings.core.desk.runs import Numbered
+from tidings.core.failpoints import fail_here
+from tidings.core.inbound import inbox
+from tidings.core.inbound.inbox import Claim
+from tidings.core.inbound.settlement import After, Closed, Settlement
+from tidings.core.outbound import doubts
+from tidings.core.runs import journal
+from tidings.core.store.store import Row, Store, Transaction
 
 log = logging.getLogger(__name__)
 

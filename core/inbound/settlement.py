@@ -7,17 +7,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from core import ids
-from core.agent import JournalEvent, Outcome, OutcomeKind
-from core.clock import Clock
-from core.desk import Numbered
-from core.inbound import answer, inbox, usage
-from core.inbound.inbox import Claim
-from core.outbound import outbox
-from core.outbound.outbox import Class, Owed
-from core.runs import journal
-from core.store.database import Transaction
-from core.types import Capabilities, Origin, Target
+from tidings.core import ids
+from tidings.core.agent import JournalEvent, Outcome, OutcomeKind
+from tidings.core.clock import Clock
+from tidings.core.desk.runs import Numbered
+from tidings.core.inbound import answer, inbox
+from tidings.core.inbound.inbox import Claim
+from tidings.core.memory import usage
+from tidings.core.outbound import outbox
+from tidings.core.outbound.outbox import Class, Owed
+from tidings.core.runs import journal
+from tidings.core.store.store import Transaction
+from tidings.core.types import Capabilities, Origin, Target
 
 Can = Callable[[Target], Capabilities | None]
 

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from contextvars import Context
 from typing import NamedTuple
 
-from core.adapter import Adapter
-from core.alarms import Alarms
-from core.clock import Clock
-from core.errors import (
+from tidings.core.adapter import Adapter
+from tidings.core.clock import Clock
+from tidings.core.errors import (
     Doubtful,
     Misconfigured,
     Moved,
@@ -23,30 +22,21 @@ from core.errors import (
     Unstored,
     ViewLost,
 )
-from core.failpoints import fail_here
-from core.meters import Meters
-from core.outbound import doubts, fitting, outbox, pace
-from core.outbound.aliases import Aliases
-from core.outbound.doubts import Arrival
-from core.outbound.outages import Outages
-from core.outbound.outbox import Class, Head, Owed
-from core.outbound.pace import Budgets
-from core.outbound.settler import Settler, answered, is_harmless
-from core.outbound.views import Views
-from core.redaction import one_line
-from core.store.database import Store, Transaction
-from core.types import (
-    Body,
-    Capabilities,
-    DeliveryState,
-    Inbound,
-    Pace,
-    Part,
-    PartKind,
-    Receipt,
-    Signal,
-    Target,
-)
+from tidings.core.failpoints import fail_here
+from tidings.core.outbound import compose as fitting
+from tidings.core.outbound import doubts, outbox, pace
+from tidings.core.outbound.doubts import Arrival
+from tidings.core.outbound.moved_chats import Aliases
+from tidings.core.outbound.outages import Outages
+from tidings.core.outbound.outbox import Class, Head, Owed
+from tidings.core.outbound.pace import Budgets
+from tidings.core.outbound.resolver import Settler, answered, is_harmless
+from tidings.core.outbound.views import Views
+from tidings.core.redaction import one_line
+from tidings.core.store.store import Store, Transaction
+from tidings.core.telemetry.alarms import Alarms
+from tidings.core.telemetry.metrics import Meters
+from tidings.core.types import Body, Capabilities, DeliveryState, Inbound, Pace, Part, PartKind, Receipt, Signal, Target
 
 log = logging.getLogger(__name__)
 

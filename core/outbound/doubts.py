@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from core.outbound.outbox import Head, delivered, head_of, is_taken, key_of, marked, next_generation
-from core.store.database import Transaction
-from core.types import Body, DeliveryState, Receipt, encode
+from tidings.core.outbound.outbox import Head, delivered, head_of, is_taken, key_of, marked, next_generation
+from tidings.core.store.store import Transaction
+from tidings.core.types import Body, DeliveryState, Receipt, encode
 
 
 def doubt(tx: Transaction, next_part: Head) -> None:

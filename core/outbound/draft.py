@@ -7,13 +7,13 @@ import math
 from collections.abc import AsyncIterator, Callable
 from contextvars import Context
 
-from core.agent import Ended, Progress, Restarted, TextDelta, ToolFinished, ToolStarted
-from core.clock import Clock, Timer
-from core.desk import Numbered
-from core.errors import Lagged
-from core.outbound import splitter
-from core.outbound.views import Views
-from core.types import Body, Capabilities, Signal, Target, View
+from tidings.core.agent import Ended, Progress, Restarted, TextDelta, ToolFinished, ToolStarted
+from tidings.core.clock import Clock, Timer
+from tidings.core.desk.runs import Numbered
+from tidings.core.errors import Lagged
+from tidings.core.outbound import splitter
+from tidings.core.outbound.views import Views
+from tidings.core.types import Body, Capabilities, Signal, Target, View
 
 # An answer that is ready sooner needs no view; a person hardly notices the wait.
 OPEN_AFTER_SECONDS = 0.5

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from core.store.database import Transaction
-from core.types import Author, Body, Conversation, Receipt, Target
+from tidings.core.store.store import Transaction
+from tidings.core.types import Author, Body, Conversation, Receipt, Target
 
 
 class Notice(NamedTuple):

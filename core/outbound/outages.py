@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from core.clock import Clock, Timer
-from core.outbound import pace
+from tidings.core.clock import Clock, Timer
+from tidings.core.outbound import pace
 
 # What cannot be reached in one chat may be the chat's own trouble; in so many it is the platform's.
 LANES = 3

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from core.errors import Conflict, Unknown
-from core.outbound import notices
-from core.outbound.notices import Notice
-from core.redaction import one_line, plain
-from core.store.database import Row, Transaction
-from core.types import (
+from tidings.core.errors import Conflict, Unknown
+from tidings.core.outbound import notices
+from tidings.core.outbound.notices import Notice
+from tidings.core.redaction import one_line, plain
+from tidings.core.store.store import Row, Transaction
+from tidings.core.types import (
     Body,
     Choice,
     Delivery,

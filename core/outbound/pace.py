@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from core.clock import Clock
-from core.errors import RateLimited
-from core.store.database import Transaction
-from core.types import Capabilities, Pace
+from tidings.core.clock import Clock
+from tidings.core.errors import RateLimited
+from tidings.core.store.store import Transaction
+from tidings.core.types import Capabilities, Pace
 
 # Budgets that are full again are forgotten when there are more than this.
 FORGET_ABOVE = 10_000

@@ -7,16 +7,16 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context
 
-from core import ids
-from core.adapter import Adapter
-from core.clock import Clock, ended_within
-from core.errors import Misconfigured, Moved, RateLimited, Rejected, Stopped, ViewLost
-from core.failpoints import fail_here
-from core.outbound import outbox, pace
-from core.outbound.outbox import Class, Opening, Owed
-from core.outbound.pace import Budgets
-from core.store.database import Store, Transaction
-from core.types import Body, Capabilities, Signal, Target, View, encode
+from tidings.core import ids
+from tidings.core.adapter import Adapter
+from tidings.core.clock import Clock, ended_within
+from tidings.core.errors import Misconfigured, Moved, RateLimited, Rejected, Stopped, ViewLost
+from tidings.core.failpoints import fail_here
+from tidings.core.outbound import outbox, pace
+from tidings.core.outbound.outbox import Class, Opening, Owed
+from tidings.core.outbound.pace import Budgets
+from tidings.core.store.store import Store, Transaction
+from tidings.core.types import Body, Capabilities, Signal, Target, View, encode
 
 log = logging.getLogger(__name__)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from core.agent import Ended
-from core.desk import Numbered
-from core.errors import Lagged, Unknown
-from core.runs import journal
-from core.store.database import Store, Transaction
+from tidings.core.agent import Ended
+from tidings.core.desk.runs import Numbered
+from tidings.core.errors import Lagged, Unknown
+from tidings.core.runs import journal
+from tidings.core.store.store import Store, Transaction
 
 # Entries a reader may be behind before it is cut off; it comes back with the last number it saw.
 BUFFERED_ENTRIES = 256

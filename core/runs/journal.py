@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from core.agent import Checkpoint, Ended, JournalEvent, Outcome, OutcomeKind, ReasoningDelta, TextDelta
-from core.clock import Clock
-from core.desk import Numbered
-from core.errors import Fenced
-from core.store.database import Row, Store, Transaction
+from tidings.core.agent import Checkpoint, Ended, JournalEvent, Outcome, OutcomeKind, ReasoningDelta, TextDelta
+from tidings.core.clock import Clock
+from tidings.core.desk.runs import Numbered
+from tidings.core.errors import Fenced
+from tidings.core.store.store import Row, Store, Transaction
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from core.agent import (
+from tidings.core.agent import (
     Agent,
     ApprovalAsked,
     Checkpoint,
@@ -30,14 +30,14 @@ from core.agent import (
     Usage,
     Verdict,
 )
-from core.clock import Clock, ended_within
-from core.errors import Fenced
-from core.failpoints import fail_here
-from core.redaction import one_line, plain
-from core.runs.journal import Journal
-from core.runs.tape import Tape
-from core.settings import Limits
-from core.types import File, Origin, mend
+from tidings.core.clock import Clock, ended_within
+from tidings.core.errors import Fenced
+from tidings.core.failpoints import fail_here
+from tidings.core.redaction import one_line, plain
+from tidings.core.runs.journal import Journal
+from tidings.core.runs.transcript import Tape
+from tidings.core.settings import Limits
+from tidings.core.types import File, Origin, mend
 
 log = logging.getLogger(__name__)
 

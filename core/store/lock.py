@@ -8,7 +8,7 @@ import pwd
 import tempfile
 from pathlib import Path
 
-from core.errors import ConfigError, HomeInUse
+from tidings.core.errors import ConfigError, HomeInUse
 
 # The first file that is made in a home: whoever owns it owns what is kept there.
 LOCK = "lock"

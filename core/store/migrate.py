@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from core.errors import StoreRefused
-from core.failpoints import fail_here
+from tidings.core.errors import StoreRefused
+from tidings.core.failpoints import fail_here
 
 # "TIDG": a database with another mark belongs to somebody else.
 APPLICATION_ID = 0x54494447

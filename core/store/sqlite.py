@@ -12,14 +12,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.errors import StoreRefused, Unstored
-from core.failpoints import fail_here
-from core.store import migrate
-from core.store.database import Row, T, Unit
-from core.store.inspection import CHECKED_BYTES
+from tidings.core.errors import StoreRefused, Unstored
+from tidings.core.failpoints import fail_here
+from tidings.core.store import migrate
+from tidings.core.store.checks import CHECKED_BYTES
+from tidings.core.store.store import Row, T, Unit
 
 log = logging.getLogger(__name__)
 
+# The file in the home.
+DATABASE = "tidings.db"
 # More units in one commit gain nothing and make the first of them wait.
 GROUP_LIMIT = 64
 BUSY_SECONDS = 5.0

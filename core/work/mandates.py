@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from core import ids
-from core.clock import Clock
-from core.inbound.access import Access
-from core.inbound.settlement import After
-from core.outbound import outbox
-from core.outbound.outbox import Class, Owed
-from core.store.database import Transaction
-from core.types import Asker, Body, Target
-from core.work import homes
+from tidings.core import ids
+from tidings.core.clock import Clock
+from tidings.core.inbound.access import Access
+from tidings.core.inbound.settlement import After
+from tidings.core.outbound import homes, outbox
+from tidings.core.outbound.outbox import Class, Owed
+from tidings.core.store.store import Transaction
+from tidings.core.types import Asker, Body, Target
 
 log = logging.getLogger(__name__)
 

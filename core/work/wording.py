@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from core.types import Audience, Inbound
+from tidings.core.types import Audience, Inbound
 
 BACKTICKS = re.compile(r"`{3,}")
 

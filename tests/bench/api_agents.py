@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
-from core.agent import Event, Finished, TextDelta, Turn
+from tidings.core.agent import Event, Finished, TextDelta, Turn
 
 
 class Measured:

@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bots.assistant.agent import Assistant
-from bots.assistant.settings import Assistant as Settings
 from tests.bench.measures import gateway
+from tidings.bots.assistant.agent import Assistant
+from tidings.bots.assistant.settings import Assistant as Settings
 
 MODEL = "sim-large"
 SHORT, LONG = 8, 2008
@@ -30,7 +30,7 @@ Ask = Callable[[int, int], Awaitable[int]]
 @asynccontextmanager
 async def provider(tokens: int, rate: float) -> AsyncIterator[dict[str, str]]:
     """In a process of its own, so that its work is not counted as ours."""
-    arguments = ["-m", "tests.simulators.provider_process", "--tokens", str(tokens), "--rate", str(rate)]
+    arguments = ["-m", "tests.simulators.provider.process", "--tokens", str(tokens), "--rate", str(rate)]
     process = await asyncio.create_subprocess_exec(
         sys.executable, *arguments, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )

@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from core.cards import CardState, Hand, NewCard
-from core.store.database import Store, Transaction
-from core.store.sqlite import open_store
-from core.work import board, board_text, cardfile
-from core.work.cardfile import Moment
+from tidings.core.desk.board import CardState, Hand, NewCard
+from tidings.core.store.sqlite import open_store
+from tidings.core.store.store import Store, Transaction
+from tidings.core.work.board import cards as cardfile
+from tidings.core.work.board import rules as board
+from tidings.core.work.board import text as board_text
+from tidings.core.work.board.cards import Moment
 
 CARDS = 10_000
 TIMES = 50

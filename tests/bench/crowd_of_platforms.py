@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.all_platforms import AllPlatforms, Mirror, Surface
+from tests.worlds.all_platforms import AllPlatforms, Mirror, Surface
 
 ROUNDS = 3
 # Until every pace has room again.

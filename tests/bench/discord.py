@@ -31,7 +31,7 @@ class Platform:
     """A simulated Discord."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.simulators.discord_process", "--channels", str(CHANNELS)]
+        command = [sys.executable, "-m", "tests.simulators.discord.process", "--channels", str(CHANNELS)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.about: dict[str, str] = self._hear()
 

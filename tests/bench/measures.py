@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from bots.echo.agent import EchoAgent
-from core.agent import Agent, Event, Finished, TextDelta, Turn
-from core.gateway import Gateway
-from core.settings import Core, Limits
 from tests.bench import baseline
 from tests.bench.platform import MemoryAdapter
-from tests.fakes import FakeLocal, FakeServer
+from tests.worlds.fakes import FakeLocal, FakeServer
+from tidings.bots.echo.agent import EchoAgent
+from tidings.core.agent import Agent, Event, Finished, TextDelta, Turn
+from tidings.core.gateway.gateway import Gateway
+from tidings.core.settings import Core, Limits
 
 CONVERSATIONS = 100
 TURNS = 50

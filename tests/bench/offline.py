@@ -9,8 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from adapters.shared import local
-from tests.scenario.test_process import gateway, status
+from tests.scenario.operations.test_process import gateway, status
+from tidings.adapters.local import socket as local
 
 # Nobody listens there: every connection is refused.
 NOWHERE = "http://127.0.0.1:9"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from core.adapter import Platform, Receive, Taken
-from core.types import (
+from tidings.core.adapter import Platform, Receive, Taken
+from tidings.core.types import (
     Absent,
     Attachment,
     Body,

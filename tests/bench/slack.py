@@ -32,7 +32,7 @@ class Platform:
     """A simulated Slack."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.simulators.slack_process", "--people", str(PEOPLE)]
+        command = [sys.executable, "-m", "tests.simulators.slack.process", "--people", str(PEOPLE)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.about: dict[str, Any] = self._hear()
 

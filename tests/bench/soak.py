@@ -21,9 +21,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.scenario.test_process import end
-from tests.simulators.telegram import TelegramServer
-from tests.telegram_world import process
+from tests.scenario.operations.test_process import end
+from tests.simulators.telegram.simulator import TelegramServer
+from tests.worlds.telegram import process
 
 FIRST_PERSON = 1001
 LOOK_SECONDS = 5.0

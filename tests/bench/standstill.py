@@ -15,19 +15,19 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-from adapters.console.adapter import ConsoleAdapter
-from adapters.console.settings import ConsoleSettings
-from adapters.shared import local
-from adapters.shared.local import LocalServer, SocketLine
-from core.adapter import Platform
-from core.agent import Event, Finished, TextDelta, Turn
-from core.gateway import Gateway
-from core.settings import Core, Limits
-from tests.discord_world import DiscordWorld
-from tests.fakes import FakeServer
-from tests.slack_world import SlackWorld
-from tests.telegram_world import TelegramWorld
-from tests.world import opened
+from tests.worlds.discord import DiscordWorld
+from tests.worlds.fakes import FakeServer
+from tests.worlds.slack import SlackWorld
+from tests.worlds.telegram import TelegramWorld
+from tests.worlds.world import opened
+from tidings.adapters.console.adapter import ConsoleAdapter
+from tidings.adapters.console.settings import ConsoleSettings
+from tidings.adapters.local import socket as local
+from tidings.adapters.local.socket import LocalServer, SocketLine
+from tidings.core.adapter import Platform
+from tidings.core.agent import Event, Finished, TextDelta, Turn
+from tidings.core.gateway.gateway import Gateway
+from tidings.core.settings import Core, Limits
 
 LENGTHS = (150_000, 400_000)
 DELTA_CHARACTERS = 50

@@ -16,7 +16,7 @@ import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from tests.simulators.telegram import TelegramServer
+from tests.simulators.telegram.simulator import TelegramServer
 
 ROUNDS = 4
 MESSAGES = 100

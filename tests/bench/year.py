@@ -20,20 +20,21 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from core.agent import Outcome, OutcomeKind, TextDelta
-from core.clock import SystemClock
-from core.desk import Pruned
-from core.gateway import DATABASE, Gateway
-from core.inbound import inbox, recollection
-from core.outbound import outbox
-from core.settings import Core
-from core.store import retention
-from core.store.database import Transaction
-from core.store.sqlite import connect
-from core.types import Body, Inbound, Receipt, Target, encode
-from tests import builders
-from tests.fakes import FakeLocal, FakeServer
-from tests.world import Echo
+from tests.worlds import builders
+from tests.worlds.fakes import FakeLocal, FakeServer
+from tests.worlds.world import Echo
+from tidings.core.agent import Outcome, OutcomeKind, TextDelta
+from tidings.core.clock import SystemClock
+from tidings.core.desk.runs import Pruned
+from tidings.core.gateway.gateway import Gateway
+from tidings.core.inbound import inbox
+from tidings.core.memory import undo as recollection
+from tidings.core.operations import retention
+from tidings.core.outbound import outbox
+from tidings.core.settings import Core
+from tidings.core.store.sqlite import DATABASE, connect
+from tidings.core.store.store import Transaction
+from tidings.core.types import Body, Inbound, Receipt, Target, encode
 
 LIMIT_MS = 100.0
 YEAR_SECONDS = 365 * 86_400.0

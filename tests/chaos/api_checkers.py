@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tests.api_world import Frame
 from tests.chaos.api_clients import Ask, Told
 from tests.chaos.steps import BROKEN, Expected, Say, expected
+from tests.worlds.api import Frame
 
 if TYPE_CHECKING:
     from tests.chaos.chaos_checkers import NightCase

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import aiohttp
 
-from tests.api_world import KEY, Frame, frames_of
 from tests.chaos import crowd
+from tests.worlds.api import KEY, Frame, frames_of
 
 # So many messages of the crowd there are for each run.
 ONE_IN = 10

@@ -28,16 +28,17 @@ from contextlib import closing
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from core import failpoints
-from core.adapter import Platform
-from core.agent import Event, Finished, OutcomeKind, TextDelta, Turn
-from core.cards import Hand, NewCard
-from core.gateway import DATABASE, Gateway
-from core.settings import Access, Board, Core
-from core.types import Target, Value
-from tests.fakes import FakeLocal, FakeServer
-from tests.simulators.paper import Kind, PaperServer
-from tests.simulators.paper_adapter import PaperAdapter, PaperSettings
+from tests.simulators.paper.adapter import PaperAdapter, PaperSettings
+from tests.simulators.paper.simulator import Kind, PaperServer
+from tests.worlds.fakes import FakeLocal, FakeServer
+from tidings.core import failpoints
+from tidings.core.adapter import Platform
+from tidings.core.agent import Event, Finished, OutcomeKind, TextDelta, Turn
+from tidings.core.desk.board import Hand, NewCard
+from tidings.core.gateway.gateway import Gateway
+from tidings.core.settings import Access, Board, Core
+from tidings.core.store.sqlite import DATABASE
+from tidings.core.types import Target, Value
 
 KINDS = ("silent", "hang", "killed", "budget", "effect", "good", "good", "good", "good", "good")
 # What a run of a bot can do as well as a process.

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from core.outbound.outbox import MARK
 from tests.chaos.played import Played, Seen
 from tests.chaos.steps import Expected, Say, expected
-from tests.simulators.paper import Message
+from tests.simulators.paper.simulator import Message
+from tidings.core.outbound.outbox import MARK
 
 # What changes the text of a message.
 TEXT_ACTS = {"post", "edit", "stream", "append", "stop"}

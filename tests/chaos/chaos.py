@@ -28,7 +28,6 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
-from tests.api_world import KEY
 from tests.chaos import api_clients, chaos_checkers, chaos_child, crowd
 from tests.chaos.chaos_checkers import Crowd, Night, Verdict
 from tests.chaos.discord_stand import ANSWER_SECONDS
@@ -36,6 +35,7 @@ from tests.chaos.plans import Plan, plan
 from tests.chaos.played import Crash, Flight, Seen, rows_of
 from tests.chaos.scripted import Ledger
 from tests.chaos.steps import Say
+from tests.worlds.api import KEY
 
 # Memory is as durable as a disk for a process that is killed, and a good deal quicker.
 MEMORY = Path("/dev/shm")

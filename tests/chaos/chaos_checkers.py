@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from core.outbound.settler import ANCHORS
-from core.types import View
 from tests.chaos import api_checkers, checkers
 from tests.chaos.api_checkers import GIVEN_UP
 from tests.chaos.api_clients import Told
 from tests.chaos.case import Case, Copy, Owed, Row, file_line
 from tests.chaos.played import Crash, Seen
 from tests.chaos.steps import Expected, Platform, Say, Scenario, expected
-from tests.simulators.paper import Call, Kind
+from tests.simulators.paper.simulator import Call, Kind
+from tidings.core.outbound.resolver import ANCHORS
+from tidings.core.types import View
 
 # The platform's own word on a call, which the caller also heard unless it was killed.
 _DEFINITE = ("ok", "400", "401", "403", "404", "409", "413", "429")

@@ -11,19 +11,19 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from adapters.api.adapter import ADAPTER, ApiAdapter
-from adapters.api.settings import HttpSettings
-from adapters.shared.server import HttpServer
-from core import failpoints
-from core.adapter import Platform
-from core.gateway import Gateway
-from core.settings import Access, Core
-from core.types import Value
 from tests.chaos import crowd, mutants, scripted
-from tests.fakes import FakeLocal
+from tests.worlds.fakes import FakeLocal
+from tidings.adapters.api.adapter import ADAPTER, ApiAdapter
+from tidings.adapters.api.settings import HttpSettings
+from tidings.adapters.shared.http_server import HttpServer
+from tidings.core import failpoints
+from tidings.core.adapter import Platform
+from tidings.core.gateway.gateway import Gateway
+from tidings.core.settings import Access, Core
+from tidings.core.types import Value
 
 # What is only imported by who listens, here once for all lives: quicker, and the same code to the end of a run.
-for _late in ("adapters.api.reception", "adapters.shared.connection"):
+for _late in ("tidings.adapters.api.serve", "tidings.adapters.shared.http_limits"):
     importlib.import_module(_late)
 
 

@@ -17,18 +17,18 @@ from typing import Any
 
 import msgspec
 
-from core import failpoints, ids
-from core.adapter import Host, Platform, Receive, Taken
-from core.gateway import Gateway
-from core.settings import Access, Core
-from core.store import sqlite
-from core.store.database import Unit
-from core.types import Absent, Part, Receipt, Signal, Target, Unreadable, Value, View
 from tests.chaos import mutants, scenario, scripted
 from tests.chaos.stage import OwnedClock, Stage
-from tests.fakes import FakeLocal, FakeServer
-from tests.simulators.paper_adapter import PaperAdapter
-from tests.simulators.paper_client import PaperSettings
+from tests.simulators.paper.adapter import PaperAdapter
+from tests.simulators.paper.client import PaperSettings
+from tests.worlds.fakes import FakeLocal, FakeServer
+from tidings.core import failpoints, ids
+from tidings.core.adapter import Host, Platform, Receive, Taken
+from tidings.core.gateway.gateway import Gateway
+from tidings.core.settings import Access, Core
+from tidings.core.store import sqlite
+from tidings.core.store.store import Unit
+from tidings.core.types import Absent, Part, Receipt, Signal, Target, Unreadable, Value, View
 
 _WRITES = re.compile(r"\s*(INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)", re.IGNORECASE)
 

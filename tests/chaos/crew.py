@@ -16,10 +16,10 @@ from typing import Self
 
 import msgspec
 
-from core.types import Value
 from tests.chaos import checkers, driver, zygote
 from tests.chaos.driver import Commit, Nursery, Played
 from tests.chaos.scenario import SCENARIOS
+from tidings.core.types import Value
 
 # Memory is as durable as a disk for a process that is killed, and a good deal quicker.
 MEMORY = Path("/dev/shm")

@@ -10,17 +10,17 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from core.adapter import Adapter, Host
-from core.agent import Event, Finished, Turn
-from core.clock import SystemClock
 from tests.chaos.discord_stand import Discord, ToldOnce, discord
 from tests.chaos.scripted import ScriptedAgent
 from tests.chaos.slack_stand import Slack, slack
 from tests.chaos.steps import PERSON, Platform, Say
 from tests.chaos.telegram_stand import Telegram, telegram
-from tests.simulators.paper import NASTY, Kind, Odds, PaperServer
-from tests.simulators.paper_adapter import PaperAdapter
-from tests.simulators.paper_client import PaperSettings
+from tests.simulators.paper.adapter import PaperAdapter
+from tests.simulators.paper.client import PaperSettings
+from tests.simulators.paper.simulator import NASTY, Kind, Odds, PaperServer
+from tidings.core.adapter import Adapter, Host
+from tidings.core.agent import Event, Finished, Turn
+from tidings.core.clock import SystemClock
 
 CHATS = tuple(map(str, range(1, 9)))
 THREADS = ("", "", "t", "u")

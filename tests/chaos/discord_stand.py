@@ -14,20 +14,21 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import SecretStr
 
-from adapters.discord import adapter, client, gateway, render
-from adapters.discord.adapter import DiscordAdapter
-from adapters.discord.client import READ_SECONDS, Client
-from adapters.discord.places import channel_of, handle_of
-from adapters.discord.settings import DiscordAccount
-from core.adapter import Host
-from core.types import Part, Receipt, Target
 from tests.chaos.steps import PERSON, Platform, Say
-from tests.simulators.discord import TOKEN, Channel, DiscordServer, Person
-from tests.simulators.discord import Call as DiscordCall
-from tests.simulators.discord import Message as DiscordMessage
-from tests.simulators.discord_places import PRIVATE, TEXT, THREAD, User
-from tests.simulators.paper import Call, Effect, Kind, Message, Odds
-from tests.simulators.paper_wire import Ask, Upload
+from tests.simulators.discord.places import PRIVATE, TEXT, THREAD, User
+from tests.simulators.discord.simulator import TOKEN, Channel, DiscordServer, Person
+from tests.simulators.discord.simulator import Call as DiscordCall
+from tests.simulators.discord.simulator import Message as DiscordMessage
+from tests.simulators.paper.simulator import Call, Effect, Kind, Message, Odds
+from tests.simulators.paper.wire import Ask, Upload
+from tidings.adapters.discord import adapter, client, render
+from tidings.adapters.discord import socket as gateway
+from tidings.adapters.discord.adapter import DiscordAdapter
+from tidings.adapters.discord.address import channel_of, handle_of
+from tidings.adapters.discord.client import READ_SECONDS, Client
+from tidings.adapters.discord.settings import DiscordAccount
+from tidings.core.adapter import Host
+from tidings.core.types import Part, Receipt, Target
 
 # A call that hangs is given up after this, and so is getting in.
 CALL_SECONDS = 2.0

@@ -10,27 +10,15 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from core.clock import Timer
 from tests.chaos.child import Command, Spec
 from tests.chaos.nursery import PATIENCE_SECONDS, Died, Nursery, Process
-from tests.chaos.played import (
-    SHORT,
-    START,
-    Commit,
-    Crash,
-    Flight,
-    Kill,
-    Played,
-    Seen,
-    commit_of,
-    parse,
-    rows_of,
-)
+from tests.chaos.played import SHORT, START, Commit, Crash, Flight, Kill, Played, Seen, commit_of, parse, rows_of
 from tests.chaos.scripted import Ledger
 from tests.chaos.stage import WALL_AHEAD
 from tests.chaos.steps import Delete, Do, Edit, Say, Scenario, Stop, Wait
-from tests.simulators.paper import PaperServer
-from tests.simulators.paper_client import PaperSettings
+from tests.simulators.paper.client import PaperSettings
+from tests.simulators.paper.simulator import PaperServer
+from tidings.core.clock import Timer
 
 __all__ = ["SHORT", "Commit", "Crash", "Flight", "Kill", "Nursery", "Played", "Seen", "parse", "play", "rows_of"]
 

@@ -67,9 +67,9 @@ MATRIX: dict[str, Way] = {
     "store.post_commit": PLAIN,
 }
 
-# Passed by what an owner does now and then: tests/scenario/test_backup.py kills there.
+# Passed by what an owner does now and then: tests/scenario/operations/test_backup.py kills there.
 ELSEWHERE = {"store.copied", "restore.pre_store"}
-# Only a command in the background comes by: tests/scenario/test_processes.py kills there.
+# Only a command in the background comes by: tests/scenario/work/test_processes.py kills there.
 ELSEWHERE |= {"bg.pid", "bg.go"}
 
 # Where a process that is stopped for a while, and goes on, must not lose or repeat anything.

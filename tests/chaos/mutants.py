@@ -7,6 +7,7 @@ A process becomes one by TIDINGS_MUTANT=NAME: a gateway of the sweep or of chaos
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from tests.chaos import mutation_access as access
@@ -21,6 +22,7 @@ from tests.chaos import mutation_store as store
 from tests.chaos import mutation_telegram as telegram
 from tests.chaos import mutation_work as work
 
+SCENARIOS = Path(__file__).resolve().parents[1] / "scenario"
 # Names the mutant that a process becomes.
 VARIABLE = "TIDINGS_MUTANT"
 
@@ -38,7 +40,8 @@ class Mutant(NamedTuple):
 
 
 def _test(file: str, name: str) -> tuple[str, ...]:
-    return (f"tests/scenario/test_{file}.py::test_{name}",)
+    (path,) = SCENARIOS.rglob(f"test_{file}.py")
+    return (f"{path.relative_to(SCENARIOS.parents[1])}::test_{name}",)
 
 
 def _telegram(name: str) -> tuple[str, ...]:

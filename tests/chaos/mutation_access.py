@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Set
 from pathlib import Path
 
-from adapters.api.settings import HttpSettings
-from bots import main
-from core.cards import Hand
-from core.inbound import policy
-from core.inbound.access import Access
-from core.inbound.policy import Judgement
-from core.redaction import remember
-from core.store.database import Transaction
-from core.types import Asker, Inbound
-from core.work import cardfile
-from core.work.permits import Permits
 from tests.chaos.mutation_seams import swap
+from tidings.adapters.api.settings import HttpSettings
+from tidings.bots import main
+from tidings.core.desk.board import Hand
+from tidings.core.inbound import policy
+from tidings.core.inbound.access import Access
+from tidings.core.inbound.policy import Judgement
+from tidings.core.redaction import remember
+from tidings.core.store.store import Transaction
+from tidings.core.types import Asker, Inbound
+from tidings.core.work.board import cards as cardfile
+from tidings.core.work.board.permits import Permits
 
 
 def empty_list_admits_everybody() -> None:

@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from core.agent import Outcome
-from core.errors import Unknown
 from tests.chaos.mutation_seams import swap
+from tidings.core.agent import Outcome
+from tidings.core.errors import Unknown
 
 
 def any_key_is_right() -> None:
     """That there is a key is checked, and not which one."""
-    from adapters.api.keys import Key, Keys
+    from tidings.adapters.api.keys import Key, Keys
 
     def find(self: Keys, secret: str) -> Key | None:
         return self.all()[0]
@@ -26,8 +26,8 @@ def any_key_is_right() -> None:
 
 def wrong_keys_lock_out_the_right_one() -> None:
     """Whoever shares an address with a guesser waits for it, whatever key they have."""
-    from adapters.api.gate import Call, Gate
-    from adapters.api.keys import Scope
+    from tidings.adapters.api.guard import Call, Gate
+    from tidings.adapters.api.keys import Scope
 
     real = Gate.admit
 
@@ -40,7 +40,7 @@ def wrong_keys_lock_out_the_right_one() -> None:
 
 def wrong_keys_at_full_speed() -> None:
     """Guesses are counted, and each is answered at once."""
-    from adapters.api.guesses import Guesses
+    from tidings.adapters.api.guesses import Guesses
 
     def delay(self: Guesses, address: str) -> float:
         return 0.0
@@ -50,7 +50,7 @@ def wrong_keys_at_full_speed() -> None:
 
 def idle_connections_keep_their_places() -> None:
     """Connections that have shown nothing are held until the listener is full for everybody."""
-    from adapters.shared.connection import Connection, Listener
+    from tidings.adapters.shared.http_limits import Connection, Listener
 
     def has_room_for(self: Listener, connection: Connection) -> bool:
         return len(self.held) < self._limits.connections
@@ -60,7 +60,7 @@ def idle_connections_keep_their_places() -> None:
 
 def stream_outlives_its_key() -> None:
     """A revoked key is only noticed by who asks anew."""
-    from adapters.api.keys import Key, Keys
+    from tidings.adapters.api.keys import Key, Keys
 
     @asynccontextmanager
     async def serving(self: Keys, key: Key) -> AsyncIterator[None]:
@@ -71,8 +71,8 @@ def stream_outlives_its_key() -> None:
 
 def scopes_by_the_client() -> None:
     """A client says itself what it may."""
-    from adapters.api.gate import Call, Gate
-    from adapters.api.keys import Scope
+    from tidings.adapters.api.guard import Call, Gate
+    from tidings.adapters.api.keys import Scope
 
     real = Gate.admit
 
@@ -85,10 +85,10 @@ def scopes_by_the_client() -> None:
 
 def anybodys_run() -> None:
     """Whoever knows an id may have what it names."""
-    from adapters.api.adapter import ApiAdapter
-    from adapters.api.gate import Call
-    from adapters.api.problem import not_found
-    from core.desk import Run
+    from tidings.adapters.api.adapter import ApiAdapter
+    from tidings.adapters.api.errors import not_found
+    from tidings.adapters.api.guard import Call
+    from tidings.core.desk.runs import Run
 
     async def own_run(self: ApiAdapter, call: Call, id: str, what: str = "run") -> Run:
         try:
@@ -101,7 +101,7 @@ def anybodys_run() -> None:
 
 def any_page_may_post() -> None:
     """A form needs no permission, so any open tab drives the agent."""
-    from adapters.api import reception
+    from tidings.adapters.api import serve as reception
 
     def check_kind(request: Any) -> None:
         return
@@ -111,7 +111,7 @@ def any_page_may_post() -> None:
 
 def any_name_leads_here() -> None:
     """A name that was rebound to this machine is as good as ours."""
-    from adapters.api.gate import Gate
+    from tidings.adapters.api.guard import Gate
 
     def check_place(self: Gate, request: Any) -> None:
         return
@@ -121,8 +121,9 @@ def any_name_leads_here() -> None:
 
 def error_beside_the_choice() -> None:
     """A failed stream tells its reason in the frame that ends the choice, where half of the clients never look."""
-    from adapters.api import chat, sse
-    from adapters.api.problem import failed
+    from tidings.adapters.api import sse
+    from tidings.adapters.api.errors import failed
+    from tidings.adapters.api.handlers import chat
 
     real = chat._ending
 
@@ -137,14 +138,14 @@ def error_beside_the_choice() -> None:
 
 def tools_as_the_clients_own() -> None:
     """What ran here is told as a call of the client's function, and the client runs it, too."""
-    from adapters.api.building import Building
+    from tidings.adapters.api.handlers.response_body import Building
 
     swap(Building, "_call", Building._function)
 
 
 def every_failure_is_repeated() -> None:
     """The status says that the server is at fault, so a client asks again and the tools work again."""
-    from adapters.api import problem
+    from tidings.adapters.api import errors as problem
 
     def status_of_failure(outcome: Outcome) -> tuple[int, None]:
         return 502, None
@@ -154,10 +155,10 @@ def every_failure_is_repeated() -> None:
 
 def anybodys_items() -> None:
     """An item that is only named is looked up without asking whose it is."""
-    from adapters.api import references
-    from adapters.api.adapter import ApiAdapter
-    from adapters.api.gate import Call
-    from core.desk import Run
+    from tidings.adapters.api.adapter import ApiAdapter
+    from tidings.adapters.api.guard import Call
+    from tidings.adapters.api.handlers import response_items as references
+    from tidings.core.desk.runs import Run
 
     async def stored(api: ApiAdapter, call: Call, id: str) -> Run:
         return await api.host.desk.run(references.run_of(id))
@@ -167,9 +168,9 @@ def anybodys_items() -> None:
 
 def person_by_the_body() -> None:
     """Who speaks through a chat program says itself who it is."""
-    from adapters.api import chat
-    from adapters.api.gate import Call
-    from adapters.api.naming import person_named
+    from tidings.adapters.api.callers import person_named
+    from tidings.adapters.api.guard import Call
+    from tidings.adapters.api.handlers import chat
 
     def named(call: Call, by_body: str | None = None) -> str | None:
         return by_body or person_named(call)
@@ -179,9 +180,9 @@ def person_by_the_body() -> None:
 
 def titles_in_the_talk() -> None:
     """What a chat program asks beside the talk is stored in it."""
-    from adapters.api import naming
-    from adapters.api.models import Named
-    from adapters.api.talk import Said
+    from tidings.adapters.api import callers as naming
+    from tidings.adapters.api.messages import Said
+    from tidings.adapters.api.models import Named
 
     def is_side_task(given: Named, said: Said) -> bool:
         return False
@@ -193,8 +194,8 @@ def validators_own_words() -> None:
     """A fault is told as the library puts it, with the names of our types."""
     from pydantic import ValidationError
 
-    from adapters.api import gate
-    from adapters.api.faults import Fault
+    from tidings.adapters.api import guard as gate
+    from tidings.adapters.api.validation import Fault
 
     def fault_of(error: ValidationError, values: Any) -> Fault:
         first = error.errors(include_url=False)[0]

@@ -10,28 +10,28 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from core.agent import Event, OutcomeKind, TextDelta
 from tests.chaos.mutation_seams import swap
+from tidings.core.agent import Event, OutcomeKind, TextDelta
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse, ToolCallPart
 
-    from bots.assistant.asking import Answer, Asking, Piece, Question
-    from bots.assistant.models import Built
-    from bots.assistant.settings import Assistant as Settings
-    from bots.assistant.settings import ModelChoice
-    from bots.assistant.tools.tool import Tool
-    from bots.assistant.tools.toolbox import Refusal, Toolbox
-    from bots.assistant.turnstile import Turnstile
-    from bots.assistant.using import Round, Using
-    from bots.assistant.work import Work
-    from bots.renewal import Reloading
-    from core.types import Errand
+    from tidings.bots.app.reload import Reloading
+    from tidings.bots.assistant.ask import Answer, Asking, Piece, Question
+    from tidings.bots.assistant.models import Built
+    from tidings.bots.assistant.run import Work
+    from tidings.bots.assistant.settings import Assistant as Settings
+    from tidings.bots.assistant.settings import ModelChoice
+    from tidings.bots.assistant.tools.tool import Tool
+    from tidings.bots.assistant.tools.toolbox import Refusal, Toolbox
+    from tidings.bots.assistant.turnstile import Turnstile
+    from tidings.bots.assistant.use_tools import Round, Using
+    from tidings.core.types import Errand
 
 
 def stream_that_stops_is_whole() -> None:
     """Whoever hangs up in the middle of a sentence has finished it."""
-    from bots.assistant.asking import Asking
+    from tidings.bots.assistant.ask import Asking
 
     real = Asking._checked
 
@@ -46,7 +46,7 @@ def refusal_is_an_answer() -> None:
     """What the provider holds against us is said to the person as if the model had said it."""
     from pydantic_ai.messages import ModelResponse, TextPart
 
-    from bots.assistant.asking import Answer, Asking, Kind, Unanswered
+    from tidings.bots.assistant.ask import Answer, Asking, Kind, Unanswered
 
     real = Asking._try
 
@@ -65,7 +65,7 @@ def refusal_is_an_answer() -> None:
 
 def empty_answer_completes() -> None:
     """Nobody looks whether there is a word in it."""
-    from bots.assistant.asking import Answer, Asking, Kind, Unanswered
+    from tidings.bots.assistant.ask import Answer, Asking, Kind, Unanswered
 
     real = Asking._checked
 
@@ -82,7 +82,7 @@ def empty_answer_completes() -> None:
 
 def words_said_again_after_a_break() -> None:
     """A second try begins behind the words of the first."""
-    from bots.assistant.asking import Asking, Kind, Unanswered
+    from tidings.bots.assistant.ask import Asking, Kind, Unanswered
 
     real = Asking._ask_one
 
@@ -101,7 +101,7 @@ def words_said_again_after_a_break() -> None:
 
 def tool_that_nobody_named() -> None:
     """Whatever the model can name it may use."""
-    from bots.assistant.tools.toolbox import Toolbox
+    from tidings.bots.assistant.tools.toolbox import Toolbox
 
     real = Toolbox.find
 
@@ -113,7 +113,7 @@ def tool_that_nobody_named() -> None:
 
 def tool_acts_before_it_is_stored() -> None:
     """Told of when all is done: a crash in between leaves an act that nobody knows of."""
-    from bots.assistant.using import Using
+    from tidings.bots.assistant.use_tools import Using
 
     real = Using.use
 
@@ -126,7 +126,7 @@ def tool_acts_before_it_is_stored() -> None:
 
 def others_words_unfenced() -> None:
     """What a stranger wrote stands beside what the person said, and looks the same."""
-    from bots.assistant import using
+    from tidings.bots.assistant import use_tools as using
 
     def fence(text: str, source: str) -> str:
         return text
@@ -136,7 +136,7 @@ def others_words_unfenced() -> None:
 
 def first_call_ends_the_answer() -> None:
     """The words before a tool are taken for all there is to say."""
-    from bots.assistant.work import Work
+    from tidings.bots.assistant.run import Work
 
     async def use_tools(self: Work, response: ModelResponse) -> AsyncGenerator[Event, None]:
         for event in self._end(OutcomeKind.COMPLETED, ""):
@@ -147,7 +147,7 @@ def first_call_ends_the_answer() -> None:
 
 def halt_without_a_word() -> None:
     """A guard rail that only the log knows of."""
-    from bots.assistant.work import Work
+    from tidings.bots.assistant.run import Work
 
     def halt(self: Work, sentence: str, reason: str) -> list[Event]:
         return self._end(OutcomeKind.HALTED, reason)
@@ -157,7 +157,7 @@ def halt_without_a_word() -> None:
 
 def fence_reads_a_text_again_and_again() -> None:
     """From each opening sign it looks through all the others."""
-    from bots.assistant import prompt
+    from tidings.bots.assistant import prompt
 
     between = r"[^\w>]*"
     swap(prompt, "_FENCE", re.compile(rf"[<\ufe64\uff1c](?={between}{between.join('untrusted')})", re.IGNORECASE))
@@ -165,7 +165,7 @@ def fence_reads_a_text_again_and_again() -> None:
 
 def people_bear_the_mark() -> None:
     """What a person typed is signed like a line of the gateway's."""
-    from bots.assistant import prompt
+    from tidings.bots.assistant import prompt
 
     def bare(text: str) -> str:
         return text
@@ -175,7 +175,7 @@ def people_bear_the_mark() -> None:
 
 def errand_knows_every_server() -> None:
     """Who was given some tools still names all servers of them for the next."""
-    from bots.assistant.agent import Assistant
+    from tidings.bots.assistant.agent import Assistant
 
     real = Assistant.settings_for
 
@@ -187,7 +187,7 @@ def errand_knows_every_server() -> None:
 
 def turns_prepared_all_at_once() -> None:
     """Everybody passes the turnstile in the same round of the loop."""
-    from bots.assistant.turnstile import Turnstile
+    from tidings.bots.assistant.turnstile import Turnstile
 
     async def enter(self: Turnstile) -> None:
         return
@@ -197,7 +197,7 @@ def turns_prepared_all_at_once() -> None:
 
 def turnstile_without_an_order() -> None:
     """Whoever came last passes first."""
-    from bots.assistant.turnstile import Turnstile
+    from tidings.bots.assistant.turnstile import Turnstile
 
     real = Turnstile._turn
 
@@ -211,8 +211,8 @@ def turnstile_without_an_order() -> None:
 
 def libraries_looked_through_again() -> None:
     """The garbage collector goes through everything that was imported, every time."""
-    from bots import building
-    from bots.renewal import Reloading
+    from tidings.bots.app import agents as building
+    from tidings.bots.app.reload import Reloading
 
     async def prepare(self: Reloading) -> None:
         await building.prepare(tuple(self._staff.agents.values()))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from core.inbound.settlement import After
-from core.store.database import Row, Transaction
-from core.types import File
-from core.work import board, cardfile, crew
-from core.work.board import Hold
-from core.work.cardfile import Moment
-from core.work.foreman import Foreman
-from core.work.verdicts import Verdict
 from tests.chaos.mutation_seams import swap
+from tidings.core.inbound.settlement import After
+from tidings.core.store.store import Row, Transaction
+from tidings.core.types import File
+from tidings.core.work.board import cards as cardfile
+from tidings.core.work.board import rules as board
+from tidings.core.work.board import workers as crew
+from tidings.core.work.board.cards import Moment
+from tidings.core.work.board.rules import Hold
+from tidings.core.work.board.supervisor import Foreman
+from tidings.core.work.board.verdicts import Verdict
 
 
 def late_verdict_counts() -> None:

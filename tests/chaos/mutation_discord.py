@@ -11,15 +11,15 @@ from typing import Any
 
 import msgspec
 
-from core.adapter import Taken
-from core.types import Absent, Body, Inbound, Part, Receipt, Target, Unreadable
 from tests.chaos.mutation_seams import swap
+from tidings.core.adapter import Taken
+from tidings.core.types import Absent, Body, Inbound, Part, Receipt, Target, Unreadable
 
 
 def cursor_before_the_message() -> None:
     """Whoever dies in between has passed over a message that is nowhere."""
-    from adapters.discord.atlas import Place
-    from adapters.discord.intake import Intake
+    from tidings.adapters.discord.directory import Place
+    from tidings.adapters.discord.listen import Intake
 
     real = Intake._take
 
@@ -32,7 +32,7 @@ def cursor_before_the_message() -> None:
 
 def nonce_by_lot() -> None:
     """As the library draws it: a second try is a second message."""
-    from adapters.discord import wording
+    from tidings.adapters.discord import compose as wording
 
     def nonce_of(part: Part) -> str:
         return secrets.token_hex(12)
@@ -42,8 +42,8 @@ def nonce_by_lot() -> None:
 
 def mentions_as_the_library_has_them() -> None:
     """Whoever leaves them out allows them all."""
-    from adapters.discord import wording
-    from adapters.discord.wording import Words
+    from tidings.adapters.discord import compose as wording
+    from tidings.adapters.discord.compose import Words
 
     real = wording.message
 
@@ -58,8 +58,8 @@ def mentions_as_the_library_has_them() -> None:
 
 def key_of_the_event() -> None:
     """What the history tells again is taken for something new."""
-    from adapters.discord.atlas import Place
-    from adapters.discord.parse import Reader
+    from tidings.adapters.discord.directory import Place
+    from tidings.adapters.discord.parse import Reader
 
     real = Reader.said
 
@@ -72,7 +72,7 @@ def key_of_the_event() -> None:
 
 def private_answer_said_to_all() -> None:
     """What comes too late for one person is told to the whole channel."""
-    from adapters.discord.adapter import DiscordAdapter
+    from tidings.adapters.discord.adapter import DiscordAdapter
 
     async def post_late(self: DiscordAdapter, part: Part) -> Receipt:
         return await self._post(part)
@@ -82,7 +82,7 @@ def private_answer_said_to_all() -> None:
 
 def own_words_heard() -> None:
     """What it says itself, and what other bots say, comes back to it as a message."""
-    from adapters.discord.parse import Reader
+    from tidings.adapters.discord.parse import Reader
 
     def is_no_person(self: Reader, message: Mapping[str, Any]) -> bool:
         return False
@@ -92,8 +92,8 @@ def own_words_heard() -> None:
 
 def places_kept_over_each_other() -> None:
     """Who writes first at the same moment as others is forgotten."""
-    from adapters.discord.atlas import Place
-    from adapters.discord.cursors import Kept
+    from tidings.adapters.discord.cursors import Kept
+    from tidings.adapters.discord.directory import Place
 
     async def keep(self: Kept, place: Place) -> None:
         kept = self._places | {place.channel: place}
@@ -106,8 +106,8 @@ def places_kept_over_each_other() -> None:
 
 def gap_between_two_sessions() -> None:
     """As the library: a session that is not resumed begins with nothing."""
-    from adapters.discord.atlas import Sight
-    from adapters.discord.intake import Intake
+    from tidings.adapters.discord.directory import Sight
+    from tidings.adapters.discord.listen import Intake
 
     def catch_up(self: Intake, sight: Sight) -> None:
         self._caught_up.add(sight.place.channel)
@@ -117,9 +117,9 @@ def gap_between_two_sessions() -> None:
 
 def discord_window_by_our_clock() -> None:
     """What was sent by a clock that is behind ours lies before the window, and counts as absent."""
-    from adapters.discord.adapter import DiscordAdapter
-    from adapters.discord.places import snowflake_at
-    from adapters.discord.readback import MARGIN_SECONDS, Reading
+    from tidings.adapters.discord.adapter import DiscordAdapter
+    from tidings.adapters.discord.address import snowflake_at
+    from tidings.adapters.discord.readback import MARGIN_SECONDS, Reading
 
     async def look_at(
         self: DiscordAdapter, place: str, part: Part, words: Any, is_taken: Taken
@@ -135,7 +135,7 @@ def discord_window_by_our_clock() -> None:
 
 def reactions_at_any_time() -> None:
     """Setting one and taking it back is thought to be counted apart."""
-    from adapters.discord.signals import REACTION_PAUSE, Signals
+    from tidings.adapters.discord.signals import REACTION_PAUSE, Signals
 
     def take_turn(self: Signals, channel: str, longest: float) -> float:
         return 0.0 if longest < 10.0 else REACTION_PAUSE
@@ -145,8 +145,8 @@ def reactions_at_any_time() -> None:
 
 def a_thread_or_nothing() -> None:
     """Where no thread may be opened, the person who asked sees nothing."""
-    from adapters.discord.client import Refused
-    from adapters.discord.detours import Detours
+    from tidings.adapters.discord.client import Refused
+    from tidings.adapters.discord.detours import Detours
 
     def use_channel(self: Detours, target: Target, error: Refused) -> str:
         raise error

@@ -10,28 +10,30 @@ from typing import Any
 
 import msgspec
 
-from core import context
-from core.adapter import Receive
-from core.agent import Ended, Outcome
-from core.context import Session
-from core.desk import Numbered, Remembered
-from core.gateway import Gateway
-from core.inbound import door, inbox, notes, recollection, recovery
-from core.inbound.dispatcher import Dispatcher
-from core.inbound.door import Door
-from core.inbound.inbox import Claim
-from core.inbound.recollection import TakenBack
-from core.outbound import outbox
-from core.outbound.courier import Courier, Reserved
-from core.outbound.outbox import Head, Owed
-from core.runs import journal
-from core.runs.journal import Journal
-from core.runs.runner import Interrupt
-from core.store import sqlite
-from core.store.database import Transaction
-from core.store.sqlite import SqliteTransaction
-from core.types import Admission, Capabilities, Duplicate, Inbound, Note, Stored
 from tests.chaos.mutation_seams import later, swap
+from tidings.core import context
+from tidings.core.adapter import Receive
+from tidings.core.agent import Ended, Outcome
+from tidings.core.context import Session
+from tidings.core.desk.runs import Numbered, Remembered
+from tidings.core.gateway.gateway import Gateway
+from tidings.core.inbound import door, inbox, recovery
+from tidings.core.inbound.dispatcher import Dispatcher
+from tidings.core.inbound.door import Door
+from tidings.core.inbound.inbox import Claim
+from tidings.core.memory import person_notes as notes
+from tidings.core.memory import undo as recollection
+from tidings.core.memory.undo import TakenBack
+from tidings.core.outbound import outbox
+from tidings.core.outbound.courier import Courier, Reserved
+from tidings.core.outbound.outbox import Head, Owed
+from tidings.core.runs import journal
+from tidings.core.runs.journal import Journal
+from tidings.core.runs.runner import Interrupt
+from tidings.core.store import sqlite
+from tidings.core.store.sqlite import SqliteTransaction
+from tidings.core.store.store import Transaction
+from tidings.core.types import Admission, Capabilities, Duplicate, Inbound, Note, Stored
 
 
 def acknowledge_before_commit() -> None:

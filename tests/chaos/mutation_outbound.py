@@ -6,17 +6,19 @@ from pathlib import Path
 
 import msgspec
 
-from core import offline
-from core.errors import RateLimited
-from core.outbound import courier, doubts, draft, fitting, outbox, pace, settler
-from core.outbound.aliases import Aliases
-from core.outbound.courier import Courier, Reserved
-from core.outbound.draft import Draft
-from core.outbound.outbox import Head, Owed
-from core.outbound.settler import Settler
-from core.store.database import Transaction
-from core.types import Body, Capabilities, DeliveryState, Target
 from tests.chaos.mutation_seams import swap
+from tidings.core.errors import RateLimited
+from tidings.core.operations import offline
+from tidings.core.outbound import compose as fitting
+from tidings.core.outbound import courier, doubts, draft, outbox, pace
+from tidings.core.outbound import resolver as settler
+from tidings.core.outbound.courier import Courier, Reserved
+from tidings.core.outbound.draft import Draft
+from tidings.core.outbound.moved_chats import Aliases
+from tidings.core.outbound.outbox import Head, Owed
+from tidings.core.outbound.resolver import Settler
+from tidings.core.store.store import Transaction
+from tidings.core.types import Body, Capabilities, DeliveryState, Target
 
 
 def no_doubtful_state() -> None:

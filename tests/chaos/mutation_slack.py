@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from core.types import Inbound, Part, Receipt
 from tests.chaos.mutation_seams import swap
+from tidings.core.types import Inbound, Part, Receipt
 
 if TYPE_CHECKING:
     from slack_sdk.web.async_client import AsyncWebClient
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def envelope_confirmed_at_once() -> None:
     """As the library does it: within three seconds, and before anybody has stored it."""
-    from adapters.slack.sockets import Link
+    from tidings.adapters.slack.socket import Link
 
     real = Link._hear
 
@@ -33,7 +33,7 @@ def envelope_confirmed_at_once() -> None:
 
 def mention_is_another_message() -> None:
     """Slack tells of it twice, so it is answered twice."""
-    from adapters.slack.parse import Reader
+    from tidings.adapters.slack.parse import Reader
 
     real = Reader._said
 
@@ -49,7 +49,7 @@ def retries_as_the_library_has_them() -> None:
     """Whoever leaves them out of the settings has one, which posts again when the answer is lost."""
     from slack_sdk.http_retry.builtin_async_handlers import async_default_handlers
 
-    from adapters.slack.client import Client
+    from tidings.adapters.slack.client import Client
 
     real = Client._library
 
@@ -63,7 +63,7 @@ def retries_as_the_library_has_them() -> None:
 
 def thread_dropped_from_a_post() -> None:
     """The answer stands in the channel, beside everybody's."""
-    from adapters.slack.adapter import SlackAdapter
+    from tidings.adapters.slack.adapter import SlackAdapter
 
     real = SlackAdapter._post
 
@@ -76,7 +76,7 @@ def thread_dropped_from_a_post() -> None:
 
 def any_metadata_is_proof() -> None:
     """Another app that has seen a key says that our answer is there."""
-    from adapters.slack.proof import Seal, payload_of
+    from tidings.adapters.slack.signature import Seal, payload_of
 
     async def proves(self: Seal, message: Mapping[str, Any], part: Part, channel: str) -> bool:
         payload = payload_of(message)
@@ -87,14 +87,14 @@ def any_metadata_is_proof() -> None:
 
 def sessions_or_nothing() -> None:
     """Whoever knows no sessions is shown nothing."""
-    from adapters.slack import sessions
+    from tidings.adapters.slack import sessions
 
     swap(sessions, "NO_SESSIONS", ())
 
 
 def session_left_at_work() -> None:
     """Slack is trusted to say itself that nobody works there any more."""
-    from adapters.slack.intake import Intake
+    from tidings.adapters.slack.listen import Intake
 
     async def rest(self: Intake, channel: str, thread: str) -> None:
         return
@@ -104,7 +104,7 @@ def session_left_at_work() -> None:
 
 def anybodys_stop_counts() -> None:
     """A stream that somebody has stopped ends the run, whoever it was."""
-    from adapters.slack import streams
+    from tidings.adapters.slack import streams
 
     def is_direct(channel: str) -> bool:
         return True
@@ -114,7 +114,7 @@ def anybodys_stop_counts() -> None:
 
 def window_by_our_clock() -> None:
     """What was sent by a clock that is behind ours lies before the window, and counts as absent."""
-    from adapters.slack.readback import Readback
+    from tidings.adapters.slack.readback import Readback
 
     async def ago(self: Readback, seconds: float) -> float:
         return self._budgets._clock.wall() - seconds

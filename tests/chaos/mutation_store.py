@@ -6,12 +6,13 @@ import math
 
 from msgspec.structs import replace
 
-from core.clock import Clock
-from core.inbound import erasure, inbox
-from core.store import epoch, retention
-from core.store.database import Row, Transaction
-from core.types import Inbound
 from tests.chaos.mutation_seams import swap
+from tidings.core.clock import Clock
+from tidings.core.inbound import inbox
+from tidings.core.operations import erasure, retention
+from tidings.core.store import steady_time as epoch
+from tidings.core.store.store import Row, Transaction
+from tidings.core.types import Inbound
 
 
 def far_clock_believed_at_once() -> None:

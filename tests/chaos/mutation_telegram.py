@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from core.adapter import Receive
-from core.inbound import inbox
-from core.store.database import Transaction
-from core.types import Target
 from tests.chaos.mutation_seams import later, swap
+from tidings.core.adapter import Receive
+from tidings.core.inbound import inbox
+from tidings.core.store.store import Transaction
+from tidings.core.types import Target
 
 
 def offset_before_the_commit() -> None:
     """Telegram forgets an update that is only in memory yet."""
-    from adapters.telegram.intake import Intake
+    from tidings.adapters.telegram.listen import Intake
 
     real = Intake.take
 
@@ -29,7 +29,7 @@ def offset_before_the_commit() -> None:
 
 def doubtful_call_repeated() -> None:
     """A call without a verdict is simply made once more."""
-    from adapters.telegram.client import READ_SECONDS, Client, Unanswered
+    from tidings.adapters.telegram.client import READ_SECONDS, Client, Unanswered
 
     real = Client.call
 
@@ -44,7 +44,7 @@ def doubtful_call_repeated() -> None:
 
 def topic_dropped_from_a_send() -> None:
     """What belongs into a topic appears in General."""
-    from adapters.telegram import adapter
+    from tidings.adapters.telegram import adapter
 
     def place(target: Target) -> dict[str, Any]:
         return {"chat_id": target.chat}
@@ -54,9 +54,9 @@ def topic_dropped_from_a_send() -> None:
 
 def plain_words_after_a_flood() -> None:
     """Whoever is asked to wait says it at once in plainer words."""
-    from adapters.telegram.adapter import TelegramAdapter
-    from adapters.telegram.client import Flooded
-    from adapters.telegram.render import Rendered
+    from tidings.adapters.telegram.adapter import TelegramAdapter
+    from tidings.adapters.telegram.client import Flooded
+    from tidings.adapters.telegram.render import Rendered
 
     real = TelegramAdapter._say
 
@@ -74,8 +74,8 @@ def flood_on_a_draft_opens_a_message() -> None:
     """A draft that must wait is taken for one that is not allowed."""
     from telegram.error import TelegramError
 
-    from adapters.telegram import adapter
-    from adapters.telegram.client import Flooded
+    from tidings.adapters.telegram import adapter
+    from tidings.adapters.telegram.client import Flooded
 
     real = adapter._refuses_draft
 
@@ -96,7 +96,7 @@ def old_button_stops_what_runs_now() -> None:
 
 def button_of_an_older_server() -> None:
     """Whoever does not know the button is not asked again without it."""
-    from adapters.telegram import adapter
+    from tidings.adapters.telegram import adapter
 
     def says(error: Exception, fragments: Iterable[str]) -> bool:
         return "can_stop" not in fragments and any(each in str(error).lower() for each in fragments)

@@ -7,31 +7,34 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from core import ids
-from core.agent import JournalEvent, Outcome
-from core.clock import Clock
-from core.context import Session
-from core.desk import Numbered
-from core.duties import Log, Plan
-from core.inbound import answer
-from core.inbound.settlement import After
-from core.outbound import notices, outbox
-from core.outbound.notices import Notice
-from core.outbound.outbox import Owed
-from core.runs import journal
-from core.store import retention
-from core.store.database import Row, Transaction
-from core.store.retention import Place, Step, Terms
-from core.types import Author, Body, File, Inbound, Receipt, Target
-from core.work import agenda, homes, kin, ledger, timing
-from core.work.agenda import Fired
-from core.work.jobs import Jobs
-from core.work.processes import Processes
-from core.work.tasks import Tasks
-from core.work.timing import When
-from core.work.traces import Traces
-from core.work.watch import Watch
 from tests.chaos.mutation_seams import swap
+from tidings.core import ids
+from tidings.core.agent import JournalEvent, Outcome
+from tidings.core.clock import Clock
+from tidings.core.context import Session
+from tidings.core.desk.runs import Numbered
+from tidings.core.desk.work import Log, Plan
+from tidings.core.inbound import answer
+from tidings.core.inbound.settlement import After
+from tidings.core.operations import retention
+from tidings.core.operations.retention import Place, Step, Terms
+from tidings.core.outbound import homes, notices, outbox
+from tidings.core.outbound.notices import Notice
+from tidings.core.outbound.outbox import Owed
+from tidings.core.runs import journal
+from tidings.core.store.store import Row, Transaction
+from tidings.core.types import Author, Body, File, Inbound, Receipt, Target
+from tidings.core.work.processes import identity as kin
+from tidings.core.work.processes.folder import Traces
+from tidings.core.work.processes.processes import Processes
+from tidings.core.work.schedules import rows as agenda
+from tidings.core.work.schedules import when as timing
+from tidings.core.work.schedules.firing import Watch
+from tidings.core.work.schedules.rows import Fired
+from tidings.core.work.schedules.shell import Jobs
+from tidings.core.work.schedules.when import When
+from tidings.core.work.tasks import rows as ledger
+from tidings.core.work.tasks.tasks import Tasks
 
 
 def notice_without_its_key() -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tests.chaos.steps import Platform, Scenario
-from tests.simulators.paper import Call, Effect, Message
+from tests.simulators.paper.simulator import Call, Effect, Message
 
 START = 1_000_000.0
 

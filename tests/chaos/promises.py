@@ -28,21 +28,22 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adapters.console.adapter import ConsoleAdapter
-from adapters.console.settings import ConsoleSettings
-from adapters.shared import local
-from core import failpoints
-from core.adapter import Platform
-from core.agent import Effect, Event, Finished, TextDelta, ToolFinished, ToolStarted, Turn
-from core.duties import Goal, Launch, Manner
-from core.errors import Declined, NotRunning
-from core.gateway import DATABASE, Gateway
-from core.outbound.outbox import MARK
-from core.settings import Access, Core, Work
-from core.types import Value
-from core.work.tasks import TaskKind
 from tests.chaos import crowd
-from tests.fakes import FakeServer
+from tests.worlds.fakes import FakeServer
+from tidings.adapters.console.adapter import ConsoleAdapter
+from tidings.adapters.console.settings import ConsoleSettings
+from tidings.adapters.local import socket as local
+from tidings.core import failpoints
+from tidings.core.adapter import Platform
+from tidings.core.agent import Effect, Event, Finished, TextDelta, ToolFinished, ToolStarted, Turn
+from tidings.core.desk.work import Goal, Launch, Manner
+from tidings.core.errors import Declined, NotRunning
+from tidings.core.gateway.gateway import Gateway
+from tidings.core.outbound.outbox import MARK
+from tidings.core.settings import Access, Core, Work
+from tidings.core.store.sqlite import DATABASE
+from tidings.core.types import Value
+from tidings.core.work.tasks.tasks import TaskKind
 
 PLATFORMS = ("telegram", "discord", "slack")
 CONSOLE = "console"

@@ -3,21 +3,8 @@
 from __future__ import annotations
 
 from tests.chaos.scripted import KINDS, Ledger, ScriptedAgent
-from tests.chaos.steps import (
-    PERSON,
-    Delete,
-    Do,
-    Edit,
-    Expected,
-    Platform,
-    Say,
-    Scenario,
-    Step,
-    Stop,
-    Wait,
-    expected,
-)
-from tests.simulators.paper_chats import Kind
+from tests.chaos.steps import PERSON, Delete, Do, Edit, Expected, Platform, Say, Scenario, Step, Stop, Wait, expected
+from tests.simulators.paper.chats import Kind
 
 __all__ = [
     "KINDS",

@@ -6,7 +6,18 @@ import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from core.agent import (
+from tests.chaos.steps import (
+    BROKEN,
+    FRAIL_SECONDS,
+    REPORT_SECONDS,
+    SLOW_SECONDS,
+    STREAMED,
+    bold_text,
+    long_text,
+    report,
+    table_text,
+)
+from tidings.core.agent import (
     Checkpoint,
     Effect,
     Event,
@@ -20,20 +31,9 @@ from core.agent import (
     ToolStarted,
     Turn,
 )
-from core.clock import Clock
-from core.failpoints import fail_here
-from core.work.tasks import TaskKind
-from tests.chaos.steps import (
-    BROKEN,
-    FRAIL_SECONDS,
-    REPORT_SECONDS,
-    SLOW_SECONDS,
-    STREAMED,
-    bold_text,
-    long_text,
-    report,
-    table_text,
-)
+from tidings.core.clock import Clock
+from tidings.core.failpoints import fail_here
+from tidings.core.work.tasks.tasks import TaskKind
 
 
 class Ledger:

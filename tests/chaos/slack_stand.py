@@ -11,19 +11,19 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import SecretStr
 
-from adapters.slack import adapter, client, render, streams
-from adapters.slack.adapter import SlackAdapter
-from adapters.slack.client import READ_SECONDS, UNSURE, Client
-from adapters.slack.settings import SlackAccount
-from core.adapter import Host
-from core.types import Part, Receipt
 from tests.chaos.discord_stand import source
 from tests.chaos.steps import Platform
-from tests.simulators.paper import Call, Effect, Kind, Message, Odds
-from tests.simulators.paper_wire import Ask, Upload
-from tests.simulators.slack import APP_TOKEN, BOT_TOKEN, Channel, Person, SlackServer, text_of
-from tests.simulators.slack import Call as SlackCall
-from tests.simulators.slack import Message as SlackMessage
+from tests.simulators.paper.simulator import Call, Effect, Kind, Message, Odds
+from tests.simulators.paper.wire import Ask, Upload
+from tests.simulators.slack.simulator import APP_TOKEN, BOT_TOKEN, Channel, Person, SlackServer, text_of
+from tests.simulators.slack.simulator import Call as SlackCall
+from tests.simulators.slack.simulator import Message as SlackMessage
+from tidings.adapters.slack import adapter, client, render, streams
+from tidings.adapters.slack.adapter import SlackAdapter
+from tidings.adapters.slack.client import READ_SECONDS, UNSURE, Client
+from tidings.adapters.slack.settings import SlackAccount
+from tidings.core.adapter import Host
+from tidings.core.types import Part, Receipt
 
 # A call that hangs is given up after this.
 CALL_SECONDS = 2.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.simulators.paper_chats import Kind
+from tests.simulators.paper.chats import Kind
 
 # Who is admitted; anybody else is a stranger.
 PERSON = "7"

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from core.outbound.outbox import MARK
 from tests.chaos import checkers, driver, zygote
 from tests.chaos.driver import Played, Seen
 from tests.chaos.scenario import SIXTY, TEN
-from tests.simulators.paper import Message
+from tests.simulators.paper.simulator import Message
+from tidings.core.outbound.outbox import MARK
 
 Tamper = Callable[[Played], Played]
 

@@ -14,18 +14,19 @@ import pyromark  # noqa: F401
 import telegramify_markdown  # noqa: F401
 from pydantic import SecretStr
 
-from adapters.telegram import adapter, client, intake
-from adapters.telegram.adapter import TelegramAdapter
-from adapters.telegram.client import Client
-from adapters.telegram.settings import TelegramAccount
-from core.adapter import Host
-from core.types import Part, Receipt
 from tests.chaos.steps import PERSON, Platform
-from tests.simulators.paper import Call, Effect, Kind, Message, Odds
-from tests.simulators.paper_wire import Ask, Upload
-from tests.simulators.telegram import TOKEN, Entity, TelegramServer
-from tests.simulators.telegram import Call as TelegramCall
-from tests.simulators.telegram import Message as TelegramMessage
+from tests.simulators.paper.simulator import Call, Effect, Kind, Message, Odds
+from tests.simulators.paper.wire import Ask, Upload
+from tests.simulators.telegram.simulator import TOKEN, Entity, TelegramServer
+from tests.simulators.telegram.simulator import Call as TelegramCall
+from tests.simulators.telegram.simulator import Message as TelegramMessage
+from tidings.adapters.telegram import adapter, client
+from tidings.adapters.telegram import listen as intake
+from tidings.adapters.telegram.adapter import TelegramAdapter
+from tidings.adapters.telegram.client import Client
+from tidings.adapters.telegram.settings import TelegramAccount
+from tidings.core.adapter import Host
+from tidings.core.types import Part, Receipt
 
 # A call that hangs is given up after this; a poll may take as long as it asked for.
 CALL_SECONDS = 2.0

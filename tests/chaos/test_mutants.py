@@ -47,8 +47,9 @@ def test_every_mutant_still_fits_its_seam() -> None:
     # Each in a process of its own, since there is no way back; all the forks share one start and what they break.
     script = (
         "import os, sys\n"
-        "import adapters.api.adapter, adapters.discord.adapter, adapters.slack.adapter, adapters.telegram.adapter\n"
-        "import bots.assistant.work, pydantic_ai.messages\n"
+        "import tidings.adapters.api.adapter, tidings.adapters.discord.adapter\n"
+        "import tidings.adapters.slack.adapter, tidings.adapters.telegram.adapter\n"
+        "import tidings.bots.assistant.run, pydantic_ai.messages\n"
         "from tests.chaos.mutants import MUTANTS, become\n"
         "for name in MUTANTS:\n"
         "    if os.fork() == 0:\n"

@@ -13,8 +13,8 @@ from contextlib import suppress
 
 import msgspec
 
-from core.types import Value
 from tests.chaos import child
+from tidings.core.types import Value
 
 _REQUEST_BYTES = 65536
 

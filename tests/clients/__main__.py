@@ -11,10 +11,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.api_world import ApiWorld
 from tests.clients.agent import ClientsAgent
 from tests.clients.expectations import EXPECTED, asked_for, complaint
 from tests.clients.recording import Recording
+from tests.worlds.api import ApiWorld
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".venv-clients"

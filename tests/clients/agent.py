@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator
 
-from core.agent import Effect, Event, Finished, OutcomeKind, TextDelta, ToolFinished, ToolStarted, Turn, Usage
-from core.types import Author
+from tidings.core.agent import Effect, Event, Finished, OutcomeKind, TextDelta, ToolFinished, ToolStarted, Turn, Usage
+from tidings.core.types import Author
 
 PLAIN = "Hello there."
 TWELVE = "Twelve bottles."

@@ -13,10 +13,13 @@ from typing import NamedTuple, Protocol, TypeVar
 import pytest
 from msgspec.structs import replace
 
-from core.adapter import Adapter, Platform
-from core.agent import Event, Turn
-from core.context import Session
-from core.errors import (
+from tests.contract.agents import session_of
+from tests.worlds.builders import part, untaken
+from tests.worlds.fakes import FakeLocal, FakeServer, settle
+from tidings.core.adapter import Adapter, Platform
+from tidings.core.agent import Event, Turn
+from tidings.core.context import Session
+from tidings.core.errors import (
     Doubtful,
     Misconfigured,
     Moved,
@@ -30,9 +33,9 @@ from core.errors import (
     Unsupported,
     ViewLost,
 )
-from core.gateway import Gateway
-from core.settings import Core
-from core.types import (
+from tidings.core.gateway.gateway import Gateway
+from tidings.core.settings import Core
+from tidings.core.types import (
     Absent,
     Admission,
     Attachment,
@@ -53,9 +56,6 @@ from core.types import (
     Unreadable,
     View,
 )
-from tests.builders import part, untaken
-from tests.contract.agents import session_of
-from tests.fakes import FakeLocal, FakeServer, settle
 
 T = TypeVar("T")
 

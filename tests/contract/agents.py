@@ -10,20 +10,12 @@ from typing import Any, NamedTuple, Protocol
 
 import pytest
 
-from core import context
-from core.agent import (
-    Agent,
-    ApprovalAsked,
-    Event,
-    Finished,
-    ToolFinished,
-    ToolStarted,
-    Turn,
-)
-from core.context import Session
-from core.errors import NoSession
-from tests.builders import capabilities, inbound
-from tests.fakes import FakeDesk, settle
+from tests.worlds.builders import capabilities, inbound
+from tests.worlds.fakes import FakeDesk, settle
+from tidings.core import context
+from tidings.core.agent import Agent, ApprovalAsked, Event, Finished, ToolFinished, ToolStarted, Turn
+from tidings.core.context import Session
+from tidings.core.errors import NoSession
 
 # An agent that says nothing for so long is stuck; a test must not be.
 PATIENCE_SECONDS = 30.0

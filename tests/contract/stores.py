@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 import pytest
 
-from core.errors import Unstored
-from core.inbound import inbox
-from core.outbound import outbox
-from core.outbound.outbox import Class, Owed
-from core.store.database import Store, Transaction, Unit
-from tests.builders import body, inbound, target
+from tests.worlds.builders import body, inbound, target
+from tidings.core.errors import Unstored
+from tidings.core.inbound import inbox
+from tidings.core.outbound import outbox
+from tidings.core.outbound.outbox import Class, Owed
+from tidings.core.store.store import Store, Transaction, Unit
 
 
 class StoreBench(Protocol):

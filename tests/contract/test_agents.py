@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bots.demo.agent import DemoAgent
-from bots.echo.agent import EchoAgent
-from core import context
-from core.agent import Agent, Event, Finished, TextDelta, ToolFinished, ToolStarted, Turn
-from tests.builders import inbound
 from tests.contract.agents import AgentBench, AgentContract, WatchedDesk
+from tests.worlds.builders import inbound
+from tidings.bots.demo.agent import DemoAgent
+from tidings.bots.echo.agent import EchoAgent
+from tidings.core import context
+from tidings.core.agent import Agent, Event, Finished, TextDelta, ToolFinished, ToolStarted, Turn
 
 
 class Bench:

@@ -12,19 +12,19 @@ import pytest
 from msgspec.structs import replace
 from pydantic import SecretStr
 
-from adapters.api.adapter import ApiAdapter
-from adapters.api.settings import HttpSettings
-from adapters.shared.server import HttpServer
-from core.adapter import Adapter
-from core.agent import Ended, OutcomeKind
-from core.clock import SystemClock
-from core.desk import Numbered, Run
-from core.errors import Unreachable
-from core.types import Capabilities, Part, Receipt, Target
-from tests.api_world import KEY
-from tests.builders import inbound
 from tests.contract.adapters import PATIENCE_SECONDS, AdapterContract, Door, Harness, Seen, Trouble, never_sends
-from tests.fakes import FakeDesk, host
+from tests.worlds.api import KEY
+from tests.worlds.builders import inbound
+from tests.worlds.fakes import FakeDesk, host
+from tidings.adapters.api.adapter import ApiAdapter
+from tidings.adapters.api.settings import HttpSettings
+from tidings.adapters.shared.http_server import HttpServer
+from tidings.core.adapter import Adapter
+from tidings.core.agent import Ended, OutcomeKind
+from tidings.core.clock import SystemClock
+from tidings.core.desk.runs import Numbered, Run
+from tidings.core.errors import Unreachable
+from tidings.core.types import Capabilities, Part, Receipt, Target
 
 ENDED = Numbered(1, Ended(OutcomeKind.COMPLETED, "", "done"), 0.0)
 # Who is told to come back comes back; the 404 is the moment between two lifetimes of the routes.

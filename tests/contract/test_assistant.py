@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from bots.assistant.agent import Assistant
-from core.agent import Agent
-from tests.assistant_world import assistant
 from tests.contract.agents import AgentBench, AgentContract, WatchedDesk
-from tests.simulators.provider_truth import Api
+from tests.simulators.provider.truth import Api
+from tests.worlds.assistant import assistant
+from tidings.bots.assistant.agent import Assistant
+from tidings.core.agent import Agent
 
 # Leaves a line for each time that it was really done.
 ACTING = 'go: CALL terminal {"command": "echo done >> acts"}'
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Serves until its input ends.
 OBEDIENT = """
 import asyncio, json, sys
-from tests.simulators.provider import ProviderServer
+from tests.simulators.provider.simulator import ProviderServer
 
 async def serve():
     async with ProviderServer() as provider:

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from adapters.console.adapter import PART_CHARACTERS, ConsoleAdapter
-from adapters.console.client import Talk
-from adapters.console.settings import ConsoleSettings
-from adapters.shared import local
-from adapters.shared.local import LocalServer
-from core.adapter import Adapter, Line
-from core.clock import SystemClock
-from core.errors import Unrouted
-from core.types import Capabilities, Target
 from tests.contract.adapters import PATIENCE_SECONDS, AdapterContract, Door, Harness, Seen, Trouble
-from tests.fakes import host
+from tests.worlds.fakes import host
+from tidings.adapters.console.adapter import PART_CHARACTERS, ConsoleAdapter
+from tidings.adapters.console.settings import ConsoleSettings
+from tidings.adapters.console.terminal import Talk
+from tidings.adapters.local import socket as local
+from tidings.adapters.local.socket import LocalServer
+from tidings.core.adapter import Adapter, Line
+from tidings.core.clock import SystemClock
+from tidings.core.errors import Unrouted
+from tidings.core.types import Capabilities, Target
 
 NEVER = "a terminal never does that"
 

@@ -8,13 +8,6 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from adapters.discord import gateway
-from adapters.discord.adapter import DiscordAdapter
-from adapters.discord.places import channel_of
-from adapters.discord.settings import DiscordAccount
-from core.adapter import Adapter, Host, MenuItem, Receive
-from core.clock import SystemClock
-from core.types import Admission, Audience, Capabilities, Inbound, Note, Target
 from tests.contract.adapters import (
     PATIENCE_SECONDS,
     PAUSE_SECONDS,
@@ -25,8 +18,15 @@ from tests.contract.adapters import (
     Trouble,
     listening,
 )
-from tests.fakes import MemoryNotebook, host
-from tests.simulators.discord import DiscordServer, Person
+from tests.simulators.discord.simulator import DiscordServer, Person
+from tests.worlds.fakes import MemoryNotebook, host
+from tidings.adapters.discord import socket as gateway
+from tidings.adapters.discord.adapter import DiscordAdapter
+from tidings.adapters.discord.address import channel_of
+from tidings.adapters.discord.settings import DiscordAccount
+from tidings.core.adapter import Adapter, Host, MenuItem, Receive
+from tidings.core.clock import SystemClock
+from tidings.core.types import Admission, Audience, Capabilities, Inbound, Note, Target
 
 NEVER_MOVES: Mapping[str, str] = {Trouble.MOVED: "no channel or thread of Discord's ever becomes another"}
 MENU = (MenuItem("whoami", "say who you are"),)

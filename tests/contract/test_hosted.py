@@ -19,25 +19,17 @@ from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry, PromptedOutput, TextOutput
 from pydantic_ai.models import Model
 
-from bots.hosted.agent import NO_ANSWER, HostedAgent
-from core import context
-from core.agent import Agent as Hosting
-from core.agent import (
-    Checkpoint,
-    Effect,
-    OutcomeKind,
-    ReasoningDelta,
-    TextDelta,
-    ToolFinished,
-    ToolStarted,
-)
-from core.types import Author, Entry, Given
-from tests.builders import inbound
 from tests.contract.agents import AgentBench, AgentContract, WatchedDesk, session_of, turn_of
-from tests.fakes import settle
-from tests.rounds import Counting
-from tests.simulators.provider import Call, Exchange, ProviderServer, Say
-from tests.simulators.provider_pair import model_for
+from tests.simulators.provider.pair import model_for
+from tests.simulators.provider.simulator import Call, Exchange, ProviderServer, Say
+from tests.worlds.builders import inbound
+from tests.worlds.fakes import settle
+from tests.worlds.rounds import Counting
+from tidings.bots.hosted.agent import NO_ANSWER, HostedAgent
+from tidings.core import context
+from tidings.core.agent import Agent as Hosting
+from tidings.core.agent import Checkpoint, Effect, OutcomeKind, ReasoningDelta, TextDelta, ToolFinished, ToolStarted
+from tidings.core.types import Author, Entry, Given
 
 ACTING = 'go: CALL pay {"sum": 5}'
 BLOCKING = 'go: CALL pay_slowly {"sum": 5}'
@@ -517,6 +509,6 @@ async def test_a_model_that_goes_on_for_ever_is_halted(provider: ProviderServer,
 
 
 def test_the_module_does_not_bring_the_library_along() -> None:
-    script = "import sys, bots.hosted.agent; print('pydantic_ai' in sys.modules)"
+    script = "import sys, tidings.bots.hosted.agent; print('pydantic_ai' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "False"

@@ -11,10 +11,16 @@ from typing import Any, Literal
 import pytest
 from msgspec.structs import replace
 
-from core.adapter import Adapter, Receive, Taken
-from core.clock import SystemClock
-from core.errors import Doubtful, RateLimited, TidingsError, Unreachable, Unstored
-from core.types import (
+from tests.contract.adapters import PAUSE_SECONDS, AdapterContract, Harness, Seen, Trouble
+from tests.simulators.paper.adapter import PaperAdapter, Place, settings_for
+from tests.simulators.paper.simulator import Kind, PaperServer
+from tests.simulators.paper.wire import Ask, Confirm, Event, Wire
+from tests.worlds.builders import target
+from tests.worlds.fakes import host
+from tidings.core.adapter import Adapter, Receive, Taken
+from tidings.core.clock import SystemClock
+from tidings.core.errors import Doubtful, RateLimited, TidingsError, Unreachable, Unstored
+from tidings.core.types import (
     Absent,
     Admission,
     Body,
@@ -29,13 +35,7 @@ from core.types import (
     Unreadable,
     View,
 )
-from core.types import Kind as InboundKind
-from tests.builders import target
-from tests.contract.adapters import PAUSE_SECONDS, AdapterContract, Harness, Seen, Trouble
-from tests.fakes import host
-from tests.simulators.paper import Kind, PaperServer
-from tests.simulators.paper_adapter import PaperAdapter, Place, settings_for
-from tests.simulators.paper_wire import Ask, Confirm, Event, Wire
+from tidings.core.types import Kind as InboundKind
 
 LIMIT = 200
 # A lie that shows only as something that never happens costs this much.

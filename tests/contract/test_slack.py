@@ -11,16 +11,6 @@ import msgspec
 import pytest
 from pydantic import SecretStr
 
-from adapters.shared.server import HttpServer
-from adapters.slack import render, sockets
-from adapters.slack.adapter import SlackAdapter
-from adapters.slack.places import Handle
-from adapters.slack.settings import SlackAccount
-from core.adapter import Adapter, Host, MenuItem
-from core.clock import SystemClock
-from core.errors import ViewLost
-from core.types import Audience, Body, Capabilities, PartKind, Target
-from tests.builders import part
 from tests.contract.adapters import (
     PATIENCE_SECONDS,
     PAUSE_SECONDS,
@@ -32,8 +22,19 @@ from tests.contract.adapters import (
     opened,
     send_all,
 )
-from tests.fakes import FakeDesk, host
-from tests.simulators.slack import Channel, Message, Person, SlackServer, choices_of, text_of
+from tests.simulators.slack.simulator import Channel, Message, Person, SlackServer, choices_of, text_of
+from tests.worlds.builders import part
+from tests.worlds.fakes import FakeDesk, host
+from tidings.adapters.shared.http_server import HttpServer
+from tidings.adapters.slack import render
+from tidings.adapters.slack import socket as sockets
+from tidings.adapters.slack.adapter import SlackAdapter
+from tidings.adapters.slack.address import Handle
+from tidings.adapters.slack.settings import SlackAccount
+from tidings.core.adapter import Adapter, Host, MenuItem
+from tidings.core.clock import SystemClock
+from tidings.core.errors import ViewLost
+from tidings.core.types import Audience, Body, Capabilities, PartKind, Target
 
 NEVER_MOVES: Mapping[str, str] = {Trouble.MOVED: "no channel or thread of Slack's ever becomes another"}
 MENU = (MenuItem("whoami", "say who you are"),)

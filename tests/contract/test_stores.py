@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from core import failpoints
-from core.errors import Unstored
-from core.store.database import Store, T, Transaction, Unit
-from core.store.sqlite import SqliteStore, SqliteTransaction, open_store
 from tests.contract.stores import StoreBench, StoreContract
+from tidings.core import failpoints
+from tidings.core.errors import Unstored
+from tidings.core.store.sqlite import SqliteStore, SqliteTransaction, open_store
+from tidings.core.store.store import Store, T, Transaction, Unit
 
 SLOW_MILLISECONDS = 150
 

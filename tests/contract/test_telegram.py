@@ -10,12 +10,6 @@ from typing import NamedTuple
 import pytest
 from pydantic import SecretStr
 
-from adapters.shared.server import HttpServer
-from adapters.telegram.adapter import TelegramAdapter
-from adapters.telegram.settings import TelegramAccount
-from core.adapter import Adapter
-from core.clock import SystemClock
-from core.types import Audience, Capabilities, Target
 from tests.contract.adapters import (
     PATIENCE_SECONDS,
     PAUSE_SECONDS,
@@ -26,8 +20,14 @@ from tests.contract.adapters import (
     Trouble,
     listening,
 )
-from tests.fakes import host
-from tests.simulators.telegram import TelegramServer
+from tests.simulators.telegram.simulator import TelegramServer
+from tests.worlds.fakes import host
+from tidings.adapters.shared.http_server import HttpServer
+from tidings.adapters.telegram.adapter import TelegramAdapter
+from tidings.adapters.telegram.settings import TelegramAccount
+from tidings.core.adapter import Adapter
+from tidings.core.clock import SystemClock
+from tidings.core.types import Audience, Capabilities, Target
 
 SECRET = "a-secret-of-thirty-two-characters"
 

@@ -10,20 +10,13 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from core.adapter import Host, Receive, Taken
-from core.errors import (
-    Doubtful,
-    Misconfigured,
-    RateLimited,
-    Rejected,
-    Unfit,
-    Unreachable,
-    Unstored,
-    ViewLost,
-)
-from core.outbound import splitter
-from core.outbound.outbox import MARK
-from core.types import (
+from tests.model.life import Life, ModelClock
+from tests.worlds import builders
+from tidings.core.adapter import Host, Receive, Taken
+from tidings.core.errors import Doubtful, Misconfigured, RateLimited, Rejected, Unfit, Unreachable, Unstored, ViewLost
+from tidings.core.outbound import splitter
+from tidings.core.outbound.outbox import MARK
+from tidings.core.types import (
     Absent,
     Attachment,
     Body,
@@ -39,8 +32,6 @@ from core.types import (
     Unreadable,
     View,
 )
-from tests import builders
-from tests.model.life import Life, ModelClock
 
 LIMIT = 160
 # A platform that finds a text too long takes a piece of this length at least.

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from core.outbound.outbox import EXPIRES_SECONDS, MARK
-from core.outbound.settler import KEY_MARGIN
-from core.types import PartKind
 from tests.model.ground import EDITS, Ground, Post, all_posts
+from tidings.core.outbound.outbox import EXPIRES_SECONDS, MARK
+from tidings.core.outbound.resolver import KEY_MARGIN
+from tidings.core.types import PartKind
 
 if TYPE_CHECKING:
     from tests.model.scene import Scene

@@ -12,11 +12,20 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.errors import TidingsError, Unstored
-from core.gateway import DATABASE, Gateway, _Phases
-from core.store.database import T, Transaction, Unit
-from core.store.sqlite import RETRY_SECONDS, SqliteStore, SqliteTransaction, _Done, _Job, _resolve, connect
-from tests.fakes import FakeClock
+from tests.worlds.fakes import FakeClock
+from tidings.core.errors import TidingsError, Unstored
+from tidings.core.gateway.gateway import Gateway, _Phases
+from tidings.core.store.sqlite import (
+    DATABASE,
+    RETRY_SECONDS,
+    SqliteStore,
+    SqliteTransaction,
+    _Done,
+    _Job,
+    _resolve,
+    connect,
+)
+from tidings.core.store.store import T, Transaction, Unit
 
 # More turns of the loop than any step takes: whoever needs them turns for ever.
 TURNS = 20_000

@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from core.types import Kind
 from tests.model.ground import (
     DRAFTS,
     EDITS,
@@ -25,6 +24,7 @@ from tests.model.ground import (
 from tests.model.life import Fuse
 from tests.model.player import ENDS, SAY, STEPS, WAIT
 from tests.model.scene import HERE, Scene
+from tidings.core.types import Kind
 
 # `make test` plays this many; a long run says how many by the environment.
 EXAMPLES = int(os.environ.get("TIDINGS_MODEL_EXAMPLES", "0")) or 100

@@ -7,7 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from core.agent import (
+from tests.model.ground import Order
+from tests.model.life import Life, ModelClock
+from tidings.core.agent import (
     Checkpoint,
     Effect,
     Event,
@@ -19,10 +21,8 @@ from core.agent import (
     ToolStarted,
     Turn,
 )
-from core.types import Conversation
-from core.work.tasks import TaskKind
-from tests.model.ground import Order
-from tests.model.life import Life, ModelClock
+from tidings.core.types import Conversation
+from tidings.core.work.tasks.tasks import TaskKind
 
 SAY, LONG, NAP, WAIT, STUBBORN = "say", "long", "nap", "wait", "stubborn"
 PURE, EFFECT, SAVE, PROMISE = "pure", "effect", "save", "promise"

@@ -12,17 +12,17 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from core.adapter import Host, Platform
-from core.gateway import DATABASE, Gateway
-from core.settings import Access, Core, Limits
-from core.store.sqlite import connect
-from core.types import Conversation, Inbound, Kind
-from tests import builders
-from tests.fakes import FakeLocal, FakeServer
 from tests.model import invariants
 from tests.model.ground import Ability, Ground, GroundAdapter, Order, Place
 from tests.model.life import Fuse, Life, ModelClock, MortalGateway
 from tests.model.player import Player
+from tests.worlds import builders
+from tests.worlds.fakes import FakeLocal, FakeServer
+from tidings.core.adapter import Host, Platform
+from tidings.core.gateway.gateway import Gateway
+from tidings.core.settings import Access, Core, Limits
+from tidings.core.store.sqlite import DATABASE, connect
+from tidings.core.types import Conversation, Inbound, Kind
 
 # Where everybody speaks; two members of the group have a memory of their own each, and share a lane.
 HERE = (

@@ -22,15 +22,16 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from core.cards import Block, CardState, Hand, NewCard
-from core.errors import Fenced, Unkeepable
-from core.store import migrate
-from core.store.sqlite import SqliteTransaction
-from core.types import Target
-from core.work import board, cardfile
-from core.work.board import Hold
-from core.work.cardfile import Moment
-from tests.board_world import anybody
+from tests.worlds.board import anybody
+from tidings.core.desk.board import Block, CardState, Hand, NewCard
+from tidings.core.errors import Fenced, Unkeepable
+from tidings.core.store import migrate
+from tidings.core.store.sqlite import SqliteTransaction
+from tidings.core.types import Target
+from tidings.core.work.board import cards as cardfile
+from tidings.core.work.board import rules as board
+from tidings.core.work.board.cards import Moment
+from tidings.core.work.board.rules import Hold
 
 LEASE = 45.0
 # Few, so that much happens to each.

@@ -9,16 +9,16 @@ import pytest
 from hypothesis.stateful import run_state_machine_as_test
 from msgspec.structs import replace
 
-from core.adapter import Receive
-from core.errors import Doubtful
-from core.gateway import Gateway, _Phases
-from core.outbound.outbox import MARK
-from core.store.database import Row, T, Transaction, Unit
-from core.types import Body, Inbound, Note, Part, Receipt
 from tests.model.ground import LIMITED_LONG, Ability, GroundAdapter
 from tests.model.life import MortalGateway, MortalStore
 from tests.model.machine import QUICK, Model, profile
 from tests.model.scene import Scene
+from tidings.core.adapter import Receive
+from tidings.core.errors import Doubtful
+from tidings.core.gateway.gateway import Gateway, _Phases
+from tidings.core.outbound.outbox import MARK
+from tidings.core.store.store import Row, T, Transaction, Unit
+from tidings.core.types import Body, Inbound, Note, Part, Receipt
 
 # Most are found within the first dozen.
 EXAMPLES = 150

@@ -20,7 +20,7 @@ def hook(event, arguments):
         os.kill(os.getpid(), signal.SIGTERM)
         raise PermissionError(1, "caught")
 sys.addaudithook(hook)
-from bots.main import main
+from tidings.bots.main import main
 for arguments, environment in json.loads(sys.stdin.read()):
     os.environ.update(environment)
     sys.argv[1:] = arguments

@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.api_world import ApiWorld
-from tests.world import Echo
+from tests.worlds.api import ApiWorld
+from tests.worlds.world import Echo
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECKS = (

@@ -18,11 +18,9 @@ from re import _parser as parser  # type: ignore[attr-defined]
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import adapters
-import bots
-import core
+from tidings import adapters, bots, core
 
-PACKAGES = (core, adapters, bots)
+PACKAGES = (adapters, bots, core)
 ROOT = Path(core.__file__).parents[1]
 SMALL, LARGE = 10_000, 40_000
 # What is faster at the large size cannot freeze anything, and is too little to be measured.
@@ -164,7 +162,7 @@ def _uses() -> dict[tuple[str, str], set[str]]:
     """By the name of a pattern, what is asked of it anywhere."""
     used: dict[tuple[str, str], set[str]] = {}
     for path in _files():
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        module = ".".join(("tidings", *path.relative_to(ROOT).with_suffix("").parts))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Attribute) and node.attr in METHODS:
                 name = node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", "")

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from adapters.api.routes import ENDPOINTS
 from tests.security.fuzz import fuzz
+from tidings.adapters.api.routes import ENDPOINTS
 
 EXAMPLES = "4"
 

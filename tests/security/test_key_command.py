@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from adapters.api.keys import Scope, digest
-from adapters.shared.local import LocalServer
-from core.store.lock import HomeLock
-from tests.api_world import KEY, ApiWorld
 from tests.security.command_lines import Shown, tidings
-from tests.world import Echo
+from tests.worlds.api import KEY, ApiWorld
+from tests.worlds.world import Echo
+from tidings.adapters.api.keys import Scope, digest
+from tidings.adapters.local.socket import LocalServer
+from tidings.core.store.lock import HomeLock
 
 SECRET = re.compile(r"tdg_[A-Za-z0-9_-]{43}\n")
 

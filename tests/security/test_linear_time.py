@@ -11,37 +11,38 @@ from functools import partial
 import pytest
 from yarl import URL
 
-from adapters.discord import parse as discord_parse
-from adapters.discord.atlas import Atlas, Place
-from adapters.discord.atlas import Me as DiscordMe
-from adapters.discord.settings import DiscordAccount
-from adapters.slack import parse as slack_parse
-from adapters.slack import render as slack_render
-from adapters.slack import wording as slack_wording
-from adapters.slack.settings import SlackAccount
-from adapters.telegram import render as telegram_render
-from bots import scribe
-from bots.assistant import prompt
-from bots.assistant.tools import page
-from bots.assistant.tools.tool import ToolError
-from core import redaction
-from core.errors import Unkeepable
-from core.outbound import splitter
-from core.work import orders, timing
 from tests.security import hostile
+from tidings.adapters.discord import parse as discord_parse
+from tidings.adapters.discord.directory import Atlas, Place
+from tidings.adapters.discord.directory import Me as DiscordMe
+from tidings.adapters.discord.settings import DiscordAccount
+from tidings.adapters.slack import compose as slack_wording
+from tidings.adapters.slack import parse as slack_parse
+from tidings.adapters.slack import render as slack_render
+from tidings.adapters.slack.settings import SlackAccount
+from tidings.adapters.telegram import render as telegram_render
+from tidings.bots.assistant import prompt
+from tidings.bots.assistant.tools import page
+from tidings.bots.assistant.tools.tool import ToolError
+from tidings.bots.cli import toml_edit as scribe
+from tidings.core import redaction
+from tidings.core.errors import Unkeepable
+from tidings.core.outbound import splitter
+from tidings.core.work.board import orders
+from tidings.core.work.schedules import when as timing
 
 # Made while the gateway runs, and why each can do no harm.
 MADE_LATER = {
     "adapters/catalog.py:check_id": "the owner's own words at the command line, by patterns that repeat one class",
     "core/redaction.py:__init__": "made when it is imported, and found there; what is made of secrets repeats nothing",
-    "core/work/keeper.py:__init__": "a person's own, in a process of its own that gives it half a second for a line",
-    "core/work/patterns.py:main": "a person's own, in a process of its own that is ended in time",
+    "core/work/processes/process_main.py:__init__": "a person's own, in its own process, half a second for a line",
+    "core/work/processes/patterns.py:main": "a person's own, in a process of its own that is ended in time",
     "bots/assistant/tools/search.py:matcher": "a model's own, in a process of its own that is ended in time",
     "adapters/slack/parse.py:_words": "run here with the reader that it is part of",
-    "bots/scribe.py:_set": "run here",
+    "bots/cli/toml_edit.py:_set": "run here",
 }
 # Read nothing themselves: what they call is run.
-NO_READERS = {"adapters.telegram.render.plain", "adapters.discord.render.render"}
+NO_READERS = {"tidings.adapters.telegram.render.plain", "tidings.adapters.discord.render.render"}
 # What a reader takes for its text, by the names that we give to others' words.
 WORDS = {"text", "markdown", "markup", "latex", "source", "shown", "reason", "argument"}
 # So small that both sizes must be cut.
@@ -80,8 +81,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "splitter.split": lambda text: splitter.split(text, LIMIT),
     "splitter.split by UTF-16": lambda text: splitter.split(text, LIMIT, measure=splitter.utf16_length),
     "telegram.tail": lambda text: telegram_render.tail(telegram_render.Rendered(text, ()), LIMIT),
-    "adapters.slack.render.compose": lambda text: slack_render.compose(text, LIMIT),
-    "adapters.slack.render.tail": lambda text: slack_render.tail(text, LIMIT),
+    "tidings.adapters.slack.render.compose": lambda text: slack_render.compose(text, LIMIT),
+    "tidings.adapters.slack.render.tail": lambda text: slack_render.tail(text, LIMIT),
     "slack, as it grows": lambda text: slack_wording.growing(text, mentions=False),
     "slack, read": _on_slack,
     "discord, read": _on_discord,
@@ -171,6 +172,6 @@ def test_a_pattern_in_a_module_is_found_with_what_is_asked_of_it(
 ) -> None:
     known = {pattern.place: pattern for pattern in gathered[0]}
 
-    assert known["bots.assistant.prompt._FENCE"].methods == {"sub"}
-    assert "core.redaction._SHAPES._whole" in known
+    assert known["tidings.bots.assistant.prompt._FENCE"].methods == {"sub"}
+    assert "tidings.core.redaction._SHAPES._whole" in known
     assert any(place.startswith("adapters/discord/parse.py") for place in known)

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from adapters.api.places import LEFT_TO_OTHERS
-from tests.api_world import ApiWorld
-from tests.world import KEYED, Echo, Gate
+from tests.worlds.api import ApiWorld
+from tests.worlds.world import KEYED, Echo, Gate
+from tidings.adapters.api.slots import LEFT_TO_OTHERS
 
 PLACES = LEFT_TO_OTHERS
 MOST_OF_ONE = PLACES - 1

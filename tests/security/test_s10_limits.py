@@ -10,14 +10,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.api.gate import BODY_BYTES, DEEPEST, MOST_VALUES, depth, skeleton
-from adapters.api.models import MESSAGES
-from adapters.api.routes import ENDPOINTS
-from adapters.shared.connection import HEADER_BYTES
-from tests.api_world import ApiWorld
 from tests.security.test_s2_keys_required import filled
 from tests.security.wire import JSON, Answer, ask, bearer, connected, request
-from tests.world import Echo
+from tests.worlds.api import ApiWorld
+from tests.worlds.world import Echo
+from tidings.adapters.api.guard import BODY_BYTES, DEEPEST, MOST_VALUES, depth, skeleton
+from tidings.adapters.api.models import MESSAGES
+from tidings.adapters.api.routes import ENDPOINTS
+from tidings.adapters.shared.http_limits import HEADER_BYTES
 
 WITH_BODY = [endpoint for endpoint in ENDPOINTS if endpoint.body is not None]
 CHAT = "/v1/chat/completions"

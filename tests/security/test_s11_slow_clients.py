@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from adapters.api import sse
-from adapters.api.settings import HttpSettings
-from adapters.shared.server import HttpServer
-from tests.api_world import ApiWorld
 from tests.security.test_s7_revoked import WORDS, is_stuck
 from tests.security.wire import JSON, bearer, connected, request
-from tests.world import Echo, Gate, Scripted
+from tests.worlds.api import ApiWorld
+from tests.worlds.world import Echo, Gate, Scripted
+from tidings.adapters.api import sse
+from tidings.adapters.api.settings import HttpSettings
+from tidings.adapters.shared.http_server import HttpServer
 
 SLOW = 500
 # Both ends of each connection are in this process.

@@ -11,11 +11,11 @@ import httpx
 import pytest
 from aiohttp import web
 
-from adapters.slack.events import REMEMBERED, Signatures
-from tests.fakes import FakeClock
-from tests.simulators.slack_requests import headers_for, sign
-from tests.slack_world import SlackWorld
-from tests.world import Echo, OwnedClock
+from tests.simulators.slack.requests import headers_for, sign
+from tests.worlds.fakes import FakeClock
+from tests.worlds.slack import SlackWorld
+from tests.worlds.world import Echo, OwnedClock
+from tidings.adapters.slack.http_events import REMEMBERED, Signatures
 
 FORM = "application/x-www-form-urlencoded"
 

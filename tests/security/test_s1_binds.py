@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from adapters.api.keys import new_secret
-from adapters.api.settings import HttpSettings, weakness
 from tests.security.command_lines import ROOT, Shown, tidings
+from tidings.adapters.api.keys import new_secret
+from tidings.adapters.api.settings import HttpSettings, weakness
 
 STRONG = "3f9a1c7be0d24586a1b9c3d7e5f60218"
 OUTSIDE = ("0.0.0.0", "::", "", "0", "192.168.1.20", "203.0.113.9", "fe80::1", "example.org", "127.0.0.1.example.org")

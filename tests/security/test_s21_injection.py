@@ -20,18 +20,18 @@ import pytest
 from aiohttp import web
 from msgspec import structs
 
-from bots.assistant.agent import Assistant
-from bots.assistant.prompt import fence
-from bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, ToolError, define
-from bots.assistant.tools.toolbox import Toolbox
-from core.agent import Effect
-from core.types import Inbound, Quoted, Sender, mend, workspace_name
-from tests.assistant_world import settings_for
-from tests.builders import conversation
 from tests.security.injections import ELSEWHERE, LAUNCHER, corpus
-from tests.simulators.provider import ProviderServer
-from tests.tool_bench import in_session
-from tests.world import World, handed
+from tests.simulators.provider.simulator import ProviderServer
+from tests.worlds.assistant import settings_for
+from tests.worlds.builders import conversation
+from tests.worlds.tool_bench import in_session
+from tests.worlds.world import World, handed
+from tidings.bots.assistant.agent import Assistant
+from tidings.bots.assistant.prompt import fence
+from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, ToolError, define
+from tidings.bots.assistant.tools.toolbox import Toolbox
+from tidings.core.agent import Effect
+from tidings.core.types import Inbound, Quoted, Sender, mend, workspace_name
 
 # What a person asks for, in the obedient model's words.
 LOOK = 'Please look into it. CALL read_file {"path": "note.md"}'

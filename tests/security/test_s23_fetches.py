@@ -12,14 +12,14 @@ from aiohttp import AddrInfoType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.assistant.tools import guard
-from bots.assistant.tools import web as fetching
-from bots.assistant.tools.tool import Occasion, Tool, ToolError
-from bots.assistant.tools.web import Fetcher
-from core.agent import Effect
-from core.errors import ConfigError
-from tests.fakes import FakeDesk
-from tests.simulators.web import Web, name_in_hello
+from tests.simulators.tools.web import Web, name_in_hello
+from tests.worlds.fakes import FakeDesk
+from tidings.bots.assistant.tools import guard
+from tidings.bots.assistant.tools import web as fetching
+from tidings.bots.assistant.tools.tool import Occasion, Tool, ToolError
+from tidings.bots.assistant.tools.web import Fetcher
+from tidings.core.agent import Effect
+from tidings.core.errors import ConfigError
 
 PUBLIC = "93.184.215.14"
 PUBLIC_TOO = "2606:2800:21f:cb07:6820:80da:af6b:8b2c"

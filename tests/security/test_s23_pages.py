@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from aiohttp import web as server
 
-from bots.assistant.tools import guard
-from bots.assistant.tools import web as fetching
-from bots.assistant.tools.tool import ToolError
-from bots.assistant.tools.web import Fetcher
 from tests.security.test_s23_fetches import PUBLIC, fetcher, refusal
-from tests.simulators.web import Page, Web
+from tests.simulators.tools.web import Page, Web
+from tidings.bots.assistant.tools import guard
+from tidings.bots.assistant.tools import web as fetching
+from tidings.bots.assistant.tools.tool import ToolError
+from tidings.bots.assistant.tools.web import Fetcher
 
 
 @pytest.fixture

@@ -9,19 +9,19 @@ from pathlib import Path
 import httpx
 import pytest
 
-from adapters.api.keys import make_own, read_own
-from adapters.api.routes import ENDPOINTS
-from adapters.api.settings import HttpSettings
-from adapters.shared import local
-from bots import main
-from core.errors import ConfigError
-from core.redaction import clean
-from tests.api_world import ApiWorld
-from tests.scenario.test_process import environment, gateway
+from tests.scenario.operations.test_process import environment, gateway
 from tests.security.command_lines import tidings
 from tests.security.wire import JSON, ask, bearer
-from tests.terminal import Terminal
-from tests.world import Echo
+from tests.worlds.api import ApiWorld
+from tests.worlds.terminal import Terminal
+from tests.worlds.world import Echo
+from tidings.adapters.api.keys import make_own, read_own
+from tidings.adapters.api.routes import ENDPOINTS
+from tidings.adapters.api.settings import HttpSettings
+from tidings.adapters.local import socket as local
+from tidings.bots import main
+from tidings.core.errors import ConfigError
+from tidings.core.redaction import clean
 
 GUARDED = [endpoint for endpoint in ENDPOINTS if endpoint.scope is not None]
 # The only ones, whatever is added.

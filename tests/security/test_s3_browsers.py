@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from adapters.api.routes import ENDPOINTS
-from adapters.api.settings import HttpSettings
-from tests.api_world import ApiWorld
 from tests.security.test_s2_keys_required import filled
 from tests.security.wire import JSON, ask, bearer, connected, request
-from tests.world import Echo
+from tests.worlds.api import ApiWorld
+from tests.worlds.world import Echo
+from tidings.adapters.api.routes import ENDPOINTS
+from tidings.adapters.api.settings import HttpSettings
 
 PAGE = "https://chat.example.org"
 MUTATING = [endpoint for endpoint in ENDPOINTS if endpoint.method != "GET"]

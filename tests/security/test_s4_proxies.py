@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from adapters.api.guesses import FREE
-from tests.api_world import ApiWorld
 from tests.security.wire import ask, bearer
-from tests.world import Echo
+from tests.worlds.api import ApiWorld
+from tests.worlds.world import Echo
+from tidings.adapters.api.guesses import FREE
 
 LOCAL = (
     "X-Forwarded-For: 127.0.0.1",

@@ -7,11 +7,11 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from adapters.api.keys import Key, Keys, digest
-from tests.fakes import MemoryNotebook
+from tests.worlds.fakes import MemoryNotebook
+from tidings.adapters.api.keys import Key, Keys, digest
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "adapters/api").glob("*.py"))}
+MODULES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "adapters/api").rglob("*.py"))}
 SECRET = re.compile("secret|digest|token|password|bearer|credential", re.IGNORECASE)
 
 
@@ -53,10 +53,10 @@ def test_s5_the_rule_knows_a_sinner() -> None:
 
 def test_s5_one_function_compares_one_asks_it_and_one_lets_in() -> None:
     assert callers("compare_digest") == ["keys.find"]
-    assert set(callers("find")) == {"gate.admit"}
-    # Everything in `reception` that calls a handler with a key has had it from there.
-    assert {place.split(".")[0] for place in callers("admit")} == {"reception"}
-    assert {place.split(".")[0] for place in callers("handler")} == {"reception"}
+    assert set(callers("find")) == {"guard.admit"}
+    # Everything in `serve` that calls a handler with a key has had it from there.
+    assert {place.split(".")[0] for place in callers("admit")} == {"serve"}
+    assert {place.split(".")[0] for place in callers("handler")} == {"serve"}
 
 
 def test_s5_the_headers_that_carry_a_key_are_read_in_one_function() -> None:
@@ -70,7 +70,7 @@ def test_s5_the_headers_that_carry_a_key_are_read_in_one_function() -> None:
         for word in node.args
         if isinstance(word, ast.Constant) and str(word.value).lower() in ("authorization", "x-api-key", "cookie")
     ]
-    assert set(readers) == {"gate._secret"}
+    assert set(readers) == {"guard._secret"}
 
 
 def test_s5_an_unknown_key_costs_the_same_work() -> None:

@@ -4,11 +4,11 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from adapters.api.guesses import FREE, FREE_OF_ALL, LONGEST_SECONDS, SECONDS, Guesses
-from tests.api_world import ApiWorld
-from tests.fakes import FakeClock, MemoryNotebook
 from tests.security.wire import Answer, ask, bearer, connected, request
-from tests.world import Echo
+from tests.worlds.api import ApiWorld
+from tests.worlds.fakes import FakeClock, MemoryNotebook
+from tests.worlds.world import Echo
+from tidings.adapters.api.guesses import FREE, FREE_OF_ALL, LONGEST_SECONDS, SECONDS, Guesses
 
 
 async def guess(api: ApiWorld, *credentials: str, source: str = "127.0.0.1") -> int:

@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from adapters.api import sse
-from adapters.shared import local
-from tests.api_world import ApiWorld
 from tests.security.wire import JSON, bearer, connected, request
-from tests.world import Gate, Scripted
+from tests.worlds.api import ApiWorld
+from tests.worlds.world import Gate, Scripted
+from tidings.adapters.api import sse
+from tidings.adapters.local import socket as local
 
 # As long as S7 allows, and well below the next sign of life: no event and no timer may be needed.
 WITHIN_SECONDS = 5.0

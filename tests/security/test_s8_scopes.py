@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from adapters.api.keys import Scope
-from adapters.api.routes import ENDPOINTS
-from tests.api_world import ApiWorld
 from tests.security.test_s2_keys_required import GUARDED, filled
 from tests.security.wire import JSON, ask, bearer
-from tests.world import Echo
+from tests.worlds.api import ApiWorld
+from tests.worlds.world import Echo
+from tidings.adapters.api.keys import Scope
+from tidings.adapters.api.routes import ENDPOINTS
 
 ROOT = Path(__file__).resolve().parents[2]
 # What a client might try to have the server believe.

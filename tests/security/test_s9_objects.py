@@ -9,10 +9,10 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from adapters.api.keys import Scope
-from adapters.api.routes import ENDPOINTS
-from tests.api_world import ApiWorld
-from tests.world import KEYED, Scripted
+from tests.worlds.api import ApiWorld
+from tests.worlds.world import KEYED, Scripted
+from tidings.adapters.api.keys import Scope
+from tidings.adapters.api.routes import ENDPOINTS
 
 SECRET = "the treasure is under the oak"
 RANDOM = re.compile(r"(run|resp|dlv)_[0-9a-f]{32}")

@@ -8,8 +8,8 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from adapters import catalog
-from bots.settings import known, load
+from tidings.adapters import catalog
+from tidings.bots.app.settings import known, load
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "deploy" / "tidings.example.toml"

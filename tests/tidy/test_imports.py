@@ -24,6 +24,7 @@ def lint(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 def untouched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("tree")
     shutil.copy(ROOT / "pyproject.toml", copy)
+    shutil.copytree(ROOT / "tidings", copy / "tidings", symlinks=True)
     for package in PACKAGES:
         shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
     return copy
@@ -38,19 +39,21 @@ def test_the_contracts_hold() -> None:
     ("contract", "path", "line"),
     [
         pytest.param("stages", "core/helpers.py", "", id="a new module in core without a place"),
-        pytest.param("stages", "core/store/__init__.py", "import core.runs", id="a stage that looks back"),
-        pytest.param("draft", "core/outbound/draft.py", "import core.runs", id="a draft that knows runs"),
-        pytest.param("core", "core/types.py", "import adapters", id="core that knows a platform"),
+        pytest.param("stages", "core/store/__init__.py", "import tidings.core.runs", id="a stage that looks back"),
+        pytest.param("draft", "core/outbound/draft.py", "import tidings.core.runs", id="a draft that knows runs"),
+        pytest.param("core", "core/types.py", "import tidings.adapters", id="core that knows a platform"),
         pytest.param("network", "core/clock.py", "import socket", id="core that opens a socket"),
-        pytest.param("adapters", "adapters/console/__init__.py", "import bots", id="an adapter that knows a bot"),
+        pytest.param(
+            "adapters", "adapters/console/__init__.py", "import tidings.bots", id="an adapter that knows a bot"
+        ),
         pytest.param(
             "platforms",
             "adapters/shared/__init__.py",
-            "import adapters.console",
+            "import tidings.adapters.console",
             id="shared code that is not",
         ),
-        pytest.param("bots", "bots/__init__.py", "import adapters", id="a bot that knows a platform"),
-        pytest.param("root", "bots/__init__.py", "import bots.main", id="a bot that goes round by the root"),
+        pytest.param("bots", "bots/__init__.py", "import tidings.adapters", id="a bot that knows a platform"),
+        pytest.param("root", "bots/__init__.py", "import tidings.bots.main", id="a bot that goes round by the root"),
     ],
 )
 def test_a_trespass_is_found(untouched: Path, contract: str, path: str, line: str) -> None:

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import pytest
 
-from core.store.sqlite import connect
 from tests.sources import PACKAGES, ROOT, modules, place, tree
+from tidings.core.store.sqlite import connect
 
 pytestmark = pytest.mark.xdist_group("house")
 
@@ -28,7 +28,7 @@ STORES = ("tx", "connection", "store")
 STATEMENT = re.compile(r"(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH RECURSIVE) ")
 
 # They work on a store before anything runs there or on a copy of it, and may take their time.
-AT_REST = {"core/store/migrate.py", "core/store/restore.py", "core/store/backup.py", "core/store/inspection.py"}
+AT_REST = {"core/store/migrate.py", "core/operations/restore.py", "core/operations/backup.py", "core/store/checks.py"}
 # They pass on what others give them.
 PASSED_ON = {"core/store/sqlite.py"}
 
@@ -153,7 +153,9 @@ class Reader:
         return chain.from_iterable(given)
 
     def _constant(self, node: ast.expr, *names: str) -> str:
-        value: object = importlib.import_module(".".join(self._path.relative_to(ROOT).with_suffix("").parts))
+        value: object = importlib.import_module(
+            ".".join(("tidings", *self._path.relative_to(ROOT).with_suffix("").parts))
+        )
         for name in names:
             value = getattr(value, name, None)
         if not isinstance(value, str | int):
@@ -260,7 +262,7 @@ def test_a_statement_that_scans_is_found(connection: sqlite3.Connection, sql: st
 
 
 def test_a_statement_that_cannot_be_read_is_reported() -> None:
-    path = ROOT / "core/store/retention.py"
+    path = ROOT / "core/operations/retention.py"
     for unclear in ("made_up(tx)", "nowhere", "words[0]"):
         node = ast.parse(unclear, mode="eval").body
         with pytest.raises(Unreadable, match=r"retention\.py:1 "):

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from bots.assistant.budget import Budget
-from bots.assistant.prompt import NOTE
-from bots.assistant.settings import BotLimits
-from core.agent import Usage
+from tidings.bots.assistant.budget import Budget
+from tidings.bots.assistant.prompt import NOTE
+from tidings.bots.assistant.settings import BotLimits
+from tidings.core.agent import Usage
 
 
 class Watch:

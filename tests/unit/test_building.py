@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from bots import building
-from bots.assistant.agent import Assistant
-from bots.demo.agent import DemoAgent
-from bots.echo.agent import EchoAgent
-from bots.roster import Bot
-from core.agent import Agent, Event, Finished, Turn
-from core.errors import ConfigError
+from tidings.bots.app import agents as building
+from tidings.bots.app.roster import Bot
+from tidings.bots.assistant.agent import Assistant
+from tidings.bots.demo.agent import DemoAgent
+from tidings.bots.echo.agent import EchoAgent
+from tidings.core.agent import Agent, Event, Finished, Turn
+from tidings.core.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = """
-from core.agent import Finished
-from core.work.tasks import TaskKind
+from tidings.core.agent import Finished
+from tidings.core.work.tasks.tasks import TaskKind
 
 async def work(argument):
     return argument
@@ -99,7 +99,7 @@ def test_what_cannot_be_had_is_told_with_the_name_of_the_bot(own: Path, bot: Bot
 def test_an_agent_of_the_model_library_is_hosted_with_the_tools_that_its_settings_permit(own: Path) -> None:
     (own / "own_library.py").write_text("from pydantic_ai import Agent\nagent = Agent('test', name='cook')\n")
     agent = building.build({"cook": Bot(agent="own_library:agent", tools=("oven",))}).agents["cook"]
-    from bots.hosted.agent import HostedAgent
+    from tidings.bots.hosted.agent import HostedAgent
 
     assert isinstance(agent, HostedAgent)
 
@@ -108,9 +108,9 @@ def test_a_bot_with_a_model_is_built_without_the_heavy_library() -> None:
     script = """
 import os, sys
 from pathlib import Path
-from adapters import catalog
-from bots import building, settings
-from bots.assistant.commands import commands
+from tidings.adapters import catalog
+from tidings.bots.app import agents as building, settings
+from tidings.bots.assistant.commands import commands
 loaded = settings.load(catalog.sections(), Path("nowhere"), None, os.environ)
 staff = building.build(loaded.bots)
 assert commands(lambda inbound: "assistant", loaded.bots)

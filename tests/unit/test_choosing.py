@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from bots.assistant import choosing
-from bots.assistant.settings import Assistant
-from bots.roster import Bot
+from tidings.bots.app.roster import Bot
+from tidings.bots.assistant import model_choice as choosing
+from tidings.bots.assistant.settings import Assistant
 
 ADDRESS = "http://127.0.0.1:1/v1"
 HOSTED = Assistant(model="openai:gpt-5-mini")

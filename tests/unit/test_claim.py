@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from adapters.shared.claim import claim
-from core.errors import Misconfigured, StandingBy
+from tidings.adapters.shared.token_lock import claim
+from tidings.core.errors import Misconfigured, StandingBy
 
 
 def lock(folder: Path) -> list[str]:

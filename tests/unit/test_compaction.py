@@ -11,9 +11,9 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from bots.assistant import compaction
-from bots.assistant.asking import Kind, Unanswered
-from bots.assistant.memory import Memory, tokens_in
+from tidings.bots.assistant import compaction
+from tidings.bots.assistant.ask import Kind, Unanswered
+from tidings.bots.assistant.memory import Memory, tokens_in
 
 
 def asked(text: str) -> ModelMessage:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from adapters.discord import catchup
-from adapters.discord.atlas import Place
-from adapters.discord.catchup import Gap, History
-from adapters.discord.client import NO_ACCESS, Client, Refused
-from adapters.discord.settings import DiscordAccount
-from tests.fakes import FakeClock
+from tests.worlds.fakes import FakeClock
+from tidings.adapters.discord import catchup
+from tidings.adapters.discord.catchup import Gap, History
+from tidings.adapters.discord.client import NO_ACCESS, Client, Refused
+from tidings.adapters.discord.directory import Place
+from tidings.adapters.discord.settings import DiscordAccount
 
 
 class Shut(Client):

@@ -10,11 +10,11 @@ import pytest
 from aiohttp import web
 from pydantic import SecretStr
 
-from adapters.discord.client import SHUT_OUT_SECONDS, Client, Refused
-from adapters.discord.examination import examine
-from adapters.discord.settings import DiscordAccount
-from core.errors import Doubtful, Misconfigured, RateLimited, SendError, Unfit, Unreachable
-from tests.simulators.discord import Channel, DiscordServer
+from tests.simulators.discord.simulator import Channel, DiscordServer
+from tidings.adapters.discord.checks import examine
+from tidings.adapters.discord.client import SHUT_OUT_SECONDS, Client, Refused
+from tidings.adapters.discord.settings import DiscordAccount
+from tidings.core.errors import Doubtful, Misconfigured, RateLimited, SendError, Unfit, Unreachable
 
 TEXT = {"content": "hi", "allowed_mentions": {"parse": []}}
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from adapters.discord.atlas import Atlas, Me, Place, place_of
-from adapters.discord.parse import Reader
-from adapters.discord.places import Handle, handle_of
-from adapters.discord.settings import DiscordAccount
-from core.types import Attachment, Audience, Inbound, Kind, Quoted, Sender
+from tidings.adapters.discord.address import Handle, handle_of
+from tidings.adapters.discord.directory import Atlas, Me, Place, place_of
+from tidings.adapters.discord.parse import Reader
+from tidings.adapters.discord.settings import DiscordAccount
+from tidings.core.types import Attachment, Audience, Inbound, Kind, Quoted, Sender
 
 ME, ADA, BOB, ROLE, OTHER_ROLE = "1", "7", "8", "50", "51"
 GUILD, ROOM, PRIVATE, THREAD = "100", "200", "300", "400"

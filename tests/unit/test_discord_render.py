@@ -8,10 +8,10 @@ from collections import Counter
 
 import pytest
 
-from adapters.discord import render
-from adapters.discord.wording import ANSWER_FILE, IN_THE_FILE, cut, is_said, title, word
-from core.errors import Unfit
-from core.types import Body
+from tidings.adapters.discord import render
+from tidings.adapters.discord.compose import ANSWER_FILE, IN_THE_FILE, cut, is_said, title, word
+from tidings.core.errors import Unfit
+from tidings.core.types import Body
 
 SIGNS = "`~*_|>#-+[]()!\\ \n\tab1é😀漢<:/&\r\ud83d="
 

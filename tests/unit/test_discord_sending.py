@@ -11,14 +11,17 @@ import pytest
 from msgspec.structs import replace
 from pydantic import SecretStr
 
-from adapters.discord.adapter import TOO_LATE, DiscordAdapter
-from adapters.discord.places import TOKEN_SECONDS, Handle
-from adapters.discord.settings import DiscordAccount
-from adapters.discord.signals import REACTION_PAUSE, SIGNAL_SECONDS
-from adapters.discord.wording import ANSWER_FILE
-from core.adapter import Taken
-from core.errors import Doubtful, RateLimited, Rejected, Unreachable, ViewLost
-from core.types import (
+from tests.simulators.discord.simulator import Channel, DiscordServer, Person
+from tests.worlds.builders import part, untaken
+from tests.worlds.fakes import FakeClock, host, settle
+from tidings.adapters.discord.adapter import TOO_LATE, DiscordAdapter
+from tidings.adapters.discord.address import TOKEN_SECONDS, Handle
+from tidings.adapters.discord.compose import ANSWER_FILE
+from tidings.adapters.discord.settings import DiscordAccount
+from tidings.adapters.discord.signals import REACTION_PAUSE, SIGNAL_SECONDS
+from tidings.core.adapter import Taken
+from tidings.core.errors import Doubtful, RateLimited, Rejected, Unreachable, ViewLost
+from tidings.core.types import (
     Absent,
     Attachment,
     Audience,
@@ -31,9 +34,6 @@ from core.types import (
     Target,
     Unreadable,
 )
-from tests.builders import part, untaken
-from tests.fakes import FakeClock, host, settle
-from tests.simulators.discord import Channel, DiscordServer, Person
 
 LONG = "many words " * 2000
 

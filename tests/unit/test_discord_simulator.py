@@ -16,10 +16,10 @@ import discord
 import pytest
 from aiohttp import ClientSession
 
-from tests.fakes import FakeClock
-from tests.simulators.discord import NASTY, Channel, DiscordServer
-from tests.simulators.discord_faults import FILE
-from tests.simulators.discord_pair import Listener, aim, connected, platform
+from tests.simulators.discord.faults import FILE
+from tests.simulators.discord.pair import Listener, aim, connected, platform
+from tests.simulators.discord.simulator import NASTY, Channel, DiscordServer
+from tests.worlds.fakes import FakeClock
 
 GUILDS, GUILD_MESSAGES, PRIVATE_MESSAGES, CONTENT = 1, 1 << 9, 1 << 12, 1 << 15
 BARE = GUILDS | GUILD_MESSAGES | PRIVATE_MESSAGES
@@ -1168,7 +1168,7 @@ async def test_reactions_that_are_set_and_taken_back_share_a_bucket() -> None:
 
 async def test_it_can_live_in_a_process_of_its_own() -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.simulators.discord_process", "--channels", "2"),
+        *(sys.executable, "-m", "tests.simulators.discord.process", "--channels", "2"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.fakes import FakeClock
+from tests.worlds.fakes import FakeClock
 
 
 async def test_a_clock_fires_timers_in_order_and_the_wall_may_jump() -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bots import launch
-from core.errors import HomeInUse
-from core.store.lock import HomeLock
+from tidings.bots.cli import launch
+from tidings.core.errors import HomeInUse
+from tidings.core.store.lock import HomeLock
 
 
 def grown(home: Path, size: int) -> Path:

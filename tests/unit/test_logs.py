@@ -11,12 +11,13 @@ from typing import Literal
 
 import pytest
 
-from core import context, logs, redaction
-from core.context import Session
-from core.types import Capabilities, Conversation, Sender, SendProof, Target
+from tidings.core import context, redaction
+from tidings.core.context import Session
+from tidings.core.telemetry import logs
+from tidings.core.types import Capabilities, Conversation, Sender, SendProof, Target
 
 SECRET = "canary-5f3a9c"
-log = logging.getLogger("core.outbound.courier")
+log = logging.getLogger("tidings.core.outbound.courier")
 
 
 class Terminal(io.StringIO):
@@ -91,7 +92,7 @@ def check(stream: io.StringIO, **expected: str) -> None:
 def test_a_json_record_is_one_object_on_one_line() -> None:
     stream = configured()
     log.warning("delivered %s\nto %s", "d1", "paper")
-    check(stream, level="warning", logger="core.outbound.courier", message="delivered d1\nto paper")
+    check(stream, level="warning", logger="tidings.core.outbound.courier", message="delivered d1\nto paper")
     assert json.loads(stream.getvalue())["at"].endswith("+00:00")
 
 
@@ -176,8 +177,8 @@ def test_setting_up_twice_writes_each_record_once_and_spares_other_handlers() ->
 @pytest.mark.parametrize(
     ("level", "name", "at", "written"),
     [
-        ("info", "core.x", logging.DEBUG, False),
-        ("debug", "core.x", logging.DEBUG, True),
+        ("info", "tidings.core.x", logging.DEBUG, False),
+        ("debug", "tidings.core.x", logging.DEBUG, True),
         ("info", "httpx", logging.INFO, False),
         ("debug", "aiohttp.access", logging.INFO, False),
         ("debug", "httpcore.connection", logging.WARNING, True),

@@ -16,11 +16,11 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from bots.assistant import memory, prompt
-from core.agent import Finished, OutcomeKind, Turn
-from core.types import Author, Entry, File
-from tests.builders import inbound
-from tests.fakes import FakeDesk
+from tests.worlds.builders import inbound
+from tests.worlds.fakes import FakeDesk
+from tidings.bots.assistant import memory, prompt
+from tidings.core.agent import Finished, OutcomeKind, Turn
+from tidings.core.types import Author, Entry, File
 
 PERSON, BOT, NOTICE = Author.PERSON, Author.BOT, Author.NOTICE
 

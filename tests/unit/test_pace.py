@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from core.errors import RateLimited
-from core.outbound import pace
-from core.outbound.pace import Budgets
-from core.types import Pace
-from tests.builders import capabilities
-from tests.fakes import FakeClock, settle
+from tests.worlds.builders import capabilities
+from tests.worlds.fakes import FakeClock, settle
+from tidings.core.errors import RateLimited
+from tidings.core.outbound import pace
+from tidings.core.outbound.pace import Budgets
+from tidings.core.types import Pace
 
 CHAT = Pace(key="chat 1", seconds=1.0, burst=3)
 STRICT = Pace(key="strict", seconds=2.0, burst=1)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from bots.assistant.tools import page
+from tidings.bots.assistant.tools import page
 
 BASE = URL("https://good.example/folder/page?q=1")
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from core.errors import Doubtful, Misconfigured, Moved, RateLimited, Rejected, SendError, Unfit, Unreachable
-from core.types import Attachment, Audience, File, Pace, PartKind, Signal
-from tests.builders import body, part, target
-from tests.fakes import Door, FakeClock, FakeDesk, host, listening
-from tests.simulators.paper import NASTY, Kind, PaperServer
-from tests.simulators.paper_adapter import PaperAdapter, settings_for
-from tests.simulators.paper_pair import platform
+from tests.simulators.paper.adapter import PaperAdapter, settings_for
+from tests.simulators.paper.pair import platform
+from tests.simulators.paper.simulator import NASTY, Kind, PaperServer
+from tests.worlds.builders import body, part, target
+from tests.worlds.fakes import Door, FakeClock, FakeDesk, host, listening
+from tidings.core.errors import Doubtful, Misconfigured, Moved, RateLimited, Rejected, SendError, Unfit, Unreachable
+from tidings.core.types import Attachment, Audience, File, Pace, PartKind, Signal
 
 REFUSALS: list[tuple[str, Callable[[PaperServer], object], dict[str, Any], type[SendError]]] = [
     ("empty text", lambda paper: None, {"text": " "}, Rejected),

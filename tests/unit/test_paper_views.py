@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from core.errors import Doubtful, Moved, Rejected, Unreachable, ViewLost
-from core.types import Absent, PartKind, Receipt, Unreadable, View
-from tests.builders import part, untaken
-from tests.fakes import host
-from tests.simulators.paper import Kind
-from tests.simulators.paper_adapter import PaperAdapter, settings_for
-from tests.simulators.paper_client import PaperClient
-from tests.simulators.paper_pair import platform
-from tests.simulators.paper_wire import Ask
+from tests.simulators.paper.adapter import PaperAdapter, settings_for
+from tests.simulators.paper.client import PaperClient
+from tests.simulators.paper.pair import platform
+from tests.simulators.paper.simulator import Kind
+from tests.simulators.paper.wire import Ask
+from tests.worlds.builders import part, untaken
+from tests.worlds.fakes import host
+from tidings.core.errors import Doubtful, Moved, Rejected, Unreachable, ViewLost
+from tidings.core.types import Absent, PartKind, Receipt, Unreadable, View
 
 
 async def opened(adapter: PaperAdapter, text: str = "…", kind: PartKind = PartKind.OPENING) -> View:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from adapters.console.prompt import Terminal
+from tidings.adapters.console.editor import Terminal
 
 COLUMNS = 40
 

@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from bots.assistant import prompt
-from bots.assistant.quiet import SIGNS, Quiet
-from core.types import Inbound, Quoted, Sender
-from tests.builders import inbound
+from tests.worlds.builders import inbound
+from tidings.bots.assistant import prompt
+from tidings.bots.assistant.silence import SIGNS, Quiet
+from tidings.core.types import Inbound, Quoted, Sender
 
 CLOSERS = [
     "</untrusted>",

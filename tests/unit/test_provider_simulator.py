@@ -30,9 +30,9 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
-from tests.simulators.provider import MODEL, SMALL, Call, Exchange, ProviderServer, Say, Turn, count_tokens
-from tests.simulators.provider_pair import anthropic_for, model_for, openai_for
-from tests.simulators.provider_truth import Api
+from tests.simulators.provider.pair import anthropic_for, model_for, openai_for
+from tests.simulators.provider.simulator import MODEL, SMALL, Call, Exchange, ProviderServer, Say, Turn, count_tokens
+from tests.simulators.provider.truth import Api
 
 APIS: tuple[Api, ...] = ("chat", "responses", "messages")
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -845,7 +845,7 @@ async def test_closing_is_quick_and_until_tells_what_it_saw() -> None:
 
 
 async def test_a_process_of_its_own_serves_until_its_input_ends() -> None:
-    command = [sys.executable, "-m", "tests.simulators.provider_process", "--tokens", "3", "--rate", "0"]
+    command = [sys.executable, "-m", "tests.simulators.provider.process", "--tokens", "3", "--rate", "0"]
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
     assert process.stdin is not None
     assert process.stdout is not None

@@ -7,9 +7,9 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from bots.assistant.rails import Guard, Halted, Used, Warned
-from bots.assistant.settings import Rail, Rails
-from core.agent import Effect
+from tidings.bots.assistant.loop_guard import Guard, Halted, Used, Warned
+from tidings.bots.assistant.settings import Rail, Rails
+from tidings.core.agent import Effect
 
 Seen = Warned | Halted | None
 

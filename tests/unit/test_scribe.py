@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bots.scribe import amend, save
-from core.errors import ConfigError
+from tidings.bots.cli.toml_edit import amend, save
+from tidings.core.errors import ConfigError
 
 FILE = Path("tidings.toml")
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from pydantic import Field, SecretStr
 
-from bots.assistant.settings import ModelChoice, Rail
-from bots.roster import Bot
-from bots.settings import Loaded, load
-from core.errors import ConfigError
-from core.settings import Section
+from tidings.bots.app.roster import Bot
+from tidings.bots.app.settings import Loaded, load
+from tidings.bots.assistant.settings import ModelChoice, Rail
+from tidings.core.errors import ConfigError
+from tidings.core.settings import Section
 
 
 class Account(Section):

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from adapters.slack.client import Client, Refused, Scopeless
-from adapters.slack.examination import examine
-from adapters.slack.settings import SlackAccount
-from core.errors import Doubtful, Misconfigured, RateLimited, SendError, Unfit, Unreachable
-from tests.fakes import FakeClock
-from tests.simulators.slack import Channel, SlackServer
+from tests.simulators.slack.simulator import Channel, SlackServer
+from tests.worlds.fakes import FakeClock
+from tidings.adapters.slack.checks import examine
+from tidings.adapters.slack.client import Client, Refused, Scopeless
+from tidings.adapters.slack.settings import SlackAccount
+from tidings.core.errors import Doubtful, Misconfigured, RateLimited, SendError, Unfit, Unreachable
 
 SAID: dict[str, Any] = {"text": "hi", "blocks": [{"type": "markdown", "text": "hi"}]}
 

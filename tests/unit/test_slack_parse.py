@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from adapters.slack.parse import Me, Reader, time_of
-from adapters.slack.places import Handle, Shown, handle_of
-from adapters.slack.settings import SlackAccount
-from core.adapter import MenuItem
-from core.types import Attachment, Audience, Inbound, Kind, Quoted
+from tidings.adapters.slack.address import Handle, Shown, handle_of
+from tidings.adapters.slack.parse import Me, Reader, time_of
+from tidings.adapters.slack.settings import SlackAccount
+from tidings.core.adapter import MenuItem
+from tidings.core.types import Attachment, Audience, Inbound, Kind, Quoted
 
 ME = Me("UBOT", "T1", "tidings")
 MENU = (MenuItem("status", ""), MenuItem("stop", ""), MenuItem("help", ""), MenuItem("retry", "", runs=True))

@@ -6,10 +6,11 @@ import re
 
 import pytest
 
-from adapters.slack import render, wording
-from adapters.slack.render import LIMIT, MOST_BLOCKS, block, compose, fallback, settled, stream, tail
-from core.types import Body, Choice
-from tests.simulators.slack_texts import check_blocks, pings
+from tests.simulators.slack.texts import check_blocks, pings
+from tidings.adapters.slack import compose as wording
+from tidings.adapters.slack import render
+from tidings.adapters.slack.render import LIMIT, MOST_BLOCKS, block, compose, fallback, settled, stream, tail
+from tidings.core.types import Body, Choice
 
 TABLE = "| name | size |\n|:-----|-----:|\n| ada | 1 |\n| **bob** | 22 |"
 CALLS = (

@@ -8,23 +8,14 @@ from pathlib import Path
 import pytest
 from msgspec import json
 
-from adapters.slack.places import Handle
-from core.errors import Doubtful, RateLimited, Rejected, SendError, Unreachable
-from core.types import (
-    Absent,
-    Attachment,
-    Audience,
-    Body,
-    File,
-    Receipt,
-    Target,
-    Unreadable,
-)
-from tests import builders
-from tests.builders import untaken
-from tests.fakes import FakeClock
-from tests.simulators.slack import SlackServer
-from tests.slack_desk import Desk, opened, shared
+from tests.simulators.slack.simulator import SlackServer
+from tests.worlds import builders
+from tests.worlds.builders import untaken
+from tests.worlds.fakes import FakeClock
+from tests.worlds.slack_desk import Desk, opened, shared
+from tidings.adapters.slack.address import Handle
+from tidings.core.errors import Doubtful, RateLimited, Rejected, SendError, Unreachable
+from tidings.core.types import Absent, Attachment, Audience, Body, File, Receipt, Target, Unreadable
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetry
 from slack_sdk.signature import SignatureVerifier
 from slack_sdk.web.async_client import AsyncWebClient
 
-from tests.fakes import FakeClock, settle
-from tests.simulators.slack import NASTY, Channel, Message, Odds, Person, SlackServer, choices_of, text_of
-from tests.simulators.slack_pair import app_for, client_for, connected
+from tests.simulators.slack.pair import app_for, client_for, connected
+from tests.simulators.slack.simulator import NASTY, Channel, Message, Odds, Person, SlackServer, choices_of, text_of
+from tests.worlds.fakes import FakeClock, settle
 
 # Real time that a socket needs between two steps of a clock that stands still.
 PATIENCE = 0.02

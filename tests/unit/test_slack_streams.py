@@ -8,18 +8,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from core.errors import Doubtful, RateLimited, Unreachable, ViewLost
-from core.types import (
-    Absent,
-    Body,
-    Choice,
-    PartKind,
-    Receipt,
-)
-from tests.builders import untaken
-from tests.fakes import FakeClock
-from tests.simulators.slack import SlackServer, choices_of, text_of
-from tests.slack_desk import Desk, opened, shared
+from tests.simulators.slack.simulator import SlackServer, choices_of, text_of
+from tests.worlds.builders import untaken
+from tests.worlds.fakes import FakeClock
+from tests.worlds.slack_desk import Desk, opened, shared
+from tidings.core.errors import Doubtful, RateLimited, Unreachable, ViewLost
+from tidings.core.types import Absent, Body, Choice, PartKind, Receipt
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.outbound.splitter import split, tail, utf16_length
+from tidings.core.outbound.splitter import split, tail, utf16_length
 
 FENCE = re.compile(r"[ \t]*((?:[-*+]|\d{1,9}[.)])[ \t]{1,4})?(`{3,}|~{3,})(.*)")
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"

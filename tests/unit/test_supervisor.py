@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from core.alarms import Alarms
-from core.errors import Misconfigured, Unreachable
-from core.supervisor import Supervisor
-from tests.fakes import FakeClock, settle
+from tests.worlds.fakes import FakeClock, settle
+from tidings.core.errors import Misconfigured, Unreachable
+from tidings.core.gateway.supervisor import Supervisor
+from tidings.core.telemetry.alarms import Alarms
 
 
 class Part:

@@ -12,7 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.telegram.render import LIMIT, MOST_ENTITIES, Rendered, compose, length, plain, render, tail, wants_rich
+from tidings.adapters.telegram.render import (
+    LIMIT,
+    MOST_ENTITIES,
+    Rendered,
+    compose,
+    length,
+    plain,
+    render,
+    tail,
+    wants_rich,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
@@ -345,7 +355,7 @@ def test_more_links_than_can_be_shown_are_shown_as_they_were_written() -> None:
 )
 def test_text_without_markup_does_not_need_the_converter(text: str) -> None:
     code = (
-        "import sys; from adapters.telegram import render; text = eval(sys.argv[1]);"
+        "import sys; from tidings.adapters.telegram import render; text = eval(sys.argv[1]);"
         "assert render.render(text).entities == () and render.compose(text) == (text,) and not render.wants_rich(text);"
         "print(*sorted({'pyromark', 'telegramify_markdown', 'telegram'} & set(sys.modules)))"
     )

@@ -38,11 +38,11 @@ from telegram.error import (
     TimedOut,
 )
 
-from tests.fakes import FakeClock
-from tests.simulators.telegram import NASTY, TelegramServer
-from tests.simulators.telegram_arguments import REACTIONS
-from tests.simulators.telegram_pair import bot_for, platform
-from tests.simulators.telegram_texts import find_entities, inside
+from tests.simulators.telegram.arguments import REACTIONS
+from tests.simulators.telegram.pair import bot_for, platform
+from tests.simulators.telegram.simulator import NASTY, TelegramServer
+from tests.simulators.telegram.texts import find_entities, inside
+from tests.worlds.fakes import FakeClock
 
 # The library says at each 429 that its numbers will be of another type one day.
 pytestmark = pytest.mark.filterwarnings("ignore::telegram.warnings.PTBDeprecationWarning")

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from core.errors import Unkeepable
-from core.work import timing, zones
+from tidings.core.errors import Unkeepable
+from tidings.core.work.schedules import when as timing
+from tidings.core.work.schedules import zones
 
 BERLIN, SANTIAGO, SYDNEY = "Europe/Berlin", "America/Santiago", "Australia/Sydney"
 # A Saturday; the clocks change in the night that follows.

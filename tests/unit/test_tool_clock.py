@@ -6,10 +6,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bots.assistant.tools import clock
-from bots.assistant.tools.tool import ToolError
-from core.agent import Effect
-from tests.tool_bench import in_session, use
+from tests.worlds.tool_bench import in_session, use
+from tidings.bots.assistant.tools import clock
+from tidings.bots.assistant.tools.tool import ToolError
+from tidings.core.agent import Effect
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bots.assistant.tools import files, workspace
-from bots.assistant.tools.tool import ToolError
-from tests.tool_bench import in_session, use
+from tests.worlds.tool_bench import in_session, use
+from tidings.bots.assistant.tools import files, workspace
+from tidings.bots.assistant.tools.tool import ToolError
 
 SECRET = "canary-4711"
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bots.assistant.tools import files
-from bots.assistant.tools.tool import ToolError
-from core.agent import Effect
-from core.types import File
-from tests.tool_bench import in_session, use
+from tests.worlds.tool_bench import in_session, use
+from tidings.bots.assistant.tools import files
+from tidings.bots.assistant.tools.tool import ToolError
+from tidings.core.agent import Effect
+from tidings.core.types import File
 
 
 @pytest.fixture

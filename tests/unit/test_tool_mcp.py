@@ -19,21 +19,21 @@ from typing import Any
 
 import pytest
 
-from bots.assistant.settings import McpServer
-from bots.assistant.tools import mcp
-from bots.assistant.tools.mcp import McpServers, tool_name
-from bots.assistant.tools.tool import Occasion, Tool, ToolError
-from core import context
-from core.agent import Effect
-from core.errors import NoSession
 from tests.contract.agents import session_of
-from tests.fakes import FakeClock, FakeDesk
+from tests.worlds.fakes import FakeClock, FakeDesk
+from tidings.bots.assistant.settings import McpServer
+from tidings.bots.assistant.tools import mcp
+from tidings.bots.assistant.tools.mcp import McpServers, tool_name
+from tidings.bots.assistant.tools.tool import Occasion, Tool, ToolError
+from tidings.core import context
+from tidings.core.agent import Effect
+from tidings.core.errors import NoSession
 
 ROOT = Path(__file__).resolve().parents[2]
 OCCASION = Occasion(FakeDesk(), "key")
 # It takes Python seconds to bring up a server of the library; where only the process matters, a plain one will do.
-COMMAND = (sys.executable, "-m", "tests.simulators.mcp_server")
-PLAIN = (sys.executable, "-m", "tests.simulators.mcp_plain")
+COMMAND = (sys.executable, "-m", "tests.simulators.tools.mcp_server")
+PLAIN = (sys.executable, "-m", "tests.simulators.tools.mcp_plain")
 # They share one server, and nobody else needs the library's client, so one process runs them all.
 pytestmark = pytest.mark.xdist_group("mcp")
 
@@ -263,8 +263,8 @@ async def test_a_server_that_does_not_listen_is_killed(log: Path) -> None:
 async def test_a_server_dies_with_a_gateway_that_was_killed(log: Path) -> None:
     script = (
         "import asyncio, sys\n"
-        "from bots.assistant.settings import McpServer\n"
-        "from bots.assistant.tools import mcp\n"
+        "from tidings.bots.assistant.settings import McpServer\n"
+        "from tidings.bots.assistant.tools import mcp\n"
         "mcp.PATIENCE_SECONDS = 20.0\n"
         "async def main():\n"
         "    servers = mcp.McpServers({'sim': McpServer(command=sys.argv[2:], env={'PYTHONPATH': sys.argv[1]})})\n"

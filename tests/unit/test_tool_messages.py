@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from bots.assistant.tools import messages
-from bots.assistant.tools.tool import Result, ToolError
-from core.agent import Effect
-from core.errors import ConfigError, Conflict, Unknown, Unsupported
-from core.types import Body, Target
-from tests.fakes import FakeDesk
-from tests.tool_bench import in_session, use
+from tests.worlds.fakes import FakeDesk
+from tests.worlds.tool_bench import in_session, use
+from tidings.bots.assistant.tools import messages
+from tidings.bots.assistant.tools.tool import Result, ToolError
+from tidings.core.agent import Effect
+from tidings.core.errors import ConfigError, Conflict, Unknown, Unsupported
+from tidings.core.types import Body, Target
 
 
 class Ledger(FakeDesk):

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from bots.assistant.tools import notes
-from bots.assistant.tools.tool import ToolError
-from core.agent import Effect
-from core.errors import Unstored
-from tests.fakes import FakeDesk
-from tests.tool_bench import in_session, use
+from tests.worlds.fakes import FakeDesk
+from tests.worlds.tool_bench import in_session, use
+from tidings.bots.assistant.tools import notes
+from tidings.bots.assistant.tools.tool import ToolError
+from tidings.core.agent import Effect
+from tidings.core.errors import Unstored
 
 
 class FullDesk(FakeDesk):

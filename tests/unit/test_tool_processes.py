@@ -9,23 +9,23 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bots.assistant.tools import processes, terminal
-from bots.assistant.tools.tool import ToolError
-from core import context
-from core.agent import Effect
-from core.context import Session
-from core.duties import Launch, Log, Manner, Task, TaskState
-from core.errors import Overdrawn, Unkeepable
-from core.settings import Work
-from core.types import Errand
-from core.work import reports
-from core.work.processes import MOST_PATTERNS, _check
-from core.work.reports import Case
-from core.work.traces import Matches, Status
-from core.work.wording import lasting
-from tests.builders import conversation, target
-from tests.fakes import FakeDesk
-from tests.tool_bench import in_session, use
+from tests.worlds.builders import conversation, target
+from tests.worlds.fakes import FakeDesk
+from tests.worlds.tool_bench import in_session, use
+from tidings.bots.assistant.tools import processes, terminal
+from tidings.bots.assistant.tools.tool import ToolError
+from tidings.core import context
+from tidings.core.agent import Effect
+from tidings.core.context import Session
+from tidings.core.desk.work import Launch, Log, Manner, Task, TaskState
+from tidings.core.errors import Overdrawn, Unkeepable
+from tidings.core.settings import Work
+from tidings.core.types import Errand
+from tidings.core.work.processes import report as reports
+from tidings.core.work.processes.folder import Matches, Status
+from tidings.core.work.processes.processes import MOST_PATTERNS, _check
+from tidings.core.work.processes.report import Case
+from tidings.core.work.wording import lasting
 
 NOWHERE = Matches([], [], 0)
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from bots.assistant.tools import terminal
-from bots.assistant.tools.tool import ToolError
-from core.agent import Effect
-from core.work import child
-from tests.tool_bench import in_session, use
+from tests.worlds.tool_bench import in_session, use
+from tidings.bots.assistant.tools import terminal
+from tidings.bots.assistant.tools.tool import ToolError
+from tidings.core.agent import Effect
+from tidings.core.work.processes import foreground as child
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 30.0
@@ -208,8 +208,8 @@ async def test_one_that_is_cancelled_before_it_began_never_begins(workspace: Pat
 GATEWAY = """
 import asyncio, sys
 from pathlib import Path
-from bots.assistant.tools import terminal
-from tests.tool_bench import in_session, use
+from tidings.bots.assistant.tools import terminal
+from tests.worlds.tool_bench import in_session, use
 
 async def main():
     with in_session(Path(sys.argv[1])):

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from bots.assistant import agent
-from bots.assistant.settings import Assistant
-from bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, ToolError, define
-from bots.assistant.tools.toolbox import Refusal, Toolbox
-from core.agent import Effect
-from core.errors import ConfigError
-from core.types import Errand
-from tests.fakes import FakeDesk
-from tests.tool_bench import in_session
+from tests.worlds.fakes import FakeDesk
+from tests.worlds.tool_bench import in_session
+from tidings.bots.assistant import agent
+from tidings.bots.assistant.settings import Assistant
+from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, ToolError, define
+from tidings.bots.assistant.tools.toolbox import Refusal, Toolbox
+from tidings.core.agent import Effect
+from tidings.core.errors import ConfigError
+from tidings.core.types import Errand
 
 FILES = {"list_files", "read_file", "write_file", "search_files", "attach_file"}
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from bots.assistant.turnstile import Turnstile
-from tests.rounds import Rounds
+from tests.worlds.rounds import Rounds
+from tidings.bots.assistant.turnstile import Turnstile
 
 
 class Crowd:

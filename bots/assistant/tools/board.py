@@ -7,13 +7,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from bots.assistant.tools import workspace
-from bots.assistant.tools.tool import A, Arguments, Occasion, Result, Tool, ToolError, define
-from core import context
-from core.agent import Effect
-from core.cards import BY_WORKER, Block, Board, Card, CardFile, CardState, Hand, NewCard
-from core.errors import Fenced, Overdrawn, Unkeepable, Unknown, Unstored, Unsupported
-from core.types import Origin
+from tidings.bots.assistant.tools import workspace
+from tidings.bots.assistant.tools.tool import A, Arguments, Occasion, Result, Tool, ToolError, define
+from tidings.core import context
+from tidings.core.agent import Effect
+from tidings.core.desk.board import BY_WORKER, Block, Board, Card, CardFile, CardState, Hand, NewCard
+from tidings.core.errors import Fenced, Overdrawn, Unkeepable, Unknown, Unstored, Unsupported
+from tidings.core.types import Origin
 
 KINDS = ", ".join(BY_WORKER)
 MOST_LISTED = 100

@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from msgspec import Meta
 
-from bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define
-from core.agent import Effect
+from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define
+from tidings.core.agent import Effect
 
 
 class Zone(Arguments, frozen=True):

@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, ToolError, define
-from core import context
-from core.agent import Effect, Outcome, OutcomeKind
-from core.duties import Goal, Manner
-from core.errors import Overdrawn, Unstored, Unsupported
+from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, ToolError, define
+from tidings.core import context
+from tidings.core.agent import Effect, Outcome, OutcomeKind
+from tidings.core.desk.work import Goal, Manner
+from tidings.core.errors import Overdrawn, Unstored, Unsupported
 
 TITLE_CHARACTERS = 80
 DESCRIPTION = (

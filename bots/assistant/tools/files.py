@@ -16,13 +16,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from bots.assistant.tools import search, workspace
-from bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define
-from core import context
-from core.agent import Effect
-from core.errors import Unsupported
-from core.types import File
-from core.work import child
+from tidings.bots.assistant.tools import search, workspace
+from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define
+from tidings.core import context
+from tidings.core.agent import Effect
+from tidings.core.errors import Unsupported
+from tidings.core.types import File
+from tidings.core.work.processes import foreground as child
 
 SHOWN_CHARACTERS = 30_000
 SHOWN_ENTRIES = 500

@@ -8,8 +8,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from yarl import URL
 
-from bots.assistant.tools.tool import ToolError
-from core.errors import ConfigError
+from tidings.bots.assistant.tools.tool import ToolError
+from tidings.core.errors import ConfigError
 
 PORTS = (80, 443)
 URL_CHARACTERS = 4096

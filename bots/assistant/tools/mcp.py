@@ -17,11 +17,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bots.assistant.settings import McpServer
-from bots.assistant.tools.tool import Occasion, Result, Tool, ToolError
-from core.agent import Effect
-from core.clock import Clock, SystemClock
-from core.redaction import one_line
+from tidings.bots.assistant.settings import McpServer
+from tidings.bots.assistant.tools.tool import Occasion, Result, Tool, ToolError
+from tidings.core.agent import Effect
+from tidings.core.clock import Clock, SystemClock
+from tidings.core.redaction import one_line
 
 if TYPE_CHECKING:
     import anyio

@@ -8,11 +8,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, ToolError, define
-from core import context
-from core.agent import Effect
-from core.errors import ConfigError, Conflict, Unknown, Unstored, Unsupported
-from core.types import Body, Target, parse_target
+from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, ToolError, define
+from tidings.core import context
+from tidings.core.agent import Effect
+from tidings.core.errors import ConfigError, Conflict, Unknown, Unstored, Unsupported
+from tidings.core.types import Body, Target, parse_target
 
 DESCRIPTION = "Sends a message to another conversation. Answers to this one need no tool: just say them."
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define
-from core.agent import Effect
-from core.errors import Unkeepable, Unstored
+from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define
+from tidings.core.agent import Effect
+from tidings.core.errors import Unkeepable, Unstored
 
 NOTE_CHARACTERS = 2_000
 MOST_NOTES = 50

@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define
-from core import context
-from core.agent import Effect
-from core.duties import Task
-from core.errors import Overdrawn, Unknown
-from core.work import ledger
-from core.work.wording import lasting
+from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define
+from tidings.core import context
+from tidings.core.agent import Effect
+from tidings.core.desk.work import Task
+from tidings.core.errors import Overdrawn, Unknown
+from tidings.core.work.tasks import rows as ledger
+from tidings.core.work.wording import lasting
 
 MOST_LISTED = 20
 MOST_KNOWN = 200

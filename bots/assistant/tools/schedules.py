@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define
-from core import context
-from core.agent import Effect
-from core.duties import Plan, Schedule
-from core.errors import Overdrawn, Unkeepable, Unknown, Unstored, Unsupported
+from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define
+from tidings.core import context
+from tidings.core.agent import Effect
+from tidings.core.desk.work import Plan, Schedule
+from tidings.core.errors import Overdrawn, Unkeepable, Unknown, Unstored, Unsupported
 
 NAME_CHARACTERS = 60
 HEADLESS = "This is itself scheduled or delegated work, which may plan nothing. Do what can be done now."
@@ -93,7 +93,7 @@ async def _own(occasion: Occasion, session: context.Session, id: str) -> Schedul
 
 
 def _line(schedule: Schedule) -> str:
-    from core.work import bookings
+    from tidings.core.work.schedules import commands as bookings
 
     return bookings.line(schedule, time.time())
 

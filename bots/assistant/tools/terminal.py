@@ -9,13 +9,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from bots.assistant.tools import workspace
-from bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, ToolError, define
-from core import context
-from core.agent import Effect
-from core.duties import Launch, Manner
-from core.errors import Overdrawn, Unkeepable, Unstored
-from core.work import child
+from tidings.bots.assistant.tools import workspace
+from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, ToolError, define
+from tidings.core import context
+from tidings.core.agent import Effect
+from tidings.core.desk.work import Launch, Manner
+from tidings.core.errors import Overdrawn, Unkeepable, Unstored
+from tidings.core.work.processes import foreground as child
 
 USUAL_SECONDS = 60.0
 MOST_SECONDS = 300.0

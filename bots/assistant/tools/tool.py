@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from core.agent import Effect
-from core.desk import Desk
-from core.types import File
+from tidings.core.agent import Effect
+from tidings.core.desk.runs import Desk
+from tidings.core.types import File
 
 
 class ToolError(Exception):

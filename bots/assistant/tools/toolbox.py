@@ -9,11 +9,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
-from bots.assistant.settings import Assistant
-from bots.assistant.tools import board, clock, delegation, files, messages, notes, processes, schedules, terminal, web
-from bots.assistant.tools.tool import Tool
-from core.agent import Effect
-from core.errors import ConfigError
+from tidings.bots.assistant.settings import Assistant
+from tidings.bots.assistant.tools import (
+    board,
+    clock,
+    delegation,
+    files,
+    messages,
+    notes,
+    processes,
+    schedules,
+    terminal,
+    web,
+)
+from tidings.bots.assistant.tools.tool import Tool
+from tidings.core.agent import Effect
+from tidings.core.errors import ConfigError
 
 # What every provider takes as the name of a tool.
 NAME_CHARACTERS = 64

@@ -18,9 +18,9 @@ import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from bots.assistant.tools import guard, page
-from bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, ToolError, define
-from core.agent import Effect
+from tidings.bots.assistant.tools import guard, page
+from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, ToolError, define
+from tidings.core.agent import Effect
 
 REDIRECTS = 3
 SECONDS = 20.0

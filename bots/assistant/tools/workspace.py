@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bots.assistant.tools.tool import ToolError
-from core import context
+from tidings.bots.assistant.tools.tool import ToolError
+from tidings.core import context
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Opening a pipe must not wait for whoever writes into it.

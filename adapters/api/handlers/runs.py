@@ -1,0 +1,152 @@
+"""Runs: work that can be watched, resumed and stopped, whoever comes and goes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from aiohttp import web
+
+from tidings.adapters.api import messages as talk
+from tidings.adapters.api import sse
+from tidings.adapters.api.adapter import ApiAdapter, answer
+from tidings.adapters.api.callers import conversation_named, person_named
+from tidings.adapters.api.guard import Call, headers_of, query_of, read_json, validate
+from tidings.adapters.api.handlers import response_items as references
+from tidings.adapters.api.handlers.responses import chain
+from tidings.adapters.api.models import After, RunRequest, Seen
+from tidings.core.agent import (
+    Outcome,
+    OutcomeKind,
+    ReasoningDelta,
+    Restarted,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    Usage,
+)
+from tidings.core.desk.runs import Numbered, Run
+
+PREVIEW = 200
+
+
+async def begin(api: ApiAdapter, call: Call) -> web.StreamResponse:
+    body = await read_json(call.request)
+    asked = validate(RunRequest, body)
+    given = talk.of_history(asked.conversation_history or ())
+    follows = before = ""
+    if asked.previous_response_id and not given.history:
+        given, follows, before = await chain(api, call, asked.previous_response_id)
+    said = talk.of_input(await references.resolve(api, call, asked.input), asked.instructions, given)
+    alone = bool(asked.conversation_history or follows)
+    name = conversation_named(call, said, asked.session_id or asked.conversation) or before
+    conversation = api.conversation(call.key, name, person_named(call, asked.user))
+    bot = api.bot(asked.model)
+    run = await api.ask(call, said, conversation, bot, body, alone=alone, attended=False, follows=follows)
+    if not run.replayed:
+        api.watch(run.run)
+    status = "started" if not run.replayed else status_of(await api.host.desk.run(run.run))
+    reply = {"object": "run", "run_id": run.run, "status": status, "replayed": run.replayed}
+    return answer(reply, 202, {"Idempotency-Replayed": "true"} if run.replayed else None)
+
+
+async def look(api: ApiAdapter, call: Call) -> web.StreamResponse:
+    return answer(described(await api.own_run(call, call.names["run_id"])))
+
+
+async def events(api: ApiAdapter, call: Call) -> web.StreamResponse:
+    """Every event once, in order, from behind the last one that the reader has seen; then it closes."""
+    run = (await api.own_run(call, call.names["run_id"])).id
+    return await sse.stream(call.request, _frames(api, run, _last_seen(call)))
+
+
+async def stop(api: ApiAdapter, call: Call) -> web.StreamResponse:
+    run = await api.own_run(call, call.names["run_id"])
+    stopping = run.outcome is None and await api.host.desk.stop(run.id, call.key.name)
+    if stopping:
+        return answer({"object": "run", "run_id": run.id, "status": "stopping"})
+    return answer({"object": "run", "run_id": run.id, "status": status_of(await api.host.desk.run(run.id))})
+
+
+def _last_seen(call: Call) -> int:
+    return headers_of(Seen, call).last or query_of(After, call).after
+
+
+async def _frames(api: ApiAdapter, run: str, after: int) -> AsyncIterator[bytes]:
+    tools: dict[str, tuple[str, float]] = {}
+    # From the beginning, since the end of a tool's work only names its call.
+    async for numbered in api.follow(run):
+        event = _event(run, numbered, tools)
+        if event is not None and numbered.seq > after:
+            yield sse.frame(event, id=str(numbered.seq))
+
+
+def _event(run: str, numbered: Numbered, tools: dict[str, tuple[str, float]]) -> dict[str, Any] | None:
+    common = {"run_id": run, "timestamp": numbered.at}
+    match numbered.event:
+        case TextDelta(text=text):
+            return {"event": "message.delta", **common, "delta": text}
+        case ReasoningDelta(text=text):
+            return {"event": "reasoning.delta", **common, "delta": text}
+        case ToolStarted(call=call, name=name, arguments=arguments):
+            tools[call] = name, numbered.at
+            return {"event": "tool.started", **common, "tool": name, "call_id": call, "preview": arguments[:PREVIEW]}
+        case ToolFinished(call=call, error=error):
+            name, began = tools.get(call, ("", numbered.at))
+            took = round(numbered.at - began, 3)
+            told = {"tool": name, "call_id": call, "duration": took, "error": bool(error)}
+            return {"event": "tool.completed", **common, **told}
+        case Restarted(attempt=attempt):
+            return {"event": "run.restarted", **common, "attempt": attempt}
+        case Outcome() as outcome:
+            return {"event": f"run.{final_status(outcome)}", **common, **result_of(outcome)}
+        case _:
+            return None
+
+
+def final_status(outcome: Outcome) -> str:
+    """Halted is completed, but not whole, and says why."""
+    return "completed" if outcome.kind is OutcomeKind.HALTED else outcome.kind.value
+
+
+def result_of(outcome: Outcome) -> dict[str, Any]:
+    result: dict[str, Any] = {"output": outcome.text, "usage": usage_of(outcome.usage)}
+    if outcome.kind is OutcomeKind.HALTED:
+        result["incomplete"] = {"reason": outcome.reason or "a limit was reached"}
+    elif outcome.kind is not OutcomeKind.COMPLETED:
+        result["error"] = outcome.reason or outcome.kind.value
+    # What cannot be handed over here is at least named.
+    if outcome.files:
+        result["files"] = [file.name for file in outcome.files]
+    if outcome.choices:
+        result["choices"] = list(outcome.choices)
+    return result
+
+
+def usage_of(usage: Usage | None) -> dict[str, int]:
+    used = usage or Usage()
+    total = used.input_tokens + used.output_tokens
+    return {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens, "total_tokens": total}
+
+
+def status_of(run: Run) -> str:
+    if run.outcome is not None:
+        return final_status(run.outcome)
+    if run.state == "waiting":
+        return "queued"
+    return "stopping" if run.stop_asked else "running"
+
+
+def described(run: Run) -> dict[str, Any]:
+    place = run.message.conversation
+    about = {
+        "object": "run",
+        "run_id": run.id,
+        "status": status_of(run),
+        "session_id": place.thread,
+        "model": run.bot,
+        "created_at": run.accepted,
+        "updated_at": run.ended or run.accepted,
+        "last_event": f"run.{final_status(run.outcome)}" if run.outcome else None,
+    }
+    return about | (result_of(run.outcome) if run.outcome else {})

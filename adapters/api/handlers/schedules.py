@@ -1,0 +1,233 @@
+"""Jobs: what runs by the clock, with the outcome of each run and of its delivery as two things."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from aiohttp import web
+from msgspec.structs import replace
+
+from tidings.adapters.api.adapter import ApiAdapter, answer
+from tidings.adapters.api.errors import Problem
+from tidings.adapters.api.guard import Call, query_of, read_json, validate
+from tidings.adapters.api.models import JobChange, JobCommand, JobRequest, Listed, Runs
+from tidings.adapters.local import verbs as planning
+from tidings.core.desk.work import Firing, Missed, Plan, Schedule
+from tidings.core.errors import Declined, Overdrawn, Unkeepable, Unknown, Unsupported
+from tidings.core.types import Target
+
+_ID = re.compile(r"[a-f0-9]{12}")
+ON_ITS_WAY = ("waiting", "held", "doubtful")
+ORIGIN = "“origin” means nothing here, since nobody is told by this way: name a target such as telegram:123, or local"
+COMMAND = "a command can only be planned at the command line: tidings schedule add; here a job is a prompt"
+SEVERAL = "one target for each job: make another job for the next"
+
+
+class JobProblem(Problem):
+    """As clients of jobs read it: a sentence and nothing else."""
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return {"error": str(self)}
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Every refusal in this one shape."""
+    try:
+        yield
+    except JobProblem:
+        raise
+    except Problem as error:
+        raise JobProblem(error.status, str(error), error.code, headers=error.headers) from None
+    except Overdrawn as error:
+        raise JobProblem(409, str(error), "overdrawn") from None
+    except (Unkeepable, Unsupported, Unknown, Declined) as error:
+        raise JobProblem(400, str(error), "invalid_job") from None
+
+
+async def list_all(api: ApiAdapter, call: Call) -> web.StreamResponse:
+    with _told():
+        asked = query_of(Listed, call)
+        found = await api.host.desk.schedules.all(paused=asked.include_disabled)
+        return answer({"jobs": [described(each) for each in found]})
+
+
+async def create(api: ApiAdapter, call: Call) -> web.StreamResponse:
+    with _told():
+        asked = validate(JobRequest, await _said(call))
+        plan = Plan(
+            name=asked.name,
+            when=asked.schedule,
+            target=await _target(api, asked.deliver),
+            prompt=asked.prompt,
+            bot=asked.bot,
+            zone=asked.timezone,
+            failures=await _target(api, asked.deliver_failures) if asked.deliver_failures else None,
+            on_missed=Missed(asked.on_missed),
+            repeat=asked.repeat or 0,
+            paused=asked.paused,
+            paused_reason=asked.paused_reason,
+        )
+        return answer({"job": described(await api.host.desk.schedules.add(plan))})
+
+
+async def look(api: ApiAdapter, call: Call) -> web.StreamResponse:
+    with _told():
+        return answer({"job": described(await _known(api, call))})
+
+
+async def change(api: ApiAdapter, call: Call) -> web.StreamResponse:
+    """What is not said stays as it is."""
+    with _told():
+        asked = validate(JobChange, await _said(call))
+        known = await _known(api, call)
+        plan, said = known.plan, asked.model_fields_set
+        if asked.prompt is not None and plan.command:
+            raise JobProblem(400, "this job is a command, which only the command line can change", "invalid_job")
+        plan = replace(
+            plan,
+            name=asked.name or plan.name,
+            when=asked.schedule or plan.when,
+            prompt=plan.prompt if asked.prompt is None else asked.prompt,
+            target=await _target(api, asked.deliver) if asked.deliver else plan.target,
+            zone=asked.timezone if asked.timezone is not None else plan.zone,
+            repeat=(asked.repeat or 0) if "repeat" in said else plan.repeat,
+            paused=plan.paused if asked.enabled is None else not asked.enabled,
+        )
+        return answer({"job": described(await api.host.desk.schedules.change(known.id, plan))})
+
+
+async def delete(api: ApiAdapter, call: Call) -> web.StreamResponse:
+    with _told():
+        await api.host.desk.schedules.remove((await _known(api, call)).id)
+        return answer({"ok": True})
+
+
+async def pause(api: ApiAdapter, call: Call) -> web.StreamResponse:
+    return await _set(api, call, paused=True)
+
+
+async def resume(api: ApiAdapter, call: Call) -> web.StreamResponse:
+    return await _set(api, call, paused=False)
+
+
+async def _set(api: ApiAdapter, call: Call, *, paused: bool) -> web.StreamResponse:
+    with _told():
+        known = await _known(api, call)
+        reason = known.plan.paused_reason if paused else ""
+        plan = replace(known.plan, paused=paused, paused_reason=reason)
+        return answer({"job": described(await api.host.desk.schedules.change(known.id, plan))})
+
+
+async def run(api: ApiAdapter, call: Call) -> web.StreamResponse:
+    """Begun and not waited for: its runs say how it went."""
+    with _told():
+        known = await _known(api, call)
+        firing = await api.host.desk.schedules.fire(known.id)
+        job = described(await api.host.desk.schedules.get(known.id))
+        return answer({"job": job, "run": _run(firing)})
+
+
+async def runs(api: ApiAdapter, call: Call) -> web.StreamResponse:
+    with _told():
+        asked = query_of(Runs, call)
+        known = await _known(api, call)
+        found = await api.host.desk.schedules.firings(known.id, asked.limit)
+        return answer({"runs": [_run(each) for each in found]})
+
+
+async def _said(call: Call) -> bytes:
+    """What would run on this machine is refused, and never left out in silence."""
+    data = await read_json(call.request)
+    if validate(JobCommand, data).command is not None:
+        raise JobProblem(400, COMMAND, "command_not_permitted")
+    return data
+
+
+async def _known(api: ApiAdapter, call: Call) -> Schedule:
+    id = call.names["id"]
+    if not _ID.fullmatch(id):
+        raise JobProblem(400, "the id of a job has twelve digits from 0 to f", "invalid_job_id")
+    try:
+        return await api.host.desk.schedules.get(id)
+    except Unknown:
+        raise JobProblem(404, "there is no such job", "job_not_found") from None
+
+
+async def _target(api: ApiAdapter, deliver: str) -> Target:
+    if deliver.strip() in ("origin", "all"):
+        raise JobProblem(400, ORIGIN, "invalid_target")
+    if "," in deliver:
+        raise JobProblem(400, SEVERAL, "invalid_target")
+    target = await planning.place(api.host.desk, deliver.strip(), say="“deliver”")
+    if not await api.host.desk.permitted(target):
+        words = f"{target} is neither on the access list nor a known conversation"
+        hint = f"allow it with: tidings allow {target.adapter}:{target.chat}"
+        raise JobProblem(403, f"{words}; {hint}", "target_not_permitted")
+    return target
+
+
+def described(schedule: Schedule) -> dict[str, Any]:
+    plan, last = schedule.plan, schedule.last
+    over = schedule.next is None and not plan.paused
+    return {
+        "id": schedule.id,
+        "name": plan.name,
+        "prompt": plan.prompt,
+        "command": plan.command or None,
+        "schedule": plan.when,
+        "timezone": plan.zone or None,
+        "deliver": str(plan.target),
+        "deliver_failures": str(plan.failures) if plan.failures else None,
+        "bot": plan.bot or None,
+        "on_missed": plan.on_missed.value,
+        "repeat": plan.repeat or None,
+        "completed": schedule.fired,
+        "enabled": not plan.paused,
+        "state": "paused" if plan.paused else "completed" if over else "scheduled",
+        "paused_reason": plan.paused_reason or None,
+        "created_at": _moment(schedule.created),
+        "next_run_at": _moment(schedule.next),
+        "last_run_at": _moment(last.instant) if last else None,
+        "last_status": status_of(last) if last else None,
+        "last_error": last.reason or None if last else None,
+        "last_delivery_error": last.delivery_reason or None if last else None,
+    }
+
+
+def status_of(firing: Firing) -> str | None:
+    """One word for both outcomes; none while it goes on."""
+    if firing.state in ("waiting", "running"):
+        return None
+    if firing.outcome != "completed":
+        return "error"
+    if firing.delivery == "dead":
+        return "delivery_failed"
+    return "delivery_queued" if firing.delivery in ON_ITS_WAY else "ok"
+
+
+def _run(firing: Firing) -> dict[str, Any]:
+    return {
+        "id": firing.id,
+        "job_id": firing.schedule,
+        "scheduled_at": _moment(firing.instant),
+        "started_at": _moment(firing.started),
+        "ended_at": _moment(firing.ended),
+        "state": firing.state,
+        "status": status_of(firing),
+        "outcome": firing.outcome or None,
+        "error": firing.reason or None,
+        "delivery": firing.delivery,
+        "delivery_error": firing.delivery_reason or None,
+        "run_id": firing.run or None,
+        "output": firing.output,
+    }
+
+
+def _moment(at: float | None) -> str | None:
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,83 @@
+"""Where requests come in: each passes the gate, is served under its key, and is answered whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, cast
+
+from aiohttp import web
+
+from tidings.adapters.api.adapter import ApiAdapter, answer
+from tidings.adapters.api.endpoint import Endpoint
+from tidings.adapters.api.errors import Problem, unstored
+from tidings.adapters.api.guard import BODY_BYTES, Call, Gate, check_kind, unauthorised
+from tidings.adapters.api.keys import Key, Revoked
+from tidings.adapters.api.routes import ENDPOINTS
+from tidings.core.errors import Unstored
+
+if TYPE_CHECKING:
+    from tidings.adapters.shared.http_limits import Request
+
+SAFE = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+NOBODY = Key("", "", "", (), 0.0)
+
+Served = Callable[["Request", Mapping[str, str]], Awaitable[web.StreamResponse]]
+
+
+def routes(api: ApiAdapter, gate: Gate) -> Iterator[AbstractAsyncContextManager[None]]:
+    """Every endpoint; and where pages may call us, what their browsers ask first."""
+    for endpoint in ENDPOINTS:
+        yield api.host.server.route(
+            endpoint.method,
+            endpoint.path,
+            _answering(gate, _serving(api, gate, endpoint)),
+            body_bytes=BODY_BYTES,
+            cancel_when_gone=endpoint.cancel_when_gone,
+        )
+    if api.settings.origins:
+        for path in dict.fromkeys(endpoint.path for endpoint in ENDPOINTS):
+            methods = ", ".join(endpoint.method for endpoint in ENDPOINTS if endpoint.path == path)
+            yield api.host.server.route("OPTIONS", path, _answering(gate, _inviting(gate, methods)))
+
+
+def _answering(
+    gate: Gate, served: Served
+) -> Callable[[web.BaseRequest, Mapping[str, str]], Awaitable[web.StreamResponse]]:
+    async def handle(plain: web.BaseRequest, names: Mapping[str, str]) -> web.StreamResponse:
+        request = cast("Request", plain)
+        request.answer_headers = SAFE | gate.shared_with(request)
+        try:
+            gate.check_place(request)
+            return await served(request, names)
+        except (Problem, Unstored) as error:
+            problem = unstored(error) if isinstance(error, Unstored) else error
+            if request.has_begun:
+                request.cut_off()
+            return answer(problem.body, problem.status, problem.headers)
+
+    return handle
+
+
+def _serving(api: ApiAdapter, gate: Gate, endpoint: Endpoint) -> Served:
+    async def serve(request: Request, names: Mapping[str, str]) -> web.StreamResponse:
+        if endpoint.scope is None:
+            return await endpoint.handler(api, Call(request, names, NOBODY))
+        call = await gate.admit(request, names, endpoint.scope)
+        if endpoint.method != "GET":
+            check_kind(request)
+        try:
+            with api.handling():
+                async with api.keys.serving(call.key):
+                    return await endpoint.handler(api, call)
+        except Revoked as error:
+            raise unauthorised(str(error)) from None
+
+    return serve
+
+
+def _inviting(gate: Gate, methods: str) -> Served:
+    async def invite(request: Request, names: Mapping[str, str]) -> web.StreamResponse:
+        return gate.invite(request, methods)
+
+    return invite

@@ -1,0 +1,317 @@
+"""Discord's gateway by discord.py: every event as it came, in order, and every end of the connection as a verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import time
+import zlib
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NoReturn
+
+import aiohttp
+import discord
+import msgspec
+import yarl
+from discord.gateway import DiscordWebSocket, KeepAliveHandler, ReconnectWebSocket
+from discord.http import Route
+
+from tidings.adapters.discord.settings import DiscordAccount
+from tidings.adapters.shared.proxy import way
+from tidings.core.adapter import Host
+from tidings.core.errors import Misconfigured, StandingBy, Unreachable
+
+log = logging.getLogger(__name__)
+
+# At its debug level the library writes down every event, with the tokens in it.
+logging.getLogger("discord").setLevel(logging.WARNING)
+# We speak in no voice channel, so nobody needs to hear that we could not.
+discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
+
+# A connection on which nothing was heard for so long is dead.
+HEARTBEAT_SECONDS = 60.0
+CONNECT_SECONDS = 30.0
+# When nobody has heard for so long, somebody should know.
+TROUBLED_SECONDS = 30.0
+# Whoever does not answer a goodbye for so long is not waited for.
+CLOSE_SECONDS = 2.0
+LIMITED_SECONDS = 30.0
+# A connection breaks now and then; only when it stays broken is that worth a word.
+PAUSES = (0.0, 0.5, 1.0, 2.0, 4.0)
+# One that ends sooner was hardly there: were several such in a row followed at once, we would storm the gateway.
+BRIEF_SECONDS = 5.0
+# Discord asks whose session has ended to wait so long, at random, before the next.
+INVALID_SECONDS = (1.0, 5.0)
+# Discord takes a bot's token away after 1,000 sessions in a day: we never begin more than these, and whoever has used
+# up what may be begun at once begins the next in its time.
+IDENTIFIES_A_DAY = 800
+IDENTIFIES_BURST = 100
+IDENTIFY_SECONDS = 24 * 3600.0 / (IDENTIFIES_A_DAY - IDENTIFIES_BURST)
+# So long we wait ourselves; beyond it the owner should see that we stand by.
+SHORT_SECONDS = 5.0
+
+INTENT = (
+    "Discord does not let this bot read messages: switch on “Message Content Intent” in the developer portal under Bot,"
+    " or set message_content = false"
+)
+TOKEN = "Discord does not accept the token; copy it anew from the developer portal under Bot"
+# Codes with which the gateway says that coming back is useless.
+VERDICTS = {
+    4004: TOKEN,
+    4010: "Discord says that this shard is invalid",
+    4011: "This bot is in so many servers that Discord asks for several connections, which is not supported",
+    4012: "Discord no longer speaks this version of its API; install a newer version",
+    4013: "Discord does not know what this bot asks to be told; install a newer version",
+    4014: INTENT,
+}
+
+Hear = Callable[[str, Any], None]
+
+
+class Allowance(msgspec.Struct, frozen=True):
+    """How many sessions we may begin, and when that was so by the steady clock."""
+
+    left: float
+    at: float
+
+    def at_time(self, now: float) -> Allowance:
+        earned = max(now - self.at, 0.0) / IDENTIFY_SECONDS
+        return Allowance(min(self.left + earned, float(IDENTIFIES_BURST)), now)
+
+
+class Gateway:
+    """`hear` is given each event and must not fail; `room` returns when there is room for the next."""
+
+    def __init__(
+        self,
+        settings: DiscordAccount,
+        host: Host,
+        hear: Hear,
+        room: Callable[[], Awaitable[None]],
+        troubled: Callable[[str], None],
+    ) -> None:
+        """`troubled` is told when nothing is heard for a while."""
+        self._settings = settings
+        self._host = host
+        self._hear = hear
+        self._room = room
+        self._troubled = troubled
+
+    async def run(self) -> NoReturn:
+        """One client's life. Raises Misconfigured, StandingBy when too many sessions were begun, or Unreachable."""
+        with _pointed_at(self._settings.api_url, self._settings.gateway_url):
+            client = _Client(self._settings, self._host, self._hear, self._room, self._troubled)
+            try:
+                await client.start(self._settings.token.get_secret_value())
+            except (StandingBy, Misconfigured, Unreachable):
+                raise
+            except discord.LoginFailure as error:
+                raise Misconfigured(TOKEN) from error
+            except discord.ConnectionClosed as error:
+                if error.code in VERDICTS:
+                    raise Misconfigured(VERDICTS[error.code]) from error
+                raise Unreachable(f"Discord has closed the connection (code {error.code})") from error
+            except (
+                discord.DiscordException,
+                aiohttp.ClientError,
+                OSError,
+                # What the library does not expect of a frame.
+                *(ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError, zlib.error),
+            ) as error:
+                raise Unreachable(f"the connection to Discord failed: {_words(error)}") from error
+            finally:
+                await _end(client)
+        raise Unreachable("the connection to Discord has ended")
+
+
+class _Parsers(dict[str, Callable[[Any], None]]):
+    """The library's own would die of an unexpected shape, and take the connection with it."""
+
+    def __init__(self, hear: Hear) -> None:
+        super().__init__()
+        self._hear = hear
+
+    def __missing__(self, event: str) -> Callable[[Any], None]:
+        return partial(self._hear, event)
+
+
+class _Client(discord.Client):
+    def __init__(
+        self,
+        settings: DiscordAccount,
+        host: Host,
+        hear: Hear,
+        room: Callable[[], Awaitable[None]],
+        troubled: Callable[[str], None],
+    ) -> None:
+        super().__init__(
+            intents=_intents(settings),
+            max_messages=None,
+            member_cache_flags=discord.MemberCacheFlags.none(),
+            chunk_guilds_at_startup=False,
+            heartbeat_timeout=HEARTBEAT_SECONDS,
+            max_ratelimit_timeout=LIMITED_SECONDS,
+            proxy=way(settings.proxy, settings.api_url).by,
+        )
+        self._host = host
+        self._room = room
+        self._troubled = troubled
+        self._failures = 0
+        # When the last connection that heard something was lost.
+        self._lost = 0.0
+        self._hear = hear
+        self._connection.parsers = _Parsers(self._note)
+
+    def dispatch(self, event: str, /, *args: Any, **kwargs: Any) -> None:
+        """Nobody listens to the library's own events."""
+
+    def _note(self, event: str, data: Any) -> None:
+        self._failures = 0
+        self._hear(event, data)
+
+    async def login(self, token: str) -> None:
+        """The library would wait five minutes for an answer that never comes."""
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await super().login(token)
+
+    async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
+        """Counted before it is said, so that no crash can keep it from being counted."""
+        allowance = await self._allowance()
+        spent = Allowance(allowance.left - 1, allowance.at)
+        await self._host.notebook.write("identifies", msgspec.json.encode(spent).decode())
+
+    async def _allowance(self) -> Allowance:
+        now = self._host.clock.now()
+        stored = await self._host.notebook.read("identifies")
+        full = Allowance(float(IDENTIFIES_BURST), now)
+        return msgspec.json.decode(stored, type=Allowance).at_time(now) if stored else full
+
+    async def _may_identify(self) -> None:
+        missing = (1 - (await self._allowance()).left) * IDENTIFY_SECONDS
+        if missing > SHORT_SECONDS:
+            raise StandingBy(
+                "this bot was connected anew so often that Discord would take its token away; I wait for a while",
+                min(missing, IDENTIFY_SECONDS),
+            )
+        if missing > 0:
+            await self._host.clock.sleep(missing)
+
+    async def connect(self, *, reconnect: bool = True) -> None:
+        """As the library's own, but it resumes after a reset too, waits for room, and soon says when it is lost.
+
+        The library's waits up to a quarter of an hour without a word, and dies of a gateway that was never there.
+        """
+        known: dict[str, Any] = {}
+        brief = 0
+        while True:
+            begun = self._host.clock.now()
+            try:
+                await self._attend(known)
+            except ReconnectWebSocket as error:
+                trouble: Exception = error
+                if error.resume:
+                    known = self._known()
+                else:
+                    known = {}
+                    await self._host.clock.sleep(random.uniform(*INVALID_SECONDS))
+            except discord.ConnectionClosed as error:
+                if error.code in VERDICTS:
+                    raise
+                trouble, known = error, self._known()
+            except (OSError, aiohttp.ClientError, TimeoutError) as error:
+                trouble, known = error, self._known()
+            now = self._host.clock.now()
+            self._lost = self._lost if self._failures else now
+            if now - self._lost >= TROUBLED_SECONDS:
+                self._troubled(f"nothing was heard of Discord for {now - self._lost:.0f} s ({_words(trouble)})")
+            self._failures += 1
+            if self._failures > len(PAUSES):
+                raise Unreachable(f"the gateway of Discord cannot be reached: {_words(trouble)}") from trouble
+            brief = brief + 1 if self._host.clock.now() - begun < BRIEF_SECONDS else 1
+            await self._host.clock.sleep(PAUSES[min(max(self._failures, brief), len(PAUSES)) - 1])
+
+    async def _attend(self, known: dict[str, Any]) -> NoReturn:
+        if not known:
+            await self._may_identify()
+        async with asyncio.timeout(CONNECT_SECONDS):
+            self.ws = await DiscordWebSocket.from_client(self, initial=not known, **known)
+        while True:
+            await self.ws.poll_event()
+            await self._room()
+            await self._check_beat()
+
+    async def _check_beat(self) -> None:
+        """To the library any event is a sign of life; one who tells and no longer listens is half dead."""
+        beat = self.ws._keep_alive
+        if beat is None or time.perf_counter() - beat._last_ack <= (beat.interval or 0.0) + HEARTBEAT_SECONDS:
+            return
+        await self.ws.close(4000)
+        raise ReconnectWebSocket(None)
+
+    def _known(self) -> dict[str, Any]:
+        """What it takes to go on with the session; nothing before the first."""
+        # The library says so while there was no connection yet.
+        socket: DiscordWebSocket | None = self.ws
+        if socket is None or socket.session_id is None:
+            return {}
+        return {
+            "sequence": socket.sequence,
+            "session": socket.session_id,
+            "gateway": socket.gateway,
+            "resume": True,
+        }
+
+
+async def _end(client: discord.Client) -> None:
+    """Nothing that goes wrong here may take the place of why it ends."""
+    try:
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await client.close()
+    except (aiohttp.ClientError, OSError, AttributeError, RuntimeError) as error:
+        log.debug("the connection to Discord did not end well: %r", error)
+        await client.http.close()
+    finally:
+        _stop_heartbeats(client)
+
+
+def _stop_heartbeats(client: discord.Client) -> None:
+    """The library forgets the thread of a connection that never became ready; it would outlive the client."""
+    for thread in threading.enumerate():
+        if isinstance(thread, KeepAliveHandler) and thread.ws._connection is client._connection:
+            thread.stop()
+
+
+# The library knows one Discord in a process: its address, and how many of us are there.
+_in_use: dict[tuple[str, str], int] = {}
+
+
+@contextmanager
+def _pointed_at(api_url: str, gateway_url: str) -> Iterator[None]:
+    address = (api_url.rstrip("/"), gateway_url)
+    if any(other != address for other in _in_use):
+        raise Misconfigured(
+            "two accounts have different addresses of Discord; api_url and gateway_url must be the same"
+        )
+    Route.BASE, DiscordWebSocket.DEFAULT_GATEWAY = address[0], yarl.URL(gateway_url)
+    _in_use[address] = _in_use.get(address, 0) + 1
+    try:
+        yield
+    finally:
+        _in_use[address] -= 1
+        if not _in_use[address]:
+            del _in_use[address]
+
+
+def _intents(settings: DiscordAccount) -> discord.Intents:
+    intents = discord.Intents.none()
+    intents.guilds = intents.guild_messages = intents.dm_messages = True
+    intents.message_content = settings.message_content
+    return intents
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,393 @@
+"""The one Unix socket in the home: how the command line and the console reach a running gateway.
+
+JSON objects, one to a line. A connection's first object names its verb, and the verb's route has the
+connection from then on. Only the owner of the home may connect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidings.core.adapter import Line
+from tidings.core.desk.board import CardFile, Hand, Order
+from tidings.core.desk.runs import Desk
+from tidings.core.errors import Declined, NotRunning, TidingsError, Unrouted
+from tidings.core.types import Body, parse_target
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Line], Awaitable[None]]
+
+LINE_BYTES = 1024 * 1024
+# The system's limit for the address of a Unix socket, without the closing zero.
+ADDRESS_BYTES = 107
+CLOSE_SECONDS = 1.0
+ACCEPT_TURNS = 5
+# So many deliveries are told of at once.
+LISTED = 200
+
+
+class SocketLine:
+    """One side of a connection. Lines that are no JSON object are answered with an error and skipped."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._unread: dict[str, Any] | None = None
+
+    async def read(self) -> dict[str, Any] | None:
+        if self._unread is not None:
+            message, self._unread = self._unread, None
+            return message
+        while True:
+            try:
+                line = await self._reader.readuntil(b"\n")
+            except (asyncio.IncompleteReadError, ConnectionError):
+                # Half a line is nothing: whoever wrote it has gone before it was said.
+                return None
+            except asyncio.LimitOverrunError as overrun:
+                if not await self._skip_line(overrun.consumed):
+                    return None
+                await self._object(f"a line may have {LINE_BYTES} bytes; this one was longer")
+                continue
+            if not line.strip():
+                continue
+            try:
+                return msgspec.json.decode(line, type=dict[str, Any])
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                await self._object(f"not a JSON object: {error}")
+
+    async def write(self, message: dict[str, Any]) -> None:
+        data = msgspec.json.encode(message) + b"\n"
+        if len(data) > LINE_BYTES:
+            raise TidingsError(f"too long: {len(data)} bytes, at most {LINE_BYTES} fit; send it in pieces")
+        self._writer.write(data)
+        await self._writer.drain()
+
+    def put_back(self, message: dict[str, Any]) -> None:
+        self._unread = message
+
+    async def close(self) -> None:
+        self._writer.close()
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._writer.wait_closed()
+        except (TimeoutError, ConnectionError):
+            # The other side does not read any more: what is left in the buffer has no reader.
+            self._writer.transport.abort()
+
+    async def _skip_line(self, consumed: int) -> bool:
+        while True:
+            await self._reader.readexactly(consumed)
+            try:
+                await self._reader.readuntil(b"\n")
+            except asyncio.LimitOverrunError as overrun:
+                consumed = overrun.consumed
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return False
+            else:
+                return True
+
+    async def _object(self, reason: str) -> None:
+        # Who is gone needs no objection; the next read says so.
+        with contextlib.suppress(ConnectionError):
+            await self.write({"error": reason, "verdict": "malformed"})
+
+
+class LocalServer:
+    """Routes may come and go at any time. Connections outlive them: leaving `async with` ends the last."""
+
+    def __init__(self) -> None:
+        self._routes: dict[str, Handler] = {}
+        self._connections: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> LocalServer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        # A connection that was only just accepted takes a few turns of the loop to become ours to end.
+        for _turn in range(ACCEPT_TURNS):
+            await asyncio.sleep(0)
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    @contextlib.contextmanager
+    def route(self, verb: str, handler: Handler) -> Iterator[None]:
+        if verb in self._routes:
+            raise LookupError(f"the verb {verb} has a route already")
+        self._routes[verb] = handler
+        try:
+            yield
+        finally:
+            del self._routes[verb]
+
+    @contextlib.contextmanager
+    def routes(self, handlers: Mapping[str, Handler]) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for verb, handler in handlers.items():
+                stack.enter_context(self.route(verb, handler))
+            yield
+
+    @contextlib.asynccontextmanager
+    async def serving(self, home: Path) -> AsyncIterator[None]:
+        """Only for who holds the home's lock: a socket that lies there is taken for a dead one's."""
+        listener = _bind(home)
+        server = await asyncio.start_unix_server(self._connected, sock=listener, limit=LINE_BYTES)
+        try:
+            yield
+        finally:
+            server.close()
+            _clear(home)
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A task of our own: the one that asyncio would make cannot be cancelled without noise.
+        task = asyncio.create_task(self._attend(SocketLine(reader, writer)))
+        self._connections.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._connections.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            log.error("a local connection failed", exc_info=fault)
+
+    async def _attend(self, line: SocketLine) -> None:
+        try:
+            await self._serve(line)
+        except ConnectionError:
+            log.debug("a local client has gone")
+        finally:
+            await line.close()
+
+    async def _serve(self, line: SocketLine) -> None:
+        first = await line.read()
+        if first is None:
+            return
+        verb = first.get("verb")
+        if not isinstance(verb, str) or verb not in self._routes:
+            known = ", ".join(sorted(self._routes)) or "none"
+            await line.write({"error": f"no such verb: {verb!r}; there are: {known}", "verdict": "unrouted"})
+            return
+        line.put_back(first)
+        try:
+            await self._routes[verb](line)
+        except TidingsError as error:
+            await line.write({"error": str(error), "verdict": type(error).__name__})
+
+
+def routes_for(desk: Desk) -> dict[str, Handler]:
+    """The words of the command line: one question, one answer."""
+    messages, stored, work = _Messages(desk), _Stored(desk), _Work(desk)
+    return {
+        "status": stored.status,
+        "schedule": work.schedule,
+        "board": work.board,
+        "notify": messages.notify,
+        "home": messages.home,
+        "allow": messages.allow,
+        "snapshot": stored.snapshot,
+        "prune": stored.prune,
+        "deliveries": messages.deliveries,
+    }
+
+
+class _Messages:
+    """What is sent, where to, and who may speak."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def notify(self, line: Line) -> None:
+        message = await line.read() or {}
+        target = parse_target(_text(message, "target"))
+        files = tuple([await self._desk.adopt(str(path)) for path in message.get("files") or ()])
+        text = str(message.get("text") or "") if files else _text(message, "text")
+        delivery = await self._desk.owe(target, Body(text=text, files=files), cause="notify")
+        await line.write({"owed": delivery, "target": str((await self._desk.delivery(delivery)).target)})
+
+    async def home(self, line: Line) -> None:
+        message = await line.read() or {}
+        if message.get("target"):
+            await self._desk.set_home(parse_target(_text(message, "target")))
+        homes = {name: str(target) for name, target in (await self._desk.homes()).items()}
+        await line.write({"homes": homes})
+
+    async def allow(self, line: Line) -> None:
+        message = await line.read() or {}
+        match message.get("do"):
+            case "list":
+                await line.write(msgspec.to_builtins(await self._desk.admissions()))
+            case "remove":
+                await self._desk.withdraw(_text(message, "id"))
+                await line.write({"removed": message["id"]})
+            case _:
+                await line.write({"allowed": await self._desk.allow(_text(message, "id"))})
+
+    async def deliveries(self, line: Line) -> None:
+        message, upkeep = await line.read() or {}, self._desk.upkeep
+        match message.get("do"):
+            case "retry":
+                await line.write({"words": await upkeep.retry(_text(message, "id"))})
+            case "drop":
+                await upkeep.drop(_text(message, "id"))
+                await line.write({"words": "is dropped, and nobody is told of it any more"})
+            case _:
+                found = await upkeep.deliveries(waiting=message.get("waiting") is True, limit=LISTED)
+                await line.write({"deliveries": msgspec.to_builtins(found)})
+
+
+class _Stored:
+    """How the gateway fares, and the care of what it has stored."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def status(self, line: Line) -> None:
+        await line.read()
+        await line.write({"health": msgspec.to_builtins(await self._desk.health())})
+
+    async def snapshot(self, line: Line) -> None:
+        await line.read()
+        path = await self._desk.upkeep.snapshot()
+        try:
+            await line.write({"snapshot": str(path)})
+        except ConnectionError:
+            # Whoever would have removed it has gone.
+            path.unlink(missing_ok=True)
+            raise
+
+    async def prune(self, line: Line) -> None:
+        message = await line.read() or {}
+        older = message.get("older_than")
+        seconds = float(older) if isinstance(older, int | float) else None
+        pruned = await self._desk.upkeep.prune(seconds, rehearsal=message.get("dry_run") is True)
+        await line.write({"pruned": msgspec.to_builtins(pruned)})
+
+
+class _Work:
+    """What starts later, and what waits for an agent."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def schedule(self, line: Line) -> None:
+        # Only a gateway needs it: whoever asks one need not load it.
+        from tidings.adapters.local import verbs as planning
+
+        await line.write(await planning.answer(self._desk, await line.read() or {}))
+
+    async def board(self, line: Line) -> None:
+        message = await line.read() or {}
+        order = _order(message)
+        board = self._desk.board
+        if order.verb == "attach" and not order.text.startswith(("https://", "http://")):
+            file = await self._desk.adopt(order.text)
+            order = msgspec.structs.replace(order, file=CardFile(file.name, file.path, ""))
+        words = await board.obey(order, Hand("the owner", parse_target(order.target) if order.target else None))
+        data = await board.get(order.id) if order.verb == "show" else None
+        await line.write({"words": words, "card": msgspec.to_builtins(data)})
+
+
+@contextlib.asynccontextmanager
+async def connect(home: Path) -> AsyncIterator[SocketLine]:
+    """Raises NotRunning when nobody listens."""
+    try:
+        reader, writer = await asyncio.open_unix_connection(_address(home), limit=LINE_BYTES)
+    except PermissionError as error:
+        who = "ask as its owner: sudo -u OWNER tidings …"
+        raise TidingsError(f"{home} belongs to somebody else; {who}") from error
+    except OSError as error:
+        raise NotRunning(f"no gateway runs in {home}; start one with: tidings run") from error
+    line = SocketLine(reader, writer)
+    try:
+        yield line
+    finally:
+        await line.close()
+
+
+async def call(home: Path, message: dict[str, Any]) -> dict[str, Any]:
+    """One question, one answer. Raises NotRunning, or Declined with the gateway's own words."""
+    async with connect(home) as line:
+        try:
+            await line.write(message)
+            answer = await line.read()
+        except ConnectionError:
+            answer = None
+    if answer is None:
+        raise Declined("the gateway ended the connection without an answer; its log says why")
+    return checked(answer)
+
+
+def checked(answer: dict[str, Any]) -> dict[str, Any]:
+    """Turns an answer that is an error into the error."""
+    if "error" not in answer:
+        return answer
+    raise (Unrouted if answer.get("verdict") == "unrouted" else Declined)(str(answer["error"]))
+
+
+def _order(message: dict[str, Any]) -> Order:
+    try:
+        return msgspec.convert(message.get("order"), Order)
+    except msgspec.ValidationError as error:
+        raise Declined(f'"order" is none: {error}') from error
+
+
+def _text(message: dict[str, Any], name: str) -> str:
+    value = message.get(name)
+    if not isinstance(value, str) or not value:
+        raise Declined(f'"{name}" must be a text')
+    return value
+
+
+def _bind(home: Path) -> socket.socket:
+    _clear(home)
+    path = home / "tidings.sock"
+    if len(os.fsencode(path)) > ADDRESS_BYTES:
+        path = Path(tempfile.mkdtemp(prefix="tidings-"), "tidings.sock")
+        _pointer(home).write_text(str(path), encoding="utf-8", errors="surrogateescape")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # The socket is born closed to others: a chmod after bind would leave a gap.
+    before = os.umask(0o177)
+    try:
+        listener.bind(os.fsencode(path))
+    except OSError as error:
+        listener.close()
+        raise TidingsError(f"cannot listen on {path}: {error.strerror}") from error
+    finally:
+        os.umask(before)
+    return listener
+
+
+def _clear(home: Path) -> None:
+    (home / "tidings.sock").unlink(missing_ok=True)
+    pointer = _pointer(home)
+    if pointer.exists():
+        elsewhere = Path(_address(home))
+        # Whatever the file says, nothing goes but a socket and the empty folder around it.
+        with contextlib.suppress(OSError):
+            if elsewhere.is_socket():
+                elsewhere.unlink()
+            elsewhere.parent.rmdir()
+        pointer.unlink(missing_ok=True)
+
+
+def _pointer(home: Path) -> Path:
+    """Leads to the socket when the home's own path is too long for an address."""
+    return home / "tidings.sock.path"
+
+
+def _address(home: Path) -> str:
+    pointer = _pointer(home)
+    if pointer.exists():
+        return pointer.read_text(encoding="utf-8", errors="surrogateescape")
+    return str(home / "tidings.sock")

@@ -1,0 +1,377 @@
+"""How events come in, by Socket Mode or by HTTP: stored first, in each conversation's own order, then confirmed."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Coroutine
+from functools import partial
+from typing import Any, NamedTuple, NoReturn
+
+import msgspec
+
+from tidings.adapters.slack.address import ADAPTER, handle_of
+from tidings.adapters.slack.client import Client
+from tidings.adapters.slack.http_events import BODY_BYTES, Events
+from tidings.adapters.slack.parse import Me, Reader, time_of
+from tidings.adapters.slack.people import People
+from tidings.adapters.slack.sessions import Sessions
+from tidings.adapters.slack.settings import SlackAccount
+from tidings.adapters.slack.socket import Sockets
+from tidings.adapters.slack.workspaces import TEAMS
+from tidings.core.adapter import Host, Receive
+from tidings.core.clock import ended_within
+from tidings.core.errors import Doubtful, SendError, Unreachable, Unstored
+from tidings.core.types import Admission, Duplicate, Ignored, Inbound, Kind, Refusal, Refused, Stored
+
+log = logging.getLogger(__name__)
+
+# So much waits in memory; beyond it nothing is confirmed, and Slack keeps it for us.
+WAITING = 2000
+# Slack gives three seconds; whoever has asked for something is answered before they are over.
+ANSWER_SECONDS = 2.5
+ASIDE_SECONDS = 10.0
+# Slack says everything once more after six minutes at the latest.
+KEPT_SECONDS = 6 * 60.0
+NOTED_EVERY_SECONDS = 60.0
+MOST_PROMPTS = 4
+TITLE_CHARACTERS = 60
+LOOKED_AT = 1000
+STRANGE = (AttributeError, LookupError, TypeError, ValueError)
+TAKEN: dict[str, Any] = {}
+
+UNSTORED = "I could not take this just now. Please try again in a moment."
+SLOW = "I am slow just now. If no answer comes, please try again."
+SILENT = "I do not answer in this channel."
+ANSWERED = "This was answered already."
+REFUSALS = {
+    Refusal.BUSY: "I have too much waiting here already, so I did not take this. Please try again later.",
+    Refusal.TOO_LONG: "This is too long for me, so I did not take it.",
+    Refusal.CONFLICT: "I could not take this.",
+}
+
+
+class Waiting(NamedTuple):
+    """What came and is not stored yet; the oldest first, whenever it came."""
+
+    at: float
+    number: int
+    inbound: Inbound
+    admitted: asyncio.Future[Admission]
+
+
+class Intake:
+    def __init__(
+        self, name: str, account: str, settings: SlackAccount, client: Client, sessions: Sessions, host: Host
+    ) -> None:
+        self._name = name
+        self._account = account
+        self._settings = settings
+        self._client = client
+        self._sessions = sessions
+        self._host = host
+        self._people = People(client, self._begin)
+        # Those that came by now, by conversation.
+        self._lanes: dict[str, list[Waiting]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._came = 0
+        self._held = 0
+        # Private threads that were checked: whether anything had been said there.
+        self._looked_at: OrderedDict[str, None] = OrderedDict()
+        self._unknown: set[str] = set()
+
+    async def run(self, receive: Receive) -> NoReturn:
+        """One lifetime; raises what ends it."""
+        self._receive = receive
+        me = await self._ask_who()
+        self._reader = Reader(self._account, self._settings, me, self._host.menu, self._people.name_of)
+        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        await self._tell_gap()
+        with TEAMS.listening(self._app, (me.team, me.enterprise), self.take):
+            listening = asyncio.create_task(self._listen(me))
+            try:
+                lives: set[asyncio.Future[Any]] = {listening, self._broken}
+                done, _ = await asyncio.wait(lives, return_when=asyncio.FIRST_COMPLETED)
+                for ended in done:
+                    ended.result()
+                raise AssertionError("listening has no end of its own")
+            finally:
+                tasks = [listening, *self._tasks]
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                self._broken.cancel()
+
+    @property
+    def _app(self) -> str:
+        """What an app proves itself by is the same in all its workspaces."""
+        secret = self._settings.app_token.get_secret_value() or self._settings.signing_secret.get_secret_value()
+        return f"{self._settings.api_url} {secret}"
+
+    async def _ask_who(self) -> Me:
+        try:
+            told = await self._client.call("auth.test")
+        except Doubtful as error:
+            raise Unreachable(str(error)) from error
+        enterprise = str(told.get("enterprise_id") or "") if told.get("is_enterprise_install") else ""
+        return Me(str(told["user_id"]), str(told["team_id"]), str(told.get("user") or ""), enterprise)
+
+    async def _listen(self, me: Me) -> NoReturn:
+        app_token = self._settings.app_token.get_secret_value()
+        if app_token:
+            noting: asyncio.Task[None] | None = None
+
+            def opened() -> None:
+                nonlocal noting
+                if noting is None:
+                    log.info("%s@%s listens as %s", self._name, self._account, me.name)
+                    noting = self._begin(self._keep_noting())
+                self._begin(self._host.desk.reachable(self._name, self._account))
+
+            troubled = partial(self._host.desk.troubled, self._name, self._account)
+            await Sockets(self._client, app_token, self._host.clock, self.pass_on, troubled).run(opened)
+        path = "/slack/events" if self._account == "main" else f"/slack/events/{self._account}"
+        events = Events(self._settings.signing_secret.get_secret_value(), self._host.clock, self.pass_on)
+        async with self._host.server.route("POST", path, events.handle, body_bytes=BODY_BYTES):
+            log.info("%s@%s listens as %s, at %s", self._name, self._account, me.name, path)
+            self._begin(self._host.desk.reachable(self._name, self._account))
+            await self._keep_noting()
+
+    # Whatever comes, by whichever way.
+
+    async def pass_on(self, type: str, payload: dict[str, Any]) -> dict[str, Any] | None:
+        """To the account that it is for; what is for none of ours is never confirmed, for it may be soon."""
+        if type == "ssl_check":
+            return TAKEN
+        take = TEAMS.find(self._app, payload)
+        if take is not None:
+            return await take(type, payload)
+        team = str(payload.get("team_id") or payload.get("team"))
+        if team not in self._unknown and len(self._unknown) < WAITING:
+            self._unknown.add(team)
+            log.warning("something came from the workspace %s, for which no account listens", team)
+        return None
+
+    async def take(self, type: str, payload: dict[str, Any]) -> dict[str, Any] | None:
+        """What to confirm it with; None when it could not be stored, so that Slack must say it again."""
+        try:
+            match type:
+                case "events_api":
+                    return await self._happened(payload)
+                case "slash_commands":
+                    return await self._commanded(payload)
+                case "interactive":
+                    return await self._pressed(payload)
+                case _:
+                    return TAKEN
+        except STRANGE as error:
+            # It must not come again for ever.
+            log.warning("passed over something of a strange shape (%s): %r", type, error)
+            return TAKEN
+
+    async def _happened(self, payload: dict[str, Any]) -> dict[str, Any] | None:
+        event = payload["event"]
+        match event["type"]:
+            case "assistant_thread_started":
+                thread = event["assistant_thread"]
+                self._begin(self._suggest(str(thread["channel_id"]), str(thread["thread_ts"])))
+                return TAKEN
+            case "app_home_opened":
+                if event.get("tab") == "messages":
+                    self._begin(self._suggest(str(event["channel"]), ""))
+                return TAKEN
+            case "agent_session_stopped":
+                # Slack does not clear the status itself.
+                self._begin(self._rest(str(event["channel"]), str(event["thread_ts"])))
+            case _:
+                # The reader handles everything else.
+                pass
+        inbound = self._reader.event(payload)
+        if inbound is None:
+            return TAKEN
+        if self._held >= WAITING:
+            log.warning("too much waits to be stored; Slack has to say it again")
+            return None
+        try:
+            await self._in_turn(inbound, time_of(payload))
+        except Unstored as error:
+            log.warning("%s could not be stored, so it is not confirmed: %s", inbound.key, error)
+            return None
+        return TAKEN
+
+    # Each conversation's own order.
+
+    async def _in_turn(self, inbound: Inbound, at: float) -> Admission:
+        """Nothing is awaited before it has its place; of what waits at the same time, what was said first is first."""
+        self._came += 1
+        admitted: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
+        waiting = Waiting(at, self._came, inbound, admitted)
+        lane = self._lanes.get(inbound.conversation.id)
+        if lane is None:
+            lane = self._lanes[inbound.conversation.id] = []
+            self._begin(self._work(inbound.conversation.id, lane))
+        heapq.heappush(lane, waiting)
+        self._held += 1
+        try:
+            # Whoever waits may go away; the place stays.
+            return await asyncio.shield(admitted)
+        finally:
+            self._held -= 1
+
+    async def _work(self, name: str, lane: list[Waiting]) -> None:
+        taken: Waiting | None = None
+        try:
+            while lane:
+                taken = heapq.heappop(lane)
+                try:
+                    taken.admitted.set_result(await self._store(taken.inbound))
+                except Unstored as error:
+                    # What was said after it must not overtake it.
+                    _give_back([taken, *lane], str(error))
+                    lane.clear()
+        finally:
+            del self._lanes[name]
+            _give_back([taken, *lane] if taken else lane, "nobody listens any more")
+
+    async def _store(self, inbound: Inbound) -> Admission:
+        """In a thread that we are part of everybody speaks to us."""
+        if not inbound.addressed:
+            if not await self._host.desk.knows(inbound.conversation.id):
+                return Ignored()
+            inbound = msgspec.structs.replace(inbound, addressed=True)
+        begins = await self._begins_session(inbound)
+        admission = await self._receive(inbound)
+        if begins and isinstance(admission, Stored):
+            self._name_session(inbound)
+        return admission
+
+    # Commands and presses, which Slack tells once.
+
+    async def _commanded(self, asked: dict[str, Any]) -> dict[str, Any]:
+        inbound = self._reader.commanded(asked, self._host.clock.wall())
+        words = SILENT if self._reader.is_silent(str(asked["channel_id"])) else await self._ask_door(inbound)
+        return {"response_type": "ephemeral", "text": words} if words else TAKEN
+
+    async def _pressed(self, asked: dict[str, Any]) -> dict[str, Any]:
+        inbound = self._reader.pressed(asked, self._host.clock.wall())
+        if inbound is None:
+            return TAKEN
+        silent = self._reader.is_silent(inbound.target.chat)
+        words = SILENT if silent else await self._ask_door(inbound)
+        if words:
+            self._begin(self._whisper(inbound, words))
+        return TAKEN
+
+    async def _ask_door(self, inbound: Inbound) -> str:
+        """What the person must be told because no answer will come, or perhaps none; empty where one will."""
+        storing = asyncio.ensure_future(self._receive(inbound))
+        if not await ended_within(self._host.clock, storing, ANSWER_SECONDS):
+            self._begin(self._finish(storing))
+            return SLOW
+        try:
+            return _words(storing.result(), inbound)
+        except Unstored as error:
+            log.warning("%s could not be stored: %s", inbound.key, error)
+            return UNSTORED
+
+    async def _finish(self, storing: asyncio.Task[Admission]) -> None:
+        try:
+            await storing
+        except Unstored as error:
+            log.warning("something could not be stored: %s", error)
+
+    # What nobody waits for.
+
+    async def _whisper(self, inbound: Inbound, words: str) -> None:
+        target = inbound.target
+        said: dict[str, Any] = {"channel": target.chat, "user": inbound.sender.id, "text": words}
+        if target.thread:
+            said["thread_ts"] = target.thread
+        try:
+            await self._client.call("chat.postEphemeral", seconds=ASIDE_SECONDS, **said)
+        except SendError as error:
+            log.info("nobody could be told %r: %s", words, error)
+
+    async def _suggest(self, channel: str, ts: str) -> None:
+        """Suggested prompts for a person who opens the pane or the direct messages."""
+        prompts = [{"title": each, "message": each} for each in self._settings.prompts[:MOST_PROMPTS]]
+        if prompts:
+            await self._try("prompts", self._sessions.suggest(channel, ts, prompts, seconds=ASIDE_SECONDS))
+
+    async def _begins_session(self, inbound: Inbound) -> bool:
+        """Is this the first message to us in this thread?"""
+        conversation = inbound.conversation.id
+        if inbound.kind is not Kind.MESSAGE or not handle_of(inbound.target).assistant:
+            return False
+        if conversation in self._looked_at:
+            return False
+        self._looked_at[conversation] = None
+        if len(self._looked_at) > LOOKED_AT:
+            self._looked_at.popitem(last=False)
+        return not await self._host.desk.knows(conversation)
+
+    def _name_session(self, inbound: Inbound) -> None:
+        """By what was said in it first."""
+        words, place = " ".join(inbound.text.split()), inbound.target
+        if words:
+            title = words if len(words) <= TITLE_CHARACTERS else f"{words[: TITLE_CHARACTERS - 1]}\u2026"
+            self._begin(self._try("name", self._sessions.name(place.chat, place.thread, title, seconds=ASIDE_SECONDS)))
+
+    async def _rest(self, channel: str, thread: str) -> None:
+        await self._try("status", self._sessions.work(channel, thread, on=False, seconds=ASIDE_SECONDS))
+
+    async def _try(self, what: str, calling: Awaitable[None]) -> None:
+        try:
+            await calling
+        except SendError as error:
+            log.info("the thread's %s could not be set: %s", what, error)
+
+    async def _tell_gap(self) -> None:
+        """What nobody took in six minutes Slack does not say again, and somebody should know."""
+        last = await self._host.notebook.read("listened")
+        now = self._host.clock.wall()
+        if last is None or now - float(last) < KEPT_SECONDS + NOTED_EVERY_SECONDS:
+            return
+        minutes = round((now - float(last)) / 60)
+        words = f"I was offline for {minutes} minutes; what was written to me before the last six of them may be lost."
+        await self._host.desk.missed(self._name, self._account, words, tell=False)
+
+    async def _keep_noting(self) -> NoReturn:
+        """When we last listened; a store that cannot write must not keep us from it."""
+        while True:
+            try:
+                await self._host.notebook.write("listened", f"{self._host.clock.wall():.0f}")
+            except Unstored as error:
+                log.debug("the time could not be noted: %s", error)
+            await self._host.clock.sleep(NOTED_EVERY_SECONDS)
+
+    def _begin(self, aside: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(aside)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not self._broken.done():
+            self._broken.set_exception(error)
+
+
+def _give_back(lane: list[Waiting], why: str) -> None:
+    for each in lane:
+        if not each.admitted.done():
+            each.admitted.set_exception(Unstored(why))
+
+
+def _words(admission: Admission, inbound: Inbound) -> str:
+    match admission:
+        case Stored():
+            return ""
+        case Duplicate():
+            return ANSWERED if inbound.choice else ""
+        case Refused(reason=reason) if reason is not Refusal.NOT_ADMITTED:
+            return REFUSALS[reason]
+        case _:
+            return f"I do not know you, so I may not do this. Your id is {ADAPTER}:{inbound.sender.id}."

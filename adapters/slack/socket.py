@@ -1,0 +1,212 @@
+"""Socket Mode: one socket after the other, each opened before the last one goes; confirmed is only what was taken."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, NoReturn
+
+import aiohttp
+from slack_sdk.socket_mode.aiohttp import SocketModeClient
+
+from tidings.adapters.shared.proxy import way
+from tidings.adapters.slack.client import Client
+from tidings.core.clock import Clock
+from tidings.core.errors import Doubtful, Misconfigured, RateLimited, Unreachable
+from tidings.core.failpoints import fail_here
+
+log = logging.getLogger(__name__)
+
+# A socket that is open and deaf is noticed after one and a half of these.
+PING_SECONDS = 3.0
+OPEN_SECONDS = 10.0
+# What was told by an old socket is answered by it.
+DRAIN_SECONDS = 5.0
+CLOSE_SECONDS = 0.5
+# A connection breaks now and then; only when it stays broken is that worth a word.
+PAUSES = (0.5, 1.0, 2.0, 4.0)
+LIMITED_SECONDS = 30.0
+# When nobody has heard for so long, somebody should know.
+TROUBLED_SECONDS = 30.0
+# The library says every message in full, and nothing besides that we do not say ourselves.
+_SILENT = logging.Logger("silent", logging.CRITICAL + 1)
+
+# Given the type of an envelope and what is in it: what to confirm it with, or None when it must come again.
+Take = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
+
+
+class Link(SocketModeClient):
+    """The library's client for one connection; it tells when that is over, and never opens another by itself."""
+
+    def __init__(self, app_token: str, take: Take, proxy: str = "") -> None:
+        super().__init__(app_token, logger=_SILENT, ping_interval=PING_SECONDS)
+        self.greeted = asyncio.Event()
+        self.over = asyncio.Event()
+        self._take = take
+        self._way = proxy
+        self._unanswered = 0
+        self._answered = asyncio.Event()
+        self.message_listeners.append(self._hear)
+        self.on_error_listeners.append(self._end)
+        self.on_close_listeners.append(self._end)
+
+    async def open(self, url: str) -> None:
+        """Raises Unreachable."""
+        try:
+            async with asyncio.timeout(OPEN_SECONDS):
+                self.current_session = await self.aiohttp_client_session.ws_connect(
+                    url, autoping=False, heartbeat=self.ping_interval, proxy=way(self._way, url).by
+                )
+                self.current_session_monitor = asyncio.ensure_future(self.monitor_current_session())
+                self.message_receiver = asyncio.ensure_future(self.receive_messages())
+                await self._first_of(self.greeted, self.over)
+        except (aiohttp.ClientError, OSError) as error:
+            # A timeout is an OSError, too.
+            raise Unreachable(f"Slack's socket cannot be opened: {type(error).__name__}") from error
+        if not self.greeted.is_set():
+            raise Unreachable("Slack sent our socket away")
+
+    async def connect_to_new_endpoint(self, force: bool = False) -> None:
+        """The library calls this when Slack tells us to go, and when the connection is dead."""
+        self.over.set()
+
+    @property
+    def hears(self) -> bool:
+        """Slack may have told it to go; until it has, it hears."""
+        return not self.stale and self.current_session is not None and not self.current_session.closed
+
+    async def drained(self) -> None:
+        """Returns when everything that came by it has been answered."""
+        while self._unanswered:
+            self._answered.clear()
+            await self._answered.wait()
+
+    async def close(self) -> None:
+        self.closed = True
+        tasks = [task for task in (self.message_processor, self.current_session_monitor, self.message_receiver) if task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self.current_session is not None:
+            # A deaf one does not even say goodbye.
+            closing = asyncio.ensure_future(self.current_session.close())
+            await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
+            closing.cancel()
+        await self.aiohttp_client_session.close()
+
+    async def _hear(self, _: Any, message: dict[str, Any], raw: str | None = None) -> None:
+        if message.get("type") == "hello":
+            self.greeted.set()
+        envelope, payload = message.get("envelope_id"), message.get("payload")
+        if not envelope:
+            return
+        self._unanswered += 1
+        try:
+            answer = await self._take(str(message.get("type")), payload if isinstance(payload, dict) else {})
+            if answer is not None:
+                fail_here("in.pre_ack")
+                await self.send_socket_mode_response(
+                    {"envelope_id": envelope, **({"payload": answer} if answer else {})}
+                )
+                fail_here("in.post_ack")
+        except (ConnectionError, aiohttp.ClientError) as error:
+            log.debug("an envelope could not be confirmed, so it comes again: %s", error)
+        finally:
+            self._unanswered -= 1
+            self._answered.set()
+
+    async def _end(self, _: Any) -> None:
+        self.over.set()
+
+    @staticmethod
+    async def _first_of(*events: asyncio.Event) -> None:
+        waits = [asyncio.ensure_future(event.wait()) for event in events]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+
+class Sockets:
+    def __init__(
+        self, client: Client, app_token: str, clock: Clock, take: Take, troubled: Callable[[str], None]
+    ) -> None:
+        """`troubled` is told when no socket hears for a while."""
+        self._client = client
+        self._app_token = app_token
+        self._clock = clock
+        self._take = take
+        self._troubled = troubled
+        self._links: set[Link] = set()
+        self._asides: set[asyncio.Task[None]] = set()
+
+    async def run(self, opened: Callable[[], object]) -> NoReturn:
+        """Calls `opened` with each new socket. Raises Unreachable or Misconfigured when there can be none."""
+        try:
+            current = await self._open(None)
+            while True:
+                opened()
+                await current.over.wait()
+                # The old one hears until the new one does.
+                old, current = current, await self._open(current)
+                self._begin(self._drain(old))
+        finally:
+            for task in self._asides:
+                task.cancel()
+            await asyncio.gather(*self._asides, *(link.close() for link in self._links), return_exceptions=True)
+
+    async def _open(self, old: Link | None) -> Link:
+        failures, began = 0, self._clock.now()
+
+        def note(error: Exception) -> None:
+            if self._clock.now() - began >= TROUBLED_SECONDS and (old is None or not old.hears):
+                self._troubled(f"no socket to Slack can be opened: {error}")
+
+        while True:
+            try:
+                return await self._open_once()
+            except RateLimited as error:
+                log.info("Slack lets us open a socket only later: %s", error)
+                note(error)
+                await self._clock.sleep(error.retry_after or LIMITED_SECONDS)
+                note(error)
+            except (Unreachable, Doubtful) as error:
+                note(error)
+                if failures == len(PAUSES):
+                    raise Unreachable(str(error)) from error
+                log.debug("no socket yet: %s", error)
+                await self._clock.sleep(PAUSES[failures])
+                failures += 1
+
+    async def _open_once(self) -> Link:
+        try:
+            url = str((await self._client.call("apps.connections.open", token=self._app_token))["url"])
+        except Misconfigured as error:
+            raise Misconfigured(f"events cannot be heard with app_token: {error}") from error
+        link = Link(self._app_token, self._take, self._client.proxy)
+        self._links.add(link)
+        try:
+            await link.open(url)
+        except BaseException:
+            await self._close(link)
+            raise
+        return link
+
+    async def _drain(self, link: Link) -> None:
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await link.drained()
+        except TimeoutError:
+            log.debug("an old socket goes before all that it told was answered")
+        await self._close(link)
+
+    async def _close(self, link: Link) -> None:
+        await link.close()
+        self._links.discard(link)
+
+    def _begin(self, aside: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(aside)
+        self._asides.add(task)
+        task.add_done_callback(self._asides.discard)

@@ -1,0 +1,1 @@
+"""The application: its settings, its bots, and their start and reload."""

@@ -1,0 +1,133 @@
+"""Builds the agents that the settings ask for, makes them ready while the gateway serves, and closes them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Iterable, Mapping
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, NamedTuple, cast
+
+from tidings.bots.app.roster import ASSISTANT, DEMO, Bot
+from tidings.bots.assistant.turnstile import Turnstile
+from tidings.core.agent import Agent
+from tidings.core.errors import ConfigError
+from tidings.core.work.tasks.tasks import TaskKind
+
+log = logging.getLogger(__name__)
+
+AGENTS = {
+    DEMO: "tidings.bots.demo.agent:DemoAgent",
+    "echo": "tidings.bots.echo.agent:EchoAgent",
+    ASSISTANT: "tidings.bots.assistant.agent:Assistant",
+}
+# What somebody's own module may raise as it is imported. A model library refuses a missing key with a RuntimeError.
+FAULTS = (
+    ImportError,
+    AttributeError,
+    SyntaxError,
+    TypeError,
+    RuntimeError,
+    ValueError,
+    LookupError,
+    NameError,
+    OSError,
+    ArithmeticError,
+    AssertionError,
+)
+
+
+class Staff(NamedTuple):
+    """Agents by the name of their bot, and the kinds of background work that their modules offer as KINDS."""
+
+    agents: Mapping[str, Agent]
+    kinds: tuple[TaskKind, ...]
+    # All of them share it.
+    turnstile: Turnstile
+
+
+def build(bots: Mapping[str, Bot], turnstile: Turnstile | None = None) -> Staff:
+    """Raises ConfigError for the first that cannot be had."""
+    turnstile = turnstile or Turnstile()
+    agents: dict[str, Agent] = {}
+    kinds: dict[str, TaskKind] = {}
+    for name, bot in bots.items():
+        agents[name], offered = _build_one(name, bot, turnstile)
+        for kind in offered:
+            if kinds.setdefault(kind.name, kind) is not kind:
+                raise ConfigError(f"two agents offer background work named {kind.name!r}; rename one of them")
+    return Staff(agents, tuple(kinds.values()), turnstile)
+
+
+async def close(agents: Iterable[Agent]) -> None:
+    """What agents hold open is closed, whatever becomes of the others."""
+    await _each(agents, "close", "could not be closed")
+
+
+def bring_in(bots: Mapping[str, Bot]) -> None:
+    """Imports what the agents need, in any thread; whatever is wrong with it, `build` says."""
+    for bot in bots.values():
+        with suppress(*FAULTS):
+            import_module(_place(bot)[0])
+
+
+async def prepare(agents: Iterable[Agent]) -> None:
+    """Brings in what takes long, so that nobody waits for it; whatever fails here fails in a turn, with words."""
+    await _each(agents, "prepare", "is not ready yet")
+
+
+async def _each(agents: Iterable[Agent], verb: str, trouble: str) -> None:
+    able = [agent for agent in agents if callable(getattr(agent, verb, None))]
+    ends = await asyncio.gather(*(_call(agent, verb) for agent in able), return_exceptions=True)
+    for agent, end in zip(able, ends, strict=True):
+        if isinstance(end, Exception):
+            log.warning("%s %s: %r", type(agent).__name__, trouble, end, exc_info=end)
+
+
+async def _call(agent: Agent, verb: str) -> None:
+    # A foreign agent's may be a plain function.
+    end = getattr(agent, verb)()
+    if isinstance(end, Awaitable):
+        await end
+
+
+def _build_one(name: str, bot: Bot, turnstile: Turnstile) -> tuple[Agent, tuple[TaskKind, ...]]:
+    wanted = f'the bot {name}: agent = "{bot.chosen_agent}"'
+    module_name, object_name = _place(bot)
+    if not module_name or not object_name:
+        raise ConfigError(f'{wanted} is not an agent; write one of {", ".join(AGENTS)}, or "package.module:object"')
+    try:
+        module = import_module(module_name)
+        found = getattr(module, object_name)
+        if bot.chosen_agent == ASSISTANT:
+            agent = found(name, bot, turnstile=turnstile)
+        else:
+            agent = found() if isinstance(found, type) else found
+    except ConfigError as error:
+        raise ConfigError(f"the bot {name}: {error}") from error
+    except FAULTS as error:
+        # The words of these say nothing by themselves.
+        kind = f"{type(error).__name__}: " if isinstance(error, LookupError | AssertionError) else ""
+        raise ConfigError(f"{wanted} cannot be loaded: {kind}{error}") from error
+    if _is_of_the_library(agent):
+        from tidings.bots.hosted.agent import HostedAgent
+
+        # The default names tools of ours, and one of its may be called the same.
+        permitted = frozenset(bot.tools if "tools" in bot.model_fields_set else ())
+        agent = HostedAgent(agent, permitted, needs_finish_reason=bot.needs_finish_reason, turnstile=turnstile)
+    if not callable(getattr(agent, "run", None)):
+        raise ConfigError(f"{wanted} has no run(turn), so it is not an agent")
+    return cast(Agent, agent), tuple(getattr(module, "KINDS", ()))
+
+
+def _place(bot: Bot) -> tuple[str, str]:
+    module, _, name = AGENTS.get(bot.chosen_agent, bot.chosen_agent).partition(":")
+    return module, name
+
+
+def _is_of_the_library(agent: Any) -> bool:
+    """Whoever brings one has imported the library; nobody else must wait for it."""
+    library = sys.modules.get("pydantic_ai")
+    return library is not None and isinstance(agent, library.agent.AbstractAgent)

@@ -1,0 +1,226 @@
+"""Takes over new settings while the gateway runs: all of them, or none."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import BaseModel
+
+from tidings.bots.app import agents as building
+from tidings.bots.app.agents import Staff
+from tidings.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tidings.bots.app.settings import Loaded
+    from tidings.core.adapter import Line
+    from tidings.core.agent import Agent
+    from tidings.core.gateway.gateway import Gateway
+    from tidings.core.inbound.commands import Command
+
+log = logging.getLogger(__name__)
+
+# What holds at once; all else is told as in need of a restart.
+AT_ONCE = ("access", "limits", "rules")
+
+
+class Change(NamedTuple):
+    """What holds from now on, which settings hold only after a restart, and what the settings are warned of."""
+
+    changed: tuple[str, ...]
+    restart: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    # Platforms that were misconfigured and are tried again at once.
+    tried: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        words = [f"changed: {', '.join(self.changed)}" if self.changed else "nothing has changed that holds at once"]
+        if self.restart:
+            words.append(f"only after a restart: {', '.join(self.restart)}")
+        if self.tried:
+            words.append(f"trying again now: {', '.join(self.tried)}")
+        return "; ".join(words)
+
+
+class Reloading:
+    """Who works here now. Leaving `async with` closes every agent that is still there."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        staff: Staff,
+        load: Callable[[], Loaded],
+        commands: Callable[[Loaded, Staff], Sequence[Command]],
+        keep: Callable[[Loaded], object],
+        freeze: Callable[[], object] = gc.freeze,
+    ) -> None:
+        """`load` raises ConfigError; `commands` are those that agents bring along; `keep` is given what was good.
+
+        `freeze` is called once, when all has been brought in that takes long.
+        """
+        self._loaded = loaded
+        self._staff = staff
+        self._load = load
+        self._commands = commands
+        self._keep = keep
+        self._freeze = freeze
+        # What was there at the start: platforms and background work are as they were then.
+        self._first = loaded
+        self._kinds = frozenset(kind.name for kind in staff.kinds)
+        self._menu = _menu(commands(loaded, staff))
+        self._one_at_a_time = asyncio.Lock()
+        self._retired: list[Agent] = []
+        self._asides: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Reloading:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._asides:
+            task.cancel()
+        await asyncio.gather(*self._asides, return_exceptions=True)
+        await building.close([*self._staff.agents.values(), *self._retired])
+
+    def prepare(self) -> None:
+        """Brings in what takes long, aside: a heavy library must keep nobody from being heard."""
+        self._begin(self._prepare())
+
+    async def reload(self, gateway: Gateway) -> Change:
+        """Raises ConfigError, and then nothing has changed."""
+        async with self._one_at_a_time:
+            try:
+                return await self._reload(gateway)
+            except ConfigError as error:
+                log.error("the settings are wrong, so all stays as it was: %s", error)
+                raise
+
+    async def listen(self, asked: asyncio.Event, gateway: Gateway) -> None:
+        """Reloads whenever it is asked to; whoever asks by a signal reads the log."""
+        while True:
+            await asked.wait()
+            asked.clear()
+            # Whatever goes wrong with one of them, the next is heard; what is wrong with the settings has been said.
+            [ended] = await asyncio.gather(self.reload(gateway), return_exceptions=True)
+            if isinstance(ended, BaseException) and not isinstance(ended, ConfigError):
+                log.error("the settings could not be taken over: %r", ended, exc_info=ended)
+
+    async def answer(self, line: Line, gateway: Gateway) -> None:
+        await line.read()
+        await line.write((await self.reload(gateway))._asdict())
+
+    async def _reload(self, gateway: Gateway) -> Change:
+        old, before = self._loaded, self._staff
+        new = await asyncio.to_thread(self._load)
+        # A module that was never needed before may take seconds to come in.
+        await asyncio.to_thread(building.bring_in, new.bots)
+        kept = {name: before.agents[name] for name, bot in new.bots.items() if old.bots.get(name) == bot}
+        fresh = building.build({name: bot for name, bot in new.bots.items() if name not in kept}, before.turnstile)
+        agents = {**kept, **fresh.agents}
+        staff = Staff({name: agents[name] for name in new.bots}, fresh.kinds, before.turnstile)
+        commands = self._commands(new, staff)
+        tried = gateway.renew(new.core, staff.agents, new.bot.called, commands)
+        logging.getLogger().setLevel(new.core.log.level.upper())
+        self._loaded, self._staff = new, staff
+        self._keep(new)
+        if fresh.agents:
+            self._begin(building.prepare(tuple(fresh.agents.values())))
+        if gone := [agent for agent in before.agents.values() if not _is_among(agent, staff.agents)]:
+            self._retired += gone
+            self._begin(self._retire(gone, gateway))
+        warnings = (*new.warnings, *_still_admitted(old, new, (await gateway.admissions()).command))
+        change = Change(tuple(_changed(old, new)), tuple(self._restart(new, fresh, commands)), warnings, tried)
+        log.info("the settings were taken over; %s", change)
+        for warning in change.warnings:
+            log.warning("%s", warning)
+        return change
+
+    async def _prepare(self) -> None:
+        await building.prepare(tuple(self._staff.agents.values()))
+        # Libraries stay until the end; each time the garbage collector looks through them, everybody waits.
+        self._freeze()
+
+    async def _retire(self, agents: list[Agent], gateway: Gateway) -> None:
+        await gateway.released(agents)
+        self._retired = [each for each in self._retired if not any(each is agent for agent in agents)]
+        await building.close(agents)
+
+    def _restart(self, new: Loaded, fresh: Staff, commands: Sequence[Command]) -> Iterator[str]:
+        old = self._first
+        for name in type(new.core).model_fields:
+            if name not in (*AT_ONCE, "log"):
+                yield from differences(getattr(old.core, name), getattr(new.core, name), name)
+        if old.core.log.format != new.core.log.format:
+            yield "[log] format"
+        for name, section in new.platforms.items():
+            yield from differences(old.platforms[name], section, name)
+        if old.bot.called != new.bot.called:
+            yield "[bot] name, as platforms show it"
+        if unknown := {kind.name for kind in fresh.kinds} - self._kinds:
+            yield f"[bot] agent, for its background work ({', '.join(sorted(unknown))})"
+        if _menu(commands) != self._menu:
+            yield "the list of commands that platforms show"
+
+    def _begin(self, aside: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(aside)
+        self._asides.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._asides.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("an agent could not be changed: %r", error, exc_info=error)
+
+
+def differences(old: object, new: object, *names: str) -> Iterator[str]:
+    """Which settings differ, as they stand in the file; never what they say."""
+    if isinstance(old, BaseModel) and isinstance(new, BaseModel):
+        for name in type(new).model_fields:
+            yield from differences(getattr(old, name), getattr(new, name), *names, name)
+    elif _is_tables(old) and _is_tables(new):
+        assert isinstance(old, Mapping)
+        assert isinstance(new, Mapping)
+        for name in sorted(old.keys() | new.keys()):
+            if name in old and name in new:
+                yield from differences(old[name], new[name], *names, str(name))
+            else:
+                yield f"[{'.'.join((*names, str(name)))}]"
+    elif old != new:
+        *above, last = names
+        yield f"[{'.'.join(above)}] {last}" if above else f"[{last}]"
+
+
+def _is_tables(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(each, BaseModel) for each in value.values())
+
+
+def _changed(old: Loaded, new: Loaded) -> Iterator[str]:
+    for name in AT_ONCE:
+        yield from differences(getattr(old.core, name), getattr(new.core, name), name)
+    if old.core.log.level != new.core.log.level:
+        yield "[log] level"
+    for name, bot in new.bots.items():
+        if name not in old.bots:
+            yield f"the bot {name} is new"
+        elif old.bots[name] != bot:
+            yield f"the bot {name}"
+    yield from (f"the bot {name} has gone" for name in old.bots if name not in new.bots)
+    if old.bot.called != new.bot.called:
+        yield f"{new.bot.called} answers where no other is named"
+
+
+def _still_admitted(old: Loaded, new: Loaded, command: Collection[str]) -> Iterator[str]:
+    """A warning for each id that left the settings but is still admitted with `tidings allow`."""
+    for id in sorted(set(old.core.access.allow) - set(new.core.access.allow)):
+        if id in command:
+            yield f"{id} was removed from the settings but is still admitted; to withdraw: tidings allow --remove {id}"
+
+
+def _menu(commands: Sequence[Command]) -> set[tuple[str, str]]:
+    return {(command.name, command.help) for command in commands}
+
+
+def _is_among(agent: Agent, agents: Mapping[str, Agent]) -> bool:
+    return any(each is agent for each in agents.values())

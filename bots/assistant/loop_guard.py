@@ -1,0 +1,110 @@
+"""Notices a run that goes in circles: first the model is warned, then the run is halted, with a word for the person."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from hashlib import sha256
+
+from tidings.bots.assistant.prompt import NOTE
+from tidings.bots.assistant.settings import Rail, Rails
+from tidings.core.agent import Effect
+from tidings.core.redaction import one_line
+
+# So much of an error is told; more would not help anybody.
+ERROR_CHARACTERS = 160
+NAME_CHARACTERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """One call of a tool and what came of it."""
+
+    name: str
+    arguments: str
+    effect: Effect
+    output: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """A note for the model."""
+
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Halted:
+    """`sentence` is for the person; `reason` says the same in a few words."""
+
+    sentence: str
+    reason: str
+
+
+class Guard:
+    """Counts over one run."""
+
+    def __init__(self, rails: Rails) -> None:
+        self._rails = rails
+        self._same: Counter[tuple[str, str, str]] = Counter()
+        self._failing: Counter[str] = Counter()
+        self._seen: set[bytes] = set()
+        self._stale = 0
+
+    def look(self, used: Used) -> Warned | Halted | None:
+        if not self._rails.enabled:
+            return None
+        found = self._failed(used) if used.error else self._succeeded(used)
+        halts = [each for each in found if isinstance(each, Halted)]
+        return next(iter(halts or found), None)
+
+    def _failed(self, used: Used) -> list[Warned | Halted]:
+        self._same[used.name, used.arguments, used.error] += 1
+        self._failing[used.name] += 1
+        same, failing = self._same[used.name, used.arguments, used.error], self._failing[used.name]
+        # What comes behind its first sentence is mostly advice for the model.
+        name, told = shown(used.name), one_line(used.error).partition(". ")[0][:ERROR_CHARACTERS].rstrip(".")
+        return [
+            *_judge(
+                self._rails.same_call,
+                same,
+                f"this very call of {name} has failed {same} times in the same way; do something else",
+                f"I called {name} {same} times with the same input, and it always failed the same way: {told}",
+                f"the same call of {name} failed {same} times",
+            ),
+            *_judge(
+                self._rails.one_tool,
+                failing,
+                f"{name} has failed {failing} times in a row; do something else",
+                f"I tried {name} {failing} times, and it failed each time, at last like this: {told}",
+                f"{name} failed {failing} times",
+            ),
+        ]
+
+    def _succeeded(self, used: Used) -> list[Warned | Halted]:
+        self._failing[used.name] = 0
+        if used.effect is Effect.EFFECT:
+            self._stale = 0
+            return []
+        seen = sha256("\0".join((used.name, used.arguments, used.output)).encode(errors="surrogatepass")).digest()
+        self._stale = self._stale + 1 if seen in self._seen else 1
+        self._seen.add(seen)
+        return _judge(
+            self._rails.no_progress,
+            self._stale,
+            f"the last {self._stale} calls brought nothing new; answer with what you have, or do something else",
+            f"I looked things up {self._stale} times in a row, lastly with {shown(used.name)}, and learned nothing new",
+            f"{self._stale} calls brought nothing new",
+        )
+
+
+def shown(name: str) -> str:
+    """A model may call for a tool that does not exist, by any name."""
+    return one_line(name)[:NAME_CHARACTERS] or "a tool without a name"
+
+
+def _judge(rail: Rail, count: int, note: str, sentence: str, reason: str) -> list[Warned | Halted]:
+    if count >= rail.halt:
+        return [Halted(f"(I stopped here: {sentence}.)", reason)]
+    return [Warned(f"{NOTE} {note}.)")] if count >= rail.warn else []

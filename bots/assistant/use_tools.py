@@ -1,0 +1,127 @@
+"""Uses the tools that a model asked for: each is stored as started before it acts, and each has a result."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pydantic_ai.messages import ToolCallPart, ToolReturnPart
+
+from tidings.bots.assistant.loop_guard import Guard, Halted, Used, Warned
+from tidings.bots.assistant.memory import unreadable
+from tidings.bots.assistant.prompt import bare, fence
+from tidings.bots.assistant.tools.tool import Occasion, Result, Tool, ToolError
+from tidings.bots.assistant.tools.toolbox import Refusal, Toolbox
+from tidings.core.agent import Effect, Event, FileMade, ToolFinished, ToolStarted
+from tidings.core.desk.runs import Desk
+from tidings.core.redaction import plain
+
+log = logging.getLogger(__name__)
+
+# Calls that change nothing may run at the same time, so many of them.
+TOGETHER = 8
+NOT_USED = "(Not used: I was stopped before.)"
+BROKEN = "the tool itself is broken; its owner finds in the log how"
+# What the journal keeps of a result; the model gets all of it.
+SHOWN_CHARACTERS = 4000
+# What the model is told of arguments that nobody can read.
+UNREADABLE_CHARACTERS = 200
+
+
+@dataclass(slots=True)
+class Round:
+    """What one round of calls brought."""
+
+    returns: list[ToolReturnPart] = field(default_factory=list)
+    halted: Halted | None = None
+
+
+class Using:
+    """The tools of one run."""
+
+    def __init__(self, toolbox: Toolbox, guard: Guard, desk: Desk, run: str, made: int = 0) -> None:
+        self._toolbox = toolbox
+        self._guard = guard
+        self._desk = desk
+        self._run = run
+        # Calls of this run so far.
+        self._made = made
+        # How often each was used, in the order of their first use.
+        self.counts: dict[str, int] = {}
+
+    async def use(self, calls: Sequence[ToolCallPart], into: Round) -> AsyncGenerator[Event, None]:
+        """Every call gets a result, since a model cannot go on without; behind a halt nothing acts any more."""
+        for batch in self._batches(calls):
+            if into.halted:
+                into.returns += [ToolReturnPart(call.tool_name, NOT_USED, call.tool_call_id) for call, _ in batch]
+                continue
+            names = [self._name(call) for call, _ in batch]
+            for name, (call, tool) in zip(names, batch, strict=True):
+                effect = tool.effect if isinstance(tool, Tool) else Effect.PURE
+                yield ToolStarted(name, call.tool_name, call.args_as_json_str(), effect)
+            acting = (self._act(name, call, tool) for name, (call, tool) in zip(names, batch, strict=True))
+            results = await asyncio.gather(*acting)
+            for name, (call, tool), (result, error) in zip(names, batch, results, strict=True):
+                self.counts[call.tool_name] = self.counts.get(call.tool_name, 0) + 1
+                yield ToolFinished(name, plain(result.text)[:SHOWN_CHARACTERS], plain(error))
+                for file in result.files:
+                    yield FileMade(file.path, file.name)
+                self._judge(call, tool, result.text, error, into)
+
+    def _judge(self, call: ToolCallPart, tool: Tool | Refusal, text: str, error: str, into: Round) -> None:
+        effect = tool.effect if isinstance(tool, Tool) else Effect.PURE
+        seen = self._guard.look(Used(call.tool_name, call.args_as_json_str(), effect, text, error))
+        if isinstance(seen, Halted):
+            into.halted = into.halted or seen
+        told = bare(error or text)
+        if isinstance(tool, Tool) and tool.untrusted and told:
+            told = fence(told, f"{'error' if error else 'result'} of {call.tool_name}")
+        if error:
+            told = f"(It failed: {told})"
+        if isinstance(seen, Warned):
+            told = f"{told}\n{seen.note}"
+        into.returns.append(ToolReturnPart(call.tool_name, plain(told) or "(no output)", call.tool_call_id))
+
+    def _batches(self, calls: Sequence[ToolCallPart]) -> Iterator[list[tuple[ToolCallPart, Tool | Refusal]]]:
+        """Whatever acts does so alone and in the order asked for."""
+        batch: list[tuple[ToolCallPart, Tool | Refusal]] = []
+        for call in calls:
+            tool = self._find(call)
+            alone = isinstance(tool, Tool) and tool.effect is not Effect.PURE
+            if batch and (alone or len(batch) >= TOGETHER):
+                yield batch
+                batch = []
+            if alone:
+                yield [(call, tool)]
+            else:
+                batch.append((call, tool))
+        if batch:
+            yield batch
+
+    def _find(self, call: ToolCallPart) -> Tool | Refusal:
+        tool = self._toolbox.find(call.tool_name)
+        written = unreadable(call)
+        if isinstance(tool, Refusal) or written is None:
+            return tool
+        # A tool that needs no arguments would act all the same, although nobody knows what was meant.
+        return Refusal(f"the arguments are no JSON object, so it did not run: {written[:UNREADABLE_CHARACTERS]}")
+
+    def _name(self, call: ToolCallPart) -> str:
+        """Of one call in this run: with a number, since some providers give one id to several."""
+        self._made += 1
+        return f"{call.tool_call_id}#{self._made}"
+
+    async def _act(self, name: str, call: ToolCallPart, tool: Tool | Refusal) -> tuple[Result, str]:
+        """The seam where a tool's fault becomes a result."""
+        if isinstance(tool, Refusal):
+            return Result(""), tool.reason
+        occasion = Occasion(self._desk, f"{self._run}/{name}")
+        try:
+            return await tool.act(call.args_as_json_str(), occasion), ""
+        except ToolError as error:
+            return Result(""), str(error) or BROKEN
+        except (Exception, SystemExit) as error:
+            log.warning("the tool %s failed: %s", call.tool_name, error, exc_info=True)
+            return Result(""), BROKEN

@@ -1,0 +1,331 @@
+"""Looks over settings, platforms, home, store and gateway: one line for each thing, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tidings.bots.cli.context import Findings, Place
+from tidings.bots.cli.status import span
+from tidings.core.errors import NotRunning, TidingsError
+
+if TYPE_CHECKING:
+    from tidings.bots.app.roster import Bot
+    from tidings.bots.app.settings import Loaded
+    from tidings.bots.assistant.settings import ModelChoice
+    from tidings.bots.cli.safety import Level, Remark
+
+# A full disk stops everything; it is worth saying before.
+SCARCE_BYTES = 200 * 1024 * 1024
+# It is cut back at every checkpoint; one that has grown so long tells of a reader that never ends.
+LONG_LOG_BYTES = 256 * 1024 * 1024
+# Whatever waits longer than this waits for somebody to look.
+LONG_WAIT_SECONDS = 900.0
+DATABASE = "tidings.db"
+LOG = "tidings.log"
+TAIL_BYTES = 256 * 1024
+# What is older was seen, or mended.
+RECENT_SECONDS = 86_400.0
+# As tidings.core.telemetry.logs writes them, for people and for programs.
+TEXT_ERROR = re.compile(r"(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\.\d+ (?:error|critical) +(?P<words>.+)")
+JSON_ERROR = re.compile(
+    r'\{"at": "(?P<at>[^"]+)", "level": "(?:error|critical)", "logger": "[^"]*",'
+    r' "message": "(?P<words>(?:[^"\\]|\\.)*)".*'
+)
+
+
+def doctor(
+    context: typer.Context,
+    as_json: bool = typer.Option(False, "--json", help="For programs: one object with every line."),
+) -> None:
+    """Look everything over: settings, platforms, home, store, queues and gateway, and what to mend.
+
+    Exit code 1 where something is wrong or dangerous; what is only odd is a warning.
+    """
+    place: Place = context.obj
+
+    def say(remark: Remark) -> None:
+        if not as_json:
+            place.say(f"{remark.level:<4}  {remark.subject}: {remark.words}")
+
+    examined = Doctor(say)
+    examined.everything(place, os.environ)
+    if as_json:
+        verdict = "fail" if examined.failed else "warn" if examined.has("warn") else "ok"
+        typer.echo(json.dumps({"verdict": verdict, "remarks": [each._asdict() for each in examined.remarks]}))
+    raise typer.Exit(int(examined.failed))
+
+
+class Doctor:
+    def __init__(self, say: Callable[[Remark], None]) -> None:
+        self.remarks: list[Remark] = []
+        self._say = say
+
+    @property
+    def failed(self) -> bool:
+        return self.has("fail")
+
+    def has(self, level: Level) -> bool:
+        return any(remark.level == level for remark in self.remarks)
+
+    def ok(self, subject: str, words: str) -> None:
+        self.note("ok", subject, words)
+
+    def warn(self, subject: str, words: str) -> None:
+        self.note("warn", subject, words)
+
+    def fail(self, subject: str, words: str) -> None:
+        self.note("fail", subject, words)
+
+    def note(self, level: Level, subject: str, words: str) -> None:
+        from tidings.bots.cli.safety import Remark
+        from tidings.core.redaction import plain
+
+        # Whatever a library or a file has put into it, no secret is shown and no line is broken.
+        remark = Remark(level, subject, " ".join(plain(words).split()))
+        self.remarks.append(remark)
+        self._say(remark)
+
+    @contextmanager
+    def examining(self, subject: str) -> Iterator[None]:
+        """What is wrong with one thing must not keep us from the next."""
+        try:
+            yield
+        except TidingsError as error:
+            self.fail(subject, str(error))
+
+    def everything(self, place: Place, environment: Mapping[str, str]) -> None:
+        loaded = None
+        with self.examining("settings"):
+            loaded = place.load({})
+            self.settings(loaded, environment, place.check_id)
+            self.bots(loaded.bots, environment)
+            for name, account, findings in place.examine(loaded, ""):
+                self.platform(f"{name}@{account}", findings)
+        if loaded is None:
+            self._stands_in(place)
+        self.home(place.home)
+        with self.examining("store"):
+            self.store(place.home)
+        with self.examining("queues"):
+            self.queues(place.home, loaded)
+        self.log(place.home)
+        with self.examining("gateway"):
+            try:
+                self.gateway(place.ask({"verb": "status"})["health"], loaded, place.home)
+            except NotRunning:
+                self.ok("gateway", "none runs now; start it with: tidings run")
+
+    def settings(self, loaded: Loaded, environment: Mapping[str, str], check_id: Callable[[str], None]) -> None:
+        from tidings.bots.cli.safety import remarks
+
+        for warning in loaded.warnings:
+            self.warn("settings", warning)
+        if loaded.file.exists():
+            self.ok("settings", f"{loaded.file}")
+        else:
+            self.ok("settings", f"there is no {loaded.file}, so all have their defaults")
+        for remark in remarks(loaded, environment, check_id):
+            self.note(*remark)
+
+    def _stands_in(self, place: Place) -> None:
+        from tidings.bots.app import last_good as fallback
+
+        file = place.config or place.home / "tidings.toml"
+        if fallback.recall(place.home, file) is not None:
+            folder = place.home / fallback.FOLDER
+            self.fail("settings", f"until that is mended, a start takes those of the last good one, from {folder}")
+
+    def bots(self, bots: Mapping[str, Bot], environment: Mapping[str, str]) -> None:
+        """Each by itself, the default first; no provider is asked anything."""
+        import asyncio
+
+        from tidings.bots.app import agents as building
+        from tidings.bots.app.roster import ASSISTANT
+
+        for name, bot in bots.items():
+            with self.examining(f"bot {name}"):
+                building.build({name: bot})
+                if bot.chosen_agent != ASSISTANT:
+                    self.ok(f"bot {name}", f"{bot.chosen_agent} answers")
+                else:
+                    asyncio.run(self._assistant(name, bot, environment))
+
+    async def _assistant(self, name: str, bot: Bot, environment: Mapping[str, str]) -> None:
+        from tidings.bots.assistant.models import Models, Unbuilt
+
+        models, keys = Models(bot), []
+        try:
+            for choice in models.choices(""):
+                await models.get(choice)
+                keys.append(_key(choice, environment))
+        except Unbuilt as unbuilt:
+            self.fail(f"bot {name}", str(unbuilt))
+            return
+        finally:
+            await models.close()
+        fallbacks = f", else {', '.join(choice.model for choice in bot.fallbacks)}" if bot.fallbacks else ""
+        parts = [
+            f"assistant with {bot.model}{fallbacks}",
+            "; ".join(dict.fromkeys(keys)),
+            f"persona of {len(bot.persona)} characters" if bot.persona else "no persona",
+            f"tools {', '.join(bot.tools)}" if bot.tools else "no tools",
+            f"MCP servers {', '.join(bot.mcp)}" if bot.mcp else "",
+        ]
+        self.ok(f"bot {name}", "; ".join(filter(None, parts)))
+
+    def platform(self, name: str, findings: Findings) -> None:
+        for words, is_fault, is_odd in findings:
+            self.note("fail" if is_fault else "warn" if is_odd else "ok", name, words)
+
+    def home(self, home: Path) -> None:
+        # Unlike os.path, Path.exists raises for a folder that we may not read.
+        there = next(path for path in (home, *home.parents) if os.path.exists(path))
+        if not there.is_dir():
+            self.fail("home", f"{there} is not a folder; move it away, or choose another with --home")
+        elif not os.access(there, os.W_OK | os.X_OK):
+            self.fail("home", f"{there} cannot be written; fix its permissions, or choose another with --home")
+        elif there != home:
+            self.ok("home", f"{home} will be made at the first start")
+        else:
+            self._home_in_use(home)
+
+    def _home_in_use(self, home: Path) -> None:
+        from tidings.core.store.lock import check_owner
+
+        self.ok("home", str(home))
+        if home.stat().st_mode & 0o077:
+            self.warn("home", f"others may look inside; close it with: chmod 700 {home}")
+        with self.examining("home"):
+            check_owner(home)
+        self.disk(home, shutil.disk_usage(home).free)
+
+    def disk(self, home: Path, free: int) -> None:
+        if free < SCARCE_BYTES:
+            self.warn("home", f"only {free // 1024 // 1024} MB are free on the disk of {home}; make room")
+
+    def store(self, home: Path) -> None:
+        if not os.path.isdir(home):
+            self.ok("store", "nothing is stored yet")
+            return
+        from tidings.core.operations import offline
+
+        for line in offline.check_store(home):
+            self.ok("store", line)
+        log = home / f"{DATABASE}-wal"
+        if log.exists() and log.stat().st_size > LONG_LOG_BYTES:
+            words = f"{log} has grown to {log.stat().st_size // 1024 // 1024} MB: end other programs that read it"
+            self.warn("store", f"{words}, then restart")
+
+    def queues(self, home: Path, loaded: Loaded | None) -> None:
+        """By the store alone, so that one learns what waits also while nothing runs."""
+        from tidings.core.operations import offline
+
+        glance = offline.look_over(home) if os.path.isdir(home) else None
+        admitted = loaded is None or loaded.core.access.allow or (glance and glance.admitted)
+        if not admitted and (others := sorted(_needs_admission(loaded))):
+            words = f"nobody may talk to the bot at {', '.join(others)}: write to it, and run what it tells you"
+            self.warn("access", f"{words}, tidings allow platform:ID")
+        if glance is None:
+            return
+        now = time.time()
+        if glance.oldest_queued is not None and now - glance.oldest_queued > LONG_WAIT_SECONDS:
+            words = f"{glance.queued} messages wait, the oldest for {span(now - glance.oldest_queued)}"
+            self.warn("queues", f"{words}: tidings status says what runs before them")
+        for state, since in glance.oldest_owed.items():
+            count, age = glance.deliveries.get(state, 0), now - since
+            if state != "waiting" or age > LONG_WAIT_SECONDS:
+                words = f"{count} deliveries are {state}, the oldest for {span(age)}"
+                self.warn("queues", f"{words}: {_remedies(state)}")
+        for lost in glance.lost:
+            words = f"{lost.id} to {lost.target} will not arrive, since {span(now - lost.at)}: {lost.reason}"
+            self.warn("queues", f"{words}; tidings deliveries retry {lost.id}, or drop it")
+        if not self.has_about("queues"):
+            self.ok("queues", "nothing waits for long, and nothing is lost or in doubt")
+
+    def log(self, home: Path) -> None:
+        """What went wrong last where nobody was looking: a gateway in the background writes there."""
+        if (found := last_error(home / LOG, time.time() - RECENT_SECONDS)) is not None:
+            self.warn("log", f"the last error in {home / LOG}: {found}")
+
+    def has_about(self, subject: str) -> bool:
+        return any(remark.subject == subject for remark in self.remarks)
+
+    def gateway(self, health: dict[str, Any], loaded: Loaded | None, home: Path) -> None:
+        from importlib.metadata import version
+
+        from tidings.bots.app import last_good as fallback
+
+        self.ok("gateway", f"version {health['version']} runs")
+        if health["version"] != (installed := version("tidings")):
+            self.warn("gateway", f"version {installed} is installed and {health['version']} runs: restart it")
+        if health["store"] != "ok":
+            self.fail("gateway", health["store"])
+        for part in health["parts"]:
+            if part["state"] in ("degraded", "misconfigured", "standing by"):
+                self.warn("gateway", f"{part['name']} is {part['state']}: {part['last_error']}")
+        for alarm in health["alarms"]:
+            self.warn("gateway", f"alarm {alarm['name']}, {alarm['count']} times: {alarm['last']}")
+        kept = fallback.recall(home, loaded.file) if loaded else None
+        if loaded and kept and [text or "" for text in loaded.texts] != list(kept):
+            self.warn("gateway", f"{loaded.file} was changed since it started: tidings reload, or restart it")
+
+
+def last_error(log: Path, since: float) -> str | None:
+    """The newest line that tells of one, if it is not older than that."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return None
+    for line in reversed(lines):
+        if (match := TEXT_ERROR.fullmatch(line)) is not None:
+            at = datetime.strptime(match["at"], "%Y-%m-%d %H:%M:%S").astimezone()
+        elif (match := JSON_ERROR.fullmatch(line)) is not None:
+            at = datetime.fromisoformat(match["at"])
+        else:
+            continue
+        words = match["words"] if not line.startswith("{") else json.loads(f'"{match["words"]}"')
+        return f"{span(time.time() - at.timestamp())} ago, {words}" if at.timestamp() > since else None
+    return None
+
+
+def _needs_admission(loaded: Loaded | None) -> Iterator[str]:
+    """Platforms on which strangers can write, as far as they are set up."""
+    from pydantic import SecretStr
+
+    for name, section in loaded.platforms.items() if loaded else ():
+        sections = (section, *getattr(section, "accounts", {}).values())
+        tokens = (value for each in sections for key, value in each if key.endswith("token"))
+        if any(isinstance(token, SecretStr) and token.get_secret_value() for token in tokens):
+            yield name
+
+
+def _remedies(state: str) -> str:
+    return {
+        "waiting": "the platform cannot be reached, or pauses; tidings status says more",
+        "held": "the platform is switched off or refuses us; mend its settings and restart",
+        "doubtful": "whether they arrived is being found out; look into the chat",
+    }[state]
+
+
+def _key(choice: ModelChoice, environment: Mapping[str, str]) -> str:
+    """Where the key of a model that could be built comes from; never the key."""
+    if choice.api_key.get_secret_value():
+        return "key found in the settings"
+    if choice.base_url:
+        # The environment's is the provider's own, and stays there.
+        return f"no key for {choice.base_url}, which may need none"
+    # Without one, the provider's library would have refused.
+    return "key found in the environment"

@@ -1,0 +1,384 @@
+"""Sets everything up in a conversation, or by flags alone: `tidings init`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from getpass import getpass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer
+
+from tidings.bots.cli.context import Guide, Place
+from tidings.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tidings.bots.app.settings import Loaded
+
+OWN, NOBODY = "own", "demo"
+OLLAMA = "http://127.0.0.1:11434/v1"
+AGAIN, KEEP, LEAVE = "again", "keep", "leave"
+
+
+class Provider(NamedTuple):
+    title: str
+    # What is proposed of it.
+    model: str
+    # Where its library looks for a key.
+    variable: str
+
+
+PROVIDERS = {
+    "openai": Provider("OpenAI", "openai:gpt-5-mini", "OPENAI_API_KEY"),
+    "anthropic": Provider("Anthropic", "anthropic:claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
+    "google": Provider("Google", "google:gemini-2.5-flash", "GOOGLE_API_KEY"),
+    OWN: Provider("an address of your own: Ollama, vLLM, LM Studio, OpenRouter and the like", "", ""),
+    NOBODY: Provider("nobody yet: the demo bot, which needs no key", "", ""),
+}
+
+
+def init(
+    context: typer.Context,
+    model: str = typer.Option("", metavar="PROVIDER:NAME", help="Which model answers; demo is none."),
+    model_url: str = typer.Option("", metavar="URL", help="The address of a model of your own."),
+    model_key: str = typer.Option("", metavar="KEY", help="Its key. Any secret may also be env:NAME or file:PATH."),
+    telegram_token: str = typer.Option("", metavar="TOKEN", help="Connects Telegram."),
+    discord_token: str = typer.Option("", metavar="TOKEN", help="Connects Discord."),
+    slack_bot_token: str = typer.Option("", metavar="TOKEN", help="Connects Slack, with the next."),
+    slack_app_token: str = typer.Option("", metavar="TOKEN", help="The token that begins with xapp-."),
+    given: list[str] = typer.Option([], "--set", metavar="SECTION.KEY=VALUE", help="Any other setting; many times."),
+    admit: list[str] = typer.Option([], metavar="PLATFORM:ID", help="Who may talk to the bot; many times."),
+    start: bool | None = typer.Option(None, "--start/--no-start", help="Whether it runs at the end."),
+    yes: bool = typer.Option(False, "--yes", "-y", help="Ask nothing, and leave the rest as it is."),
+    unchecked: bool = typer.Option(False, "--unchecked", help="Ask no platform and no model whether it is right."),
+) -> None:
+    """Set up a bot: who answers, on which platforms, and whom it listens to.
+
+    In a terminal it asks, step by step; every answer can be given as an option instead, and then no terminal is
+    needed. Tokens are tried out at once. What is set stays as it is unless you change it: run it as often as you like.
+    """
+    import logging
+
+    # What goes wrong is said by us, in the place where one looks.
+    logging.getLogger().addHandler(logging.NullHandler())
+    place: Place = context.obj
+    tokens = {
+        ("telegram", "token"): telegram_token,
+        ("discord", "token"): discord_token,
+        ("slack", "bot_token"): slack_bot_token,
+        ("slack", "app_token"): slack_app_token,
+    }
+    asks = not yes and sys.stdin.isatty() and sys.stdout.isatty()
+    is_given = model or model_url or model_key or given or admit or start or any(tokens.values())
+    if not asks and not is_given:
+        why = "nothing was given, and nothing may be asked" if yes else "there is no terminal to ask in"
+        raise typer.BadParameter(f"{why}: give the answers as options")
+    setup = SetUp(place, asks=asks, checked=not unchecked)
+    for (section, key), value in tokens.items():
+        setup.take(section, key, value)
+    for each in given:
+        setup.take_written(each)
+    setup.greet()
+    setup.choose_model(model, model_url, _secret(model_key))
+    setup.choose_platforms()
+    setup.write()
+    for id in admit:
+        setup.admit(id)
+    setup.begin(start)
+
+
+class SetUp:
+    """What was answered so far; nothing is written before everything was asked."""
+
+    def __init__(self, place: Place, *, asks: bool, checked: bool) -> None:
+        self._place = place
+        self._asks = asks
+        self._checked = checked
+        self._changes: dict[tuple[str, str], Any] = {}
+        self._connected: list[str] = []
+        from tidings.core.store.lock import check_owner
+
+        # Whatever is wrong in the files is said before anything is asked.
+        self._loaded = place.load({}, is_new=True)
+        check_owner(place.home)
+
+    def take(self, section: str, key: str, value: str) -> None:
+        if value:
+            self._changes[section, key] = _secret(value)
+
+    def take_written(self, words: str) -> None:
+        name, equals, value = words.partition("=")
+        section, dot, key = name.strip().rpartition(".")
+        if not (equals and dot and section and key):
+            raise typer.BadParameter(f"{name!r} is not SECTION.KEY=VALUE, such as telegram.groups=all")
+        self._changes[section, key] = _typed(value.strip())
+
+    def greet(self) -> None:
+        file = self._loaded.file
+        self._tell(f"This sets up a bot in {self._place.home}; its settings are in {file}.")
+        if file.exists():
+            self._tell("What is set there stays as it is unless you change it.")
+        if self._asks:
+            self._tell("Enter takes what stands in brackets; Ctrl-C leaves without having changed anything.")
+
+    def choose_model(self, model: str, url: str, key: str) -> None:
+        if key and not (model or url):
+            # Another key for what answers already.
+            model, url = self._loaded.bot.model, self._loaded.bot.base_url
+            if not model and not self._asks:
+                raise typer.BadParameter("a key alone is of no use: name the model, too, with --model")
+        if model or url:
+            self._note_model("" if model == NOBODY else model, url, key)
+            self._try_model()
+        elif self._asks and self._has_one_bot():
+            self._ask_for_model()
+
+    def choose_platforms(self) -> None:
+        guides = self._place.guides()
+        for name, guide in guides.items():
+            if any((name, key) in self._changes for key, _ in guide.needs):
+                # What came by a flag is right, or nothing is written.
+                self._try_platform(name)
+            elif self._asks:
+                self._ask_for_platform(name, guide)
+        self._connected = [name for name in guides if self._is_set(self._load(), name, guides[name])]
+
+    def write(self) -> None:
+        """The settings that others may see, and the secrets apart from them."""
+        from tidings.bots.app.roster import secrets_file
+        from tidings.bots.app.settings import SECRET
+        from tidings.bots.cli import toml_edit as scribe
+
+        # Once more, all together.
+        loaded = self._load()
+        secret = {names: value for names, value in self._changes.items() if SECRET.search(names[1])}
+        plain = {names: value for names, value in self._changes.items() if names not in secret}
+        for path, changes in ((loaded.file, plain), (secrets_file(loaded.file), secret)):
+            if not changes:
+                continue
+            copy = scribe.save(path, changes)
+            keys = ", ".join(f"[{section}] {key}" for section, key in changes)
+            self._tell(f"{path} says now: {keys}" + (f"; what it said before is in {copy.name}" if copy else ""))
+        self._warn_of_variables()
+
+    def admit(self, id: str) -> None:
+        from tidings.bots.cli import access
+
+        self._tell(access.admit(self._place, id))
+
+    def begin(self, wanted: bool | None) -> None:
+        from tidings.bots.cli import launch
+
+        runs = launch.is_running(self._place)
+        if runs and self._changes and (order := launch.service_order(self._place)):
+            self._tell(f"It runs as a service, which takes the new settings with: {order}")
+            return
+        if not runs or self._changes:
+            question = "A gateway runs with the old settings. Restart it now?" if runs else "Start it now?"
+            if not self._agrees(question, wanted):
+                self._tell("It takes the new settings when it is restarted." if runs else "Start it with: tidings run")
+                return
+            if runs:
+                launch.stop(self._place)
+            number = launch.start(self._place)
+            log = self._place.home / launch.LOG
+            self._tell(f"It runs as process {number}, which kill {number} stops; its log is {log}.")
+        for line in launch.connected(self._place, self._connected):
+            self._tell(line)
+        self._let_in()
+        self._tell("Talk to it here: tidings chat. How it fares: tidings status. What to mend: tidings doctor.")
+        self._tell("It goes on when you leave; so that it comes back after a reboot: tidings service install")
+
+    def _let_in(self) -> None:
+        from tidings.bots.cli import launch
+
+        guides = self._place.guides()
+        for name in self._connected if self._asks else ():
+            if not typer.confirm(f"Admit yourself on {guides[name].title} now?", default=True):
+                continue
+            done = launch.admit(self._place, name, guides[name], lambda words: typer.confirm(words, default=True))
+            self._tell("You are admitted." if done else "Later, the bot tells you your id: tidings allow platform:ID")
+
+    def _ask_for_model(self) -> None:
+        bot = self._loaded.bot
+        names = list(PROVIDERS)
+        self._tell("\nWho should answer?")
+        for number, name in enumerate(names, start=1):
+            self._tell(f"  {number}  {PROVIDERS[name].title}")
+        while True:
+            # A second try begins where the first one ended.
+            model, url = self._pending("model", bot.model), self._pending("base_url", bot.base_url)
+            own = OWN if url else model.partition(":")[0] if model else NOBODY
+            default = names.index(own) + 1 if own in names else names.index(OWN) + 1
+            chosen = names[int(_choose("Number", [str(each + 1) for each in range(len(names))], str(default))) - 1]
+            if chosen == NOBODY:
+                if bot.model:
+                    self._note_model("", "", "")
+                return
+            self._ask_about_model(chosen, own == chosen)
+            if self._settles(self._try_model, "bot"):
+                return
+
+    def _ask_about_model(self, chosen: str, is_set: bool) -> None:
+        bot, provider, url = self._loaded.bot, PROVIDERS[chosen], ""
+        if chosen == OWN:
+            url = typer.prompt("Its address", default=self._pending("base_url", bot.base_url) or OLLAMA)
+        proposed = self._pending("model", bot.model) if is_set else provider.model
+        model = typer.prompt("Which model", default=proposed or None)
+        key = self._ask_for_secret("Your key", bot.api_key.get_secret_value() if is_set else "", provider.variable)
+        self._note_model(model, url, key)
+
+    def _pending(self, key: str, known: str) -> str:
+        return str(self._changes.get(("bot", key), known))
+
+    def _ask_for_secret(self, words: str, known: str, variable: str = "") -> str:
+        hint = "nothing is shown while you paste it"
+        if known:
+            hint = f"{hint}; Enter keeps the one that is set"
+        elif variable and os.environ.get(variable):
+            hint = f"{hint}; Enter takes {variable} from the environment, which every start then needs"
+        # The prompt comes only when the terminal has stopped to show what is typed.
+        return getpass(f"{words} ({hint}): ").strip()
+
+    def _note_model(self, model: str, url: str, key: str) -> None:
+        known = self._loaded.bot
+        self._changes["bot", "model"] = model
+        if url or known.base_url:
+            self._changes["bot", "base_url"] = url
+        if key:
+            self._changes["bot", "api_key"] = key
+        elif known.api_key.get_secret_value() and (model, url) != (known.model, known.base_url):
+            # The key of another provider's is nobody's business here.
+            self._changes["bot", "api_key"] = ""
+
+    def _ask_for_platform(self, name: str, guide: Guide) -> None:
+        is_set = self._is_set(self._loaded, name, guide)
+        question = f"{guide.title} is set up. Give it other tokens?" if is_set else f"Connect {guide.title}?"
+        typer.echo("")
+        if not typer.confirm(question, default=False):
+            return
+        for number, step in enumerate(guide.steps, start=1):
+            self._tell(f"  {number}. {step}")
+        while True:
+            for key, words in guide.needs:
+                known = getattr(self._loaded.platforms[name], key).get_secret_value()
+                self.take(name, key, self._ask_for_secret(words, known))
+            if not is_set and not any((name, key) in self._changes for key, _ in guide.needs):
+                self._tell(f"Nothing was given, so {guide.title} is left out.")
+                return
+            if self._settles(lambda: self._try_platform(name), name):
+                return
+
+    def _settles(self, check: Callable[[], None], section: str) -> bool:
+        """Whether to go on; what is wrong may be tried again, kept all the same or left out."""
+        try:
+            check()
+        except ConfigError as error:
+            self._tell(f"That does not work: {error}")
+            end = _choose("Try again, keep it all the same, or leave it out?", [AGAIN, KEEP, LEAVE], AGAIN)
+            if end == LEAVE:
+                self._changes = {names: value for names, value in self._changes.items() if names[0] != section}
+            return end != AGAIN
+        return True
+
+    def _try_model(self) -> None:
+        bot = self._load().bot
+        if not self._checked or bot.chosen_agent != "assistant":
+            return
+        import asyncio
+
+        from tidings.bots.assistant.probe import try_out
+
+        self._tell(f"I ask {bot.model} …")
+        said = asyncio.run(try_out(bot))
+        self._tell(f"It answers: {' '.join(said.split())[:80]}")
+
+    def _try_platform(self, name: str) -> None:
+        loaded = self._load()
+        if not self._checked:
+            return
+        faults = []
+        for _, account, findings in self._place.examine(loaded, name):
+            for words, is_fault, is_odd in findings:
+                if is_fault:
+                    faults.append(words)
+                else:
+                    self._tell(f"  {'warn' if is_odd else 'ok':<4}  {name}@{account}: {words}")
+        if faults:
+            raise ConfigError("; ".join(faults))
+
+    def _load(self) -> Loaded:
+        """With what was answered so far. Raises ConfigError."""
+        beside: dict[str, Any] = {}
+        for (section, key), value in self._changes.items():
+            table = beside
+            for name in section.split("."):
+                table = table.setdefault(name, {})
+            table[key] = value
+        return self._place.load(beside, is_new=True)
+
+    def _is_set(self, loaded: Loaded, name: str, guide: Guide) -> bool:
+        section = loaded.platforms[name]
+        return all(getattr(section, key).get_secret_value() for key, _ in guide.needs)
+
+    def _has_one_bot(self) -> bool:
+        """Bots with tables of their own are set up by hand, and a `[bot]` would come before them."""
+        from tidings.bots.app.settings import parse
+
+        several = parse(self._loaded.file, self._loaded.texts.tidings).get("bots")
+        return not several and self._loaded.bot.agent in ("", "assistant")
+
+    def _agrees(self, question: str, wanted: bool | None) -> bool:
+        if wanted is not None or not self._asks:
+            return bool(wanted)
+        typer.echo("")
+        return typer.confirm(question, default=True)
+
+    def _warn_of_variables(self) -> None:
+        from tidings.bots.app.roster import variable
+
+        names = {name.upper() for name in os.environ}
+        for section, key in self._changes:
+            if (name := variable(*section.split("."), key)) in names:
+                self._tell(f"warning: {name} is set in the environment and outranks [{section}] {key} while it is")
+
+    def _tell(self, words: str) -> None:
+        for line in words.split("\n"):
+            self._place.say(line)
+
+
+def _choose(question: str, among: list[str], default: str) -> str:
+    """Asks until it is one of these; the beginning of a word will do."""
+    while True:
+        said: str = typer.prompt(question, default=default)
+        found = [each for each in among if each == said.strip().lower()]
+        found = found or [each for each in among if said.strip() and each.startswith(said.strip().lower())]
+        if len(found) == 1:
+            return found[0]
+        typer.echo(f"Say one of: {', '.join(among)}")
+
+
+def _secret(words: str) -> str:
+    """A secret may be named instead of written, so that it stands in no history. Raises ConfigError."""
+    kind, colon, name = words.partition(":")
+    if not colon or kind not in ("env", "file"):
+        return words
+    try:
+        found = os.environ.get(name, "") if kind == "env" else Path(name).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{words} cannot be read: {error}") from error
+    if not found.strip():
+        raise ConfigError(f"{words} is empty or not set")
+    return found.strip()
+
+
+def _typed(words: str) -> Any:
+    """As TOML reads it, such as true, 7 or ["a"]; anything else is a text."""
+    import tomllib
+
+    try:
+        return tomllib.loads(f"value = {words}")["value"]
+    except tomllib.TOMLDecodeError:
+        return words

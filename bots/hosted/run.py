@@ -1,0 +1,227 @@
+"""One run of a hosted agent, inside the library: what it streams is shown, and how it ends is put into words."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import anyio
+import pydantic_ai
+from pydantic_ai import exceptions
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelMessage,
+    ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+)
+from pydantic_ai.run import AgentRun
+from pydantic_ai.usage import RunUsage
+
+from tidings.bots.assistant import attachments as intake
+from tidings.bots.assistant.turnstile import Turnstile
+from tidings.bots.hosted.agent import Stage
+from tidings.bots.hosted.memory import recall, seal
+from tidings.bots.hosted.tool_gate import Gate, text_of
+from tidings.core.agent import Checkpoint, OutcomeKind, ReasoningDelta, TextDelta, Turn, Usage
+from tidings.core.types import Value
+
+log = logging.getLogger(__name__)
+
+BROKE_OFF = "the model's answer broke off"
+# The first that fits; those that say more come before those that say less.
+_WORDS: tuple[tuple[type[BaseException], str], ...] = (
+    (exceptions.ModelAuthenticationError, "the model's provider does not accept the key"),
+    (exceptions.ModelQuotaExceededError, "the account at the model's provider has nothing left to spend"),
+    (exceptions.ModelRateLimitError, "the model's provider is asked too often at the moment"),
+    (exceptions.ModelContextWindowExceededError, "the conversation has become too long for the model"),
+    (exceptions.ModelNotFoundError, "the model's provider does not know the model"),
+    (exceptions.ModelRequestRejectedError, "the model's provider refused the request"),
+    (exceptions.ModelTimeoutError, "the model's provider did not answer in time"),
+    (exceptions.ModelConnectionError, "the connection to the model's provider failed"),
+    (exceptions.ModelUnavailableError, "the model's provider is overloaded"),
+    (exceptions.ModelServerError, "the model's provider has trouble at the moment"),
+    (exceptions.ModelAPIError, "the model's provider failed"),
+    (exceptions.ContentFilterError, "the model's provider withheld the answer because of its content"),
+    (exceptions.UnexpectedModelBehavior, "the model gave no answer that could be used"),
+    (exceptions.UsageLimitExceeded, "the limit of what one answer may cost was reached"),
+    (exceptions.RunTimedOut, "the time for one answer was up"),
+    (exceptions.AgentRunError, "the agent could not go on"),
+)
+# Faults of the provider, not of the request: it may work later.
+_PASSING = (
+    exceptions.ModelRateLimitError,
+    exceptions.ModelTimeoutError,
+    exceptions.ModelConnectionError,
+    exceptions.ModelUnavailableError,
+    exceptions.ModelServerError,
+)
+_HALTING = (exceptions.UsageLimitExceeded, exceptions.RunTimedOut)
+
+
+class Ending(Value, frozen=True, kw_only=True):
+    kind: OutcomeKind = OutcomeKind.COMPLETED
+    reason: str = ""
+    usage: Usage | None = None
+    passing: bool = False
+
+
+class _Broken(Exception):
+    """The stream ended, and nobody said that it should."""
+
+
+class Play:
+    def __init__(
+        self,
+        agent: pydantic_ai.Agent[Any, Any],
+        turn: Turn,
+        stage: Stage,
+        permitted: frozenset[str],
+        turnstile: Turnstile,
+        needs_finish_reason: bool,
+    ) -> None:
+        self._agent = agent
+        self._turn = turn
+        self._stage = stage
+        self._gate = Gate(stage, permitted)
+        self._turnstile = turnstile
+        self._needs_finish_reason = needs_finish_reason
+        # Where the text is not the output, such as JSON on its way, only the output is said.
+        self._is_live = agent.output_type is str or (
+            isinstance(agent.output_type, (list, tuple)) and str in agent.output_type
+        )
+        self._last = ""
+        # The time of the newest entry that this run knew when it began.
+        self._told = 0.0
+        self._scope = anyio.CancelScope()
+
+    def stop(self) -> None:
+        # Cancelling the task itself could tear the library out of its tidying, and leave tasks of its behind.
+        self._scope.cancel()
+
+    async def perform(self) -> Ending:
+        with self._scope:
+            return await self._perform()
+        return Ending(kind=OutcomeKind.CANCELLED)
+
+    async def _perform(self) -> Ending:
+        await self._turnstile.enter()
+        memory = recall(self._turn)
+        self._told = memory.told
+        if memory.answer:
+            await self._say(memory.answer)
+            return Ending()
+        given = self._turn.message.given
+        heard = None if memory.resumed else await intake.take(self._turn, images=False)
+        for complaint in heard.refused if heard else ():
+            await self._stage.show(TextDelta(f"({complaint})\n\n"))
+        iterating = self._agent.iter(
+            heard.content if heard else None,
+            message_history=list(memory.messages),
+            instructions=(given.instructions if given else "") or None,
+            capabilities=[self._gate],
+        )
+        run: AgentRun[Any, Any] | None = None
+        try:
+            async with iterating as run:
+                await self._follow(run)
+            return await self._conclude(run)
+        except (exceptions.AgentRunError, exceptions.FallbackExceptionGroup, _Broken) as error:
+            return self._failed(error, run)
+
+    async def _follow(self, run: AgentRun[Any, Any]) -> None:
+        asked = 0
+        async for node in run:
+            if not pydantic_ai.Agent.is_model_request_node(node):
+                continue
+            if asked:
+                # What the tools have done is in the request that comes now, and need not be done again.
+                await self._keep([*run.all_messages(), node.request])
+            asked += 1
+            await self._turnstile.enter()
+            async with node.stream(run.ctx) as stream:
+                await self._stream(stream)
+            self._judge(stream.response)
+
+    async def _stream(self, stream: Any) -> None:
+        fresh = True
+        async for event in stream:
+            text = thought = ""
+            match event:
+                case PartStartEvent(part=TextPart(content=text)):
+                    pass
+                case PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
+                    pass
+                case PartStartEvent(part=ThinkingPart(content=thought)):
+                    pass
+                case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=words)):
+                    thought = words or ""
+                case _:
+                    continue
+            if thought:
+                await self._stage.show(ReasoningDelta(thought))
+            if text and self._is_live:
+                # What is said after a tool is a paragraph of its own.
+                await self._say(text, apart=fresh)
+                fresh = False
+
+    def _judge(self, response: ModelResponse) -> None:
+        """Some models fill in a reason that nobody gave; what the provider itself said is kept beside it."""
+        details = response.provider_details
+        guessed = response.finish_reason == "stop" and details is not None and "finish_reason" not in details
+        if self._needs_finish_reason and (response.finish_reason is None or guessed):
+            raise _Broken(f"the model {response.model_name} ended without a finish reason")
+
+    async def _conclude(self, run: AgentRun[Any, Any]) -> Ending:
+        assert run.result is not None, "a run that was followed to its end has a result"
+        output, messages = run.result.output, run.result.all_messages()
+        usage = _usage(run.usage)
+        if isinstance(output, BinaryContent):
+            return Ending(
+                kind=OutcomeKind.FAILED, reason="the agent answered with a file instead of words", usage=usage
+            )
+        answer = "" if output is None else text_of(output)
+        last = next((each for each in reversed(messages) if isinstance(each, ModelResponse)), None)
+        spoken = "".join(part.content for part in last.parts if isinstance(part, TextPart)) if last else ""
+        if not (self._is_live and isinstance(output, str) and spoken == output):
+            await self._say(answer, apart=True)
+        await self._keep(messages, answer)
+        if last is not None and last.finish_reason == "length":
+            return Ending(kind=OutcomeKind.HALTED, reason="the model's answer grew too long and was cut", usage=usage)
+        if last is not None and last.finish_reason in ("content_filter", "error"):
+            return Ending(kind=OutcomeKind.FAILED, reason=BROKE_OFF, usage=usage)
+        return Ending(usage=usage)
+
+    async def _say(self, text: str, *, apart: bool = False) -> None:
+        if not text:
+            return
+        if apart and self._last and not self._last[-1].isspace():
+            text = f"\n\n{text}"
+        self._last = text
+        await self._stage.show(TextDelta(text))
+
+    async def _keep(self, messages: list[ModelMessage], answer: str = "") -> None:
+        await self._stage.show(Checkpoint(seal(self._turn.run, messages, answer, self._told)))
+
+    def _failed(self, error: BaseException, run: AgentRun[Any, Any] | None) -> Ending:
+        log.warning("the hosted agent failed: %s", error, exc_info=error)
+        while isinstance(error, BaseExceptionGroup):
+            # Each model was tried; the last one's trouble stands for all.
+            error = error.exceptions[-1]
+        reason = next((words for kind, words in _WORDS if isinstance(error, kind)), BROKE_OFF)
+        kind = OutcomeKind.HALTED if isinstance(error, _HALTING) else OutcomeKind.FAILED
+        usage = _usage(run.usage) if run is not None else None
+        return Ending(kind=kind, reason=reason, usage=usage, passing=isinstance(error, _PASSING))
+
+
+def _usage(usage: RunUsage) -> Usage:
+    return Usage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        requests=usage.requests,
+        cost=float(usage.cost or 0),
+    )

@@ -1,0 +1,136 @@
+"""The gate that every tool call of a hosted agent passes: permitted by name, announced, and only then done."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pydantic_ai import RunContext
+from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.models import ModelRequestContext
+from pydantic_ai.output import OutputContext
+from pydantic_ai.tools import (
+    DeferredToolRequests,
+    DeferredToolResults,
+    ToolApproved,
+    ToolDefinition,
+    ToolDenied,
+)
+from pydantic_core import to_json
+
+from tidings.bots.hosted.agent import Stage
+from tidings.core.agent import Effect, ToolFinished, ToolStarted
+
+log = logging.getLogger(__name__)
+
+# The model gets all of it; whoever watches gets the beginning.
+OUTPUT_CHARACTERS = 10_000
+
+
+class Gate(AbstractCapability[Any]):
+    """Given to the library for one run; it stands as near to the tools as can be."""
+
+    def __init__(self, stage: Stage, permitted: frozenset[str]) -> None:
+        self._stage = stage
+        self._permitted = permitted
+        self._calls: set[str] = set()
+
+    def get_ordering(self) -> CapabilityOrdering:
+        # Whoever calls a tool again and again does so through us.
+        return CapabilityOrdering(position="innermost")
+
+    async def wrap_tool_execute(
+        self,
+        ctx: RunContext[Any],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: dict[str, Any],
+        handler: Callable[[dict[str, Any]], Awaitable[Any]],
+    ) -> Any:
+        name = call.tool_name
+        if name not in self._permitted:
+            log.info("the tool %s was refused: it is not permitted", name)
+            return refusal(name)
+        return await self._announced(call.tool_call_id, name, call.args_as_json_str(), lambda: handler(args))
+
+    async def wrap_output_process(
+        self,
+        ctx: RunContext[Any],
+        *,
+        output_context: OutputContext,
+        output: Any,
+        handler: Callable[[Any], Awaitable[Any]],
+    ) -> Any:
+        """An output function is a tool by another name, which its author made the end of every run."""
+        if not output_context.has_function:
+            return await handler(output)
+        call = output_context.tool_call
+        name = output_context.function_name or (call.tool_name if call else "output")
+        written = call.args_as_json_str() if call else text_of(output)
+        return await self._announced(call.tool_call_id if call else name, name, written, lambda: handler(output))
+
+    async def before_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """The provider runs its own tools where nobody can stand before them, so only permitted ones are offered."""
+        parameters = request_context.model_request_parameters
+        native = [tool for tool in parameters.native_tools if tool.kind in self._permitted]
+        if len(native) == len(parameters.native_tools):
+            return request_context
+        return dataclasses.replace(
+            request_context, model_request_parameters=dataclasses.replace(parameters, native_tools=native)
+        )
+
+    async def handle_deferred_tool_calls(
+        self, ctx: RunContext[Any], *, requests: DeferredToolRequests
+    ) -> DeferredToolResults:
+        """Nobody can be asked here: the settings have said beforehand what may act."""
+        return DeferredToolResults(
+            approvals={
+                call.tool_call_id: ToolApproved()
+                if call.tool_name in self._permitted
+                else ToolDenied(refusal(call.tool_name))
+                for call in requests.approvals
+            },
+            calls={
+                call.tool_call_id: f"{call.tool_name} was not run: it is made to be run elsewhere."
+                for call in requests.calls
+            },
+        )
+
+    async def _announced(self, wanted: str, name: str, written: str, act: Callable[[], Awaitable[Any]]) -> Any:
+        call = self._free(wanted)
+        await self._stage.show(ToolStarted(call, name, written, Effect.EFFECT))
+        try:
+            result = await act()
+        except Exception as error:
+            # Told, and then left to the library: what it makes of each kind is its own affair.
+            self._stage.tell(ToolFinished(call, error=str(error) or type(error).__name__))
+            raise
+        self._stage.tell(ToolFinished(call, text_of(result)[:OUTPUT_CHARACTERS]))
+        return result
+
+    def _free(self, wanted: str) -> str:
+        """A call may be made more than once under one id, and each is an event of its own."""
+        call, number = wanted, 1
+        while call in self._calls:
+            number += 1
+            call = f"{wanted}#{number}"
+        self._calls.add(call)
+        return call
+
+
+def refusal(name: str) -> str:
+    return (
+        f"{name} was not run: the settings of this bot do not permit it. "
+        "Tell the person that the owner can add it to the bot's tools."
+    )
+
+
+def text_of(value: Any) -> str:
+    """As a model would be told it."""
+    return value if isinstance(value, str) else to_json(value, fallback=str, bytes_mode="base64").decode()

@@ -1,0 +1,1 @@
+"""Builds the parts of the gateway, runs them, and answers at the desk."""

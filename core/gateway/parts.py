@@ -1,0 +1,121 @@
+"""The parts of work that ends or starts later, built in order and kept together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tidings.core.clock import Clock
+from tidings.core.inbound.access import Access
+from tidings.core.inbound.commands import Command
+from tidings.core.inbound.dispatcher import Bots, Dispatcher
+from tidings.core.inbound.door import Door
+from tidings.core.inbound.settlement import Settlement
+from tidings.core.operations.alerts import Alerts
+from tidings.core.outbound.courier import Courier
+from tidings.core.settings import Board, Work
+from tidings.core.store.store import Row, Store
+from tidings.core.telemetry.alarms import Alarms
+from tidings.core.types import Origin, Target
+from tidings.core.work.board.service import Clerk
+from tidings.core.work.board.supervisor import Foreman
+from tidings.core.work.mandates import Mandates
+from tidings.core.work.processes.processes import Processes
+from tidings.core.work.schedules.commands import Bookings
+from tidings.core.work.schedules.schedules import Schedules
+from tidings.core.work.schedules.shell import Jobs
+from tidings.core.work.tasks import rows as ledger
+from tidings.core.work.tasks.commands import Requests
+from tidings.core.work.tasks.delegation import Delegation, Follow
+from tidings.core.work.tasks.tasks import TaskKind, Tasks
+
+
+class Office:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Work,
+        courier: Courier,
+        dispatcher: Dispatcher,
+        door: Door,
+        follow: Follow,
+        settlement: Settlement,
+        alarms: Alarms,
+        kinds: Iterable[TaskKind],
+        home: Path,
+        owner: Target | None,
+        is_down: Callable[[str], bool],
+        board: Board,
+        bots: Bots,
+        access: Access,
+    ) -> None:
+        """News of the gateway goes to the owner's own place if no home was chosen."""
+        self._door = door
+        self._alerts = Alerts(store, clock, dispatcher, owner, is_down)
+        self._alarms = alarms
+        workspaces = home / "workspaces"
+        mandates = Mandates(access, clock, owner, is_down)
+        self._delegation = Delegation(store, clock, settings, dispatcher, follow, door.stop)
+        settlement.report_to(Origin.TASK, self._delegation.ended)
+        self.processes = Processes(store, clock, settings, dispatcher, home)
+        stops = {ledger.DELEGATE: self._stop_run, ledger.PROCESS: self.processes.end}
+        self.tasks = Tasks(store, clock, courier, dispatcher, self._delegation, kinds, workspaces, stops, mandates)
+        jobs = Jobs(store, clock, settings, dispatcher, workspaces)
+        self.schedules = Schedules(store, clock, settings, courier, dispatcher, jobs, owner, mandates)
+        settlement.report_to(Origin.SCHEDULE, self.schedules.ended)
+        self._bookings = Bookings(clock, self.schedules)
+        self._requests = Requests(clock, self.tasks, self._delegation, dispatcher.promisable, access.is_owner)
+        self._foreman = Foreman(store, clock, board, dispatcher, door, bots.agents, home, mandates)
+        settlement.report_to(Origin.CARD, self._foreman.ended)
+        self.board = Clerk(store, board, dispatcher, courier.can, self._foreman, bots)
+
+    def renew(self, bots: Bots) -> None:
+        self._foreman.renew(bots.agents)
+        self.board.renew(bots)
+
+    def end_lapsed(self) -> None:
+        """Stops what goes on for people who were removed."""
+        self.tasks.end_lapsed()
+        self._foreman.wake()
+
+    def commands(self) -> tuple[Command, ...]:
+        return (*self._requests.commands(), *self._bookings.commands(), *self.board.commands())
+
+    async def start(self) -> None:
+        """After recovery and before anything is sent."""
+        await self.processes.start()
+        await self.tasks.start()
+        await self.schedules.start()
+        await self._foreman.start()
+        # People may have been removed while no gateway ran.
+        self.tasks.end_lapsed()
+
+    def hear(self) -> None:
+        """As soon as it is known which platforms are there: tells of each alarm, also of those that sounded before."""
+        self._alarms.listen(self._alerts.sounded)
+
+    async def sweep(self) -> None:
+        await self.processes.sweep()
+        await self.tasks.sweep()
+        await self.schedules.sweep()
+        await self._foreman.sweep()
+
+    @property
+    def busy(self) -> bool:
+        """Something goes on that would be cut off, and can be waited for."""
+        return self.schedules.busy
+
+    async def pause(self) -> None:
+        """Nothing new begins by itself."""
+        await self.schedules.pause()
+
+    async def stop(self) -> None:
+        await self._alerts.stop()
+        await self._foreman.stop()
+        await self.schedules.stop()
+        await self.tasks.stop()
+        await self.processes.stop()
+
+    async def _stop_run(self, row: Row, by: str) -> None:
+        await self._door.stop(row["work"], by)

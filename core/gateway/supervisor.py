@@ -1,0 +1,159 @@
+"""Keeps one long-lived part alive: back-off, health, last error; it takes nobody with it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextvars import Context
+
+from tidings.core.clock import Clock, Timer
+from tidings.core.desk.runs import PartHealth
+from tidings.core.errors import Misconfigured, StandingBy, Unreachable
+from tidings.core.redaction import clean
+from tidings.core.telemetry.alarms import Alarms
+
+log = logging.getLogger(__name__)
+
+BACKOFF_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+# A part that lived so long was well; its next failure starts the back-off anew.
+WELL_SECONDS = 60.0
+STEADY_SECONDS = 10.0
+# Whoever could not be reached may hang for a while before that shows again; a part that says `mended` is believed.
+UNREACHED_SECONDS = 120.0
+# What the owner must mend is looked at now and then, in case they have.
+MISCONFIGURED_SECONDS = 300.0
+
+
+class Supervisor:
+    def __init__(self, clock: Clock, alarms: Alarms) -> None:
+        self._clock = clock
+        self._alarms = alarms
+        self._health: dict[str, PartHealth] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        # Parts that have said themselves that they cannot do their work.
+        self._troubled: set[str] = set()
+        # When each part shows as well, if nothing comes between.
+        self._timers: dict[str, Timer] = {}
+        # Parts whose settings the owner must correct, until they are tried again.
+        self._misconfigured: dict[str, asyncio.Event] = {}
+        self._stopping = False
+
+    def keep(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
+        """Runs `part` until `stop`, again and again however it ends."""
+        self._set(name, "starting", "")
+        self._tasks[name] = asyncio.create_task(self._keep(name, part), name=name, context=Context())
+
+    def try_misconfigured(self) -> tuple[str, ...]:
+        """Tries all misconfigured parts again at once, and returns their names."""
+        for mended in self._misconfigured.values():
+            mended.set()
+        return tuple(self._misconfigured)
+
+    async def stop(self) -> None:
+        self._stopping = True
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def health(self) -> tuple[PartHealth, ...]:
+        return tuple(self._health.values())
+
+    def is_down(self, name: str) -> bool:
+        """Also of a part that is no longer there."""
+        return name not in self._health or self._health[name].state in ("degraded", "misconfigured")
+
+    def troubled(self, name: str, reason: str) -> None:
+        """A part lives and cannot do its work: it shows as degraded until it says `mended`."""
+        if name not in self._health or name in self._troubled:
+            return
+        self._troubled.add(name)
+        # One that is well for a moment and then troubled again has been told of.
+        if self._health[name].state != "degraded":
+            self._set(name, "degraded", clean(reason))
+            self._alarms.sound("adapter", f"{name} is degraded: {reason}; it goes on trying", name)
+
+    def mended(self, name: str) -> None:
+        """A part does its work again; it shows as well when that has lasted for a while."""
+        self._troubled.discard(name)
+        # Between two lives a late word of the last one counts for nothing.
+        if name in self._timers and self._health[name].state == "degraded":
+            self._expect(name, STEADY_SECONDS)
+
+    async def _keep(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
+        failures, steady = 0, STEADY_SECONDS
+        while True:
+            began = self._clock.now()
+            # After a failure it shows as well again only when it has lived for a while.
+            doubted = failures or self._health[name].state == "standing by"
+            self._expect(name, steady if doubted else 0.0)
+            steady = STEADY_SECONDS
+            try:
+                await part()
+                reason, state = "it ended by itself", "degraded"
+            except asyncio.CancelledError:
+                if self._stopping:
+                    raise
+                reason, state = "it was cancelled from within", "degraded"
+            except StandingBy as error:
+                await self._stand_by(name, error)
+                continue
+            except Misconfigured as error:
+                self._troubled.discard(name)
+                reason, state = str(error), "misconfigured"
+            except Unreachable as error:
+                reason, state, steady = str(error), "degraded", UNREACHED_SECONDS
+            except (Exception, SystemExit) as error:
+                reason, state = f"{error}" or type(error).__name__, "degraded"
+                log.debug("%s failed", name, exc_info=True)
+            finally:
+                self._timers.pop(name).cancel()
+            failures = 0 if self._clock.now() - began > WELL_SECONDS else failures
+            pause = MISCONFIGURED_SECONDS if state == "misconfigured" else backoff(failures)
+            failures += 1
+            self._set(name, state, clean(reason), restarted=True)
+            self._alarms.sound("adapter", f"{name} is {state}: {reason}; next try in {pause:g} s", name)
+            if state == "misconfigured":
+                await self._wait_for_owner(name, pause)
+            else:
+                await self._clock.sleep(pause)
+
+    async def _wait_for_owner(self, name: str, seconds: float) -> None:
+        mended = self._misconfigured[name] = asyncio.Event()
+        timer = self._clock.call_later(seconds, mended.set)
+        try:
+            await mended.wait()
+        finally:
+            timer.cancel()
+            del self._misconfigured[name]
+
+    async def _stand_by(self, name: str, error: StandingBy) -> None:
+        """Nothing is wrong: somebody else does the work, and we are there when they are not."""
+        self._troubled.discard(name)
+        self._timers[name].cancel()
+        if self._health[name].state != "standing by":
+            log.warning("%s stands by: %s", name, error)
+        self._set(name, "standing by", clean(str(error)))
+        await self._clock.sleep(error.seconds)
+
+    def _expect(self, name: str, seconds: float) -> None:
+        if timer := self._timers.get(name):
+            timer.cancel()
+        self._timers[name] = self._clock.call_later(seconds, lambda: self._recovered(name))
+
+    def _recovered(self, name: str) -> None:
+        if name in self._troubled:
+            return
+        known = self._health[name]
+        if known.state == "degraded":
+            log.info("%s is well again", name)
+        self._set(name, "up", "" if known.state == "standing by" else known.last_error)
+
+    def _set(self, name: str, state: str, error: str, *, restarted: bool = False) -> None:
+        known = self._health.get(name)
+        restarts = (known.restarts if known else 0) + int(restarted)
+        self._health[name] = PartHealth(name, state, self._clock.wall(), restarts, error)
+
+
+def backoff(failures: int) -> float:
+    return BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)]

@@ -1,0 +1,68 @@
+"""Notes of one bot about or for one person, kept across all their conversations on a platform."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidings.core.desk.runs import Remembered
+from tidings.core.errors import Unkeepable
+from tidings.core.store.store import Transaction
+from tidings.core.types import mend
+
+# The oldest give way to the newest.
+NOTES = 500
+NOTE_CHARACTERS = 2000
+
+
+class Reader(NamedTuple):
+    """The person whom a bot talks to, and whether others can read along."""
+
+    bot: str
+    # As adapter:sender.
+    person: str
+    private: bool
+
+
+def keep(tx: Transaction, about: Reader, text: str, at: float) -> bool:
+    """False when it is known already; raises Unkeepable with a sentence for whoever wrote it."""
+    text = mend(text).strip()
+    if not text:
+        raise Unkeepable("an empty note cannot be kept; say what to remember")
+    if len(text) > NOTE_CHARACTERS:
+        raise Unkeepable(f"a note has at most {NOTE_CHARACTERS:,} characters, and this one has {len(text):,}")
+    is_new = tx.execute(
+        "INSERT INTO notes (bot, person, text, private, at) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (person, bot, text) DO NOTHING",
+        *(about.bot, about.person, text, int(about.private), at),
+    )
+    if is_new:
+        tx.execute(
+            "DELETE FROM notes WHERE person = ? AND bot = ? AND seq NOT IN"
+            " (SELECT seq FROM notes WHERE person = ? AND bot = ? ORDER BY seq DESC LIMIT ?)",
+            *(about.person, about.bot, about.person, about.bot, NOTES),
+        )
+    elif not about.private:
+        # A note that is made again in a group is no longer private.
+        tx.execute(
+            "UPDATE notes SET private = 0 WHERE person = ? AND bot = ? AND text = ?", about.person, about.bot, text
+        )
+    return bool(is_new)
+
+
+def find(tx: Transaction, about: Reader, words: str, limit: int) -> list[Remembered]:
+    """Notes with any of the words, whatever the case, or all if there are no words; newest first.
+
+    In a group, notes that were made in private are not found.
+    """
+    # Compared here, since the database folds the case of ASCII letters alone; a person's notes are few.
+    wanted = mend(words).casefold().split()
+    rows = tx.all(
+        "SELECT text, at FROM notes WHERE person = ? AND bot IN (?, '') AND private <= ? ORDER BY seq DESC",
+        *(about.person, about.bot, int(about.private)),
+    )
+    found = [
+        Remembered(row["text"], row["at"])
+        for row in rows
+        if not wanted or any(word in row["text"].casefold() for word in wanted)
+    ]
+    return found[: max(limit, 0)]

@@ -1,0 +1,24 @@
+"""What a conversation has chosen by command, such as another model; it outlives /new and every restart."""
+
+from __future__ import annotations
+
+from tidings.core.store.store import Transaction
+
+
+def read(tx: Transaction, conversation: str) -> dict[str, str]:
+    rows = tx.all("SELECT name, value FROM preferences WHERE conversation = ? ORDER BY name", conversation)
+    return {row["name"]: row["value"] for row in rows}
+
+
+def choose(tx: Transaction, conversation: str, name: str, value: str) -> None:
+    """An empty value takes the choice back."""
+    if not value:
+        tx.execute("DELETE FROM preferences WHERE conversation = ? AND name = ?", conversation, name)
+        return
+    tx.execute(
+        "INSERT INTO preferences (conversation, name, value) VALUES (?, ?, ?)"
+        " ON CONFLICT (conversation, name) DO UPDATE SET value = excluded.value",
+        conversation,
+        name,
+        value,
+    )

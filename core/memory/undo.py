@@ -1,0 +1,93 @@
+"""Takes the last exchange out of a conversation's memory, for good or to try it again."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from tidings.core.inbound import inbox
+from tidings.core.store.store import Transaction
+from tidings.core.types import Inbound, Kind, Origin
+
+TITLE_CHARACTERS = 80
+
+
+class TakenBack(NamedTuple):
+    """The message of the exchange; without one, the words that say why nothing was taken back."""
+
+    message: Inbound | None
+    words: str
+
+
+def take_back(tx: Transaction, conversation: str, purpose: str) -> TakenBack:
+    """Marks the exchange as undone, and memory is what it was before it; the history stays readable."""
+    if inbox.live_run(tx, conversation) or inbox.waiting_in(tx, conversation):
+        return TakenBack(None, "I am still at work here. Send /stop first, or wait until I have answered.")
+    memory = tx.one("SELECT generation FROM conversations WHERE id = ?", conversation)
+    last = _last_exchange(tx, conversation, memory["generation"]) if memory else None
+    if memory is None or last is None:
+        return TakenBack(None, f"There is nothing here to {purpose}.")
+    runs, message = last
+    for run in runs:
+        # The memory of a run that is taken back is never restored.
+        tx.execute("UPDATE inbox SET undone = 1, checkpoint = NULL WHERE run = ?", run)
+        tx.execute("UPDATE history SET undone = 1 WHERE run = ?", run)
+    restore(tx, conversation, memory["generation"])
+    return TakenBack(message, f"Taken back: “{_title(message)}”. I no longer know of it, nor of what came of it.")
+
+
+def restore(tx: Transaction, conversation: str, generation: int) -> None:
+    """Restores a generation's memory to what its newest remaining run left."""
+    tx.execute(
+        "UPDATE conversations SET checkpoint = (SELECT i.checkpoint FROM inbox i WHERE i.conversation = ?"
+        " AND i.kind = 'message' AND i.generation = ? AND i.state = 'done' AND i.undone = 0"
+        f" AND i.checkpoint IS NOT NULL ORDER BY {inbox.NEWEST_END} LIMIT 1) WHERE id = ? AND generation = ?",
+        conversation,
+        generation,
+        conversation,
+        generation,
+    )
+
+
+def again(taken: Inbound, command: Inbound) -> Inbound:
+    """The same message as a new one; its key is the command's, so that a command told twice is one run."""
+    return replace(
+        taken,
+        key=f"retry by {command.key}",
+        kind=Kind.MESSAGE,
+        target=command.target,
+        sender=command.sender,
+        # It is whole, nobody gave its key, and it ends with no connection.
+        group="",
+        digest="",
+        attended=False,
+    )
+
+
+def _last_exchange(tx: Transaction, conversation: str, generation: int) -> tuple[list[str], Inbound] | None:
+    """The run of a person's message that ended last and is still remembered, and those that ended after it.
+
+    Those have seen it, so they go with it. The history is ordered by when runs ended, which may differ from the order
+    in which messages came in.
+    """
+    sql = (
+        "SELECT h.seq, h.run FROM history h JOIN inbox i ON i.run = h.run WHERE h.conversation = ?"
+        " AND h.generation = ? AND h.undone = 0 AND (? = 0 OR h.seq < ?) ORDER BY h.seq DESC LIMIT 1"
+    )
+    before, runs = 0, list[str]()
+    while row := tx.one(sql, conversation, generation, before, before):
+        before = row["seq"]
+        if row["run"] in runs[-1:]:
+            continue
+        runs.append(row["run"])
+        message = inbox.message_of(tx, row["run"])
+        if message.origin is Origin.PERSON:
+            return runs, message
+    return None
+
+
+def _title(message: Inbound) -> str:
+    """Its beginning, on one line."""
+    line = " ".join((message.text or message.in_full).split())
+    return line if len(line) <= TITLE_CHARACTERS else f"{line[: TITLE_CHARACTERS - 1]}…"

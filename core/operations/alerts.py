@@ -1,0 +1,101 @@
+"""Tells the owner in a chat what is wrong with the gateway: elsewhere than where it is wrong, and once an hour."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextvars import Context
+
+from tidings.core import ids
+from tidings.core.clock import Clock, Timer
+from tidings.core.desk.runs import Alarm
+from tidings.core.inbound.dispatcher import Dispatcher
+from tidings.core.inbound.settlement import After
+from tidings.core.outbound import homes, outbox
+from tidings.core.outbound.outbox import Class, Owed
+from tidings.core.store.store import Store, Transaction
+from tidings.core.types import Body, Target
+
+log = logging.getLogger(__name__)
+
+# What mends itself sooner is nobody's trouble.
+PATIENCE_SECONDS = 60.0
+# What a person must do something about; the others are only counted.
+TOLD = {
+    "adapter": "does not work",
+    "dead": "did not take a message",
+    "unconfirmed": "may not have taken a message",
+    "held": "cannot be sent to",
+    "gap": "may have missed something",
+}
+# What is wrong with the gateway itself, so that any home is as good as another.
+TOLD_ANYWHERE = {
+    "settings": "The gateway does not run as its settings say",
+    "store": "What the gateway has stored is in danger",
+    "restarts": "The gateway was restarted again and again",
+}
+
+
+class Alerts:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        dispatcher: Dispatcher,
+        fallback: Target | None,
+        is_down: Callable[[str], bool],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._dispatcher = dispatcher
+        self._fallback = fallback
+        self._is_down = is_down
+        self._telling: set[asyncio.Task[None]] = set()
+        self._waiting: dict[str, Timer] = {}
+
+    def sounded(self, alarm: Alarm, about: str) -> None:
+        """`about` is where the trouble is, as adapter@account."""
+        if alarm.name in TOLD_ANYWHERE:
+            self._spawn(alarm, "")
+        elif not about or alarm.name not in TOLD:
+            return
+        elif alarm.name != "adapter":
+            self._spawn(alarm, about)
+        elif about not in self._waiting:
+            self._waiting[about] = self._clock.call_later(PATIENCE_SECONDS, lambda: self._look_again(alarm, about))
+
+    async def stop(self) -> None:
+        for timer in self._waiting.values():
+            timer.cancel()
+        for telling in self._telling:
+            telling.cancel()
+        await asyncio.gather(*self._telling, return_exceptions=True)
+
+    def _look_again(self, alarm: Alarm, about: str) -> None:
+        del self._waiting[about]
+        if self._is_down(about):
+            self._spawn(alarm, about)
+
+    def _spawn(self, alarm: Alarm, about: str) -> None:
+        telling = asyncio.create_task(self._tell(alarm, about), context=Context())
+        self._telling.add(telling)
+        telling.add_done_callback(self._told)
+
+    def _told(self, telling: asyncio.Task[None]) -> None:
+        self._telling.discard(telling)
+        if not telling.cancelled() and (error := telling.exception()):
+            log.error("an alert could not be stored: %r", error, exc_info=error)
+
+    async def _tell(self, alarm: Alarm, about: str) -> None:
+        self._dispatcher.hurry(await self._store.insist(lambda tx: self._owe(tx, alarm, about)))
+
+    def _owe(self, tx: Transaction, alarm: Alarm, about: str) -> After:
+        target = homes.elsewhere(tx, about, self._fallback, self._is_down)
+        if target is None:
+            return After()
+        trouble = f"{about} {TOLD[alarm.name]}" if about else TOLD_ANYWHERE[alarm.name]
+        words = f"⚠ {trouble}: {alarm.last.rstrip('.')}.\n`tidings status` says more."
+        cause = f"alarm/{alarm.name}/{about}"
+        notice = Owed(ids.new("dlv"), Class.NOTICE, target, Body(text=words), None, cause, source="the gateway")
+        return After((target.lane,)) if outbox.put_notice(tx, notice, self._clock.now()) else After()

@@ -1,0 +1,250 @@
+"""Packs a home into one file: a copy of the store, the files it needs to go on, keys and settings; never the log."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import sqlite3
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import msgspec
+
+from tidings.core.errors import StoreRefused, TidingsError
+from tidings.core.store.checks import inspect
+from tidings.core.types import Body, Conversation, Inbound, workspace_name
+
+FORMAT = 1
+# What stands first says what this is; what stands last says that it is whole.
+MANIFEST, SEAL = "manifest.json", "seal.json"
+STORE, SETTINGS, SECRETS = "tidings.db", "tidings.toml", "secrets.toml"
+# Files that open deliveries need and that lie outside the home.
+OUTSIDE = "outside"
+FOLDERS = ("attachments", "board", "workspaces")
+# Of what lies in the home itself, this belongs to the process that runs there, or is no part of it.
+LEFT_OUT = ("lock", "tidings.db", "tidings.sock", "tidings.log", "stderr.log")
+LEFT_OUT_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tmp", ".log")
+# More of one file is kept on the disk while it is read, not in memory.
+SPOOLED_BYTES = 8 * 1024 * 1024
+COPY_BYTES = 1024 * 1024
+SECRET_MODE = 0o600
+FOLDER_MODE = 0o700
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    format: int
+    version: str
+    schema: int
+    # Where it lay: paths in the store begin with it.
+    home: str
+    # When the store was copied, by the wall clock.
+    made: float
+    # Whether a gateway went on behind it.
+    running: bool
+    # What lay outside the home, by its path, as it is called here.
+    outside: dict[str, str] = {}
+    # What the settings name, below their own folder.
+    named: tuple[str, ...] = ()
+
+
+class Packed(NamedTuple):
+    files: int
+    bytes: int
+    # What could not be read, or is no plain file.
+    skipped: tuple[str, ...]
+
+
+@contextmanager
+def written(file: Path, *, replace: bool) -> Iterator[IO[bytes]]:
+    """A new file that is there when it is whole, and never half; only its owner may read it."""
+    if file.exists() and not replace:
+        raise TidingsError(f"{file} exists already; choose another name, or say --force")
+    part = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, SECRET_MODE)
+    except OSError as error:
+        raise TidingsError(f"{file} cannot be written: {error.strerror}") from error
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(file)
+        sync_folder(file.parent)
+    except OSError as error:
+        raise TidingsError(f"{file} cannot be written: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def copy_at_rest(database: Path, to: Path) -> None:
+    """For whoever holds the home's lock; the store is copied as it is, and not brought up to this version."""
+    if not database.exists():
+        raise TidingsError(f"there is nothing to back up in {database.parent}")
+    inspect(database)
+    to.touch(mode=SECRET_MODE)
+    try:
+        with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(to)) as copy:
+            source.backup(copy)
+    except sqlite3.Error as error:
+        raise TidingsError(f"{database} cannot be copied: {error}") from error
+
+
+def pack(
+    home: Path,
+    snapshot: Path,
+    settings: Path,
+    stream: IO[bytes],
+    *,
+    version: str,
+    made: float,
+    running: bool,
+    essential: bool = False,
+    named: Sequence[str] = (),
+) -> Packed:
+    """`essential` takes only those files along that open work refers to; `named` are paths below the settings."""
+    with closing(sqlite3.connect(snapshot)) as store:
+        # A single file, which leaves nothing beside it.
+        store.execute("PRAGMA journal_mode = DELETE")
+    inspect(snapshot)
+    with closing(sqlite3.connect(f"{snapshot.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as store:
+        schema = store.execute("PRAGMA user_version").fetchone()[0]
+        owed, places = _files_owed(store), _open_places(store)
+    strangers = sorted(path for path in owed if not Path(path).is_relative_to(home) and Path(path).is_file())
+    outside = {path: f"{OUTSIDE}/{number}/{Path(path).name}" for number, path in enumerate(strangers, start=1)}
+    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+        archive = _Archive(tar, made)
+        manifest = Manifest(FORMAT, version, schema, str(home), made, running, outside, tuple(named))
+        archive.add_bytes(MANIFEST, msgspec.json.encode(manifest))
+        archive.add(STORE, snapshot)
+        for name in named:
+            archive.add(name, settings.parent / name)
+        for name, path in _beside(home, settings):
+            archive.add(name, path)
+        for folder in FOLDERS:
+            for path in _files_below(home / folder, archive.skipped):
+                inside = path.relative_to(home)
+                if not essential or str(path) in owed or inside.parts[:2] in places:
+                    archive.add(str(inside), path)
+        for path_outside, name in outside.items():
+            archive.add(name, Path(path_outside))
+        archive.add_bytes(SEAL, msgspec.json.encode(archive.digests))
+    return Packed(len(archive.digests), archive.bytes, tuple(archive.skipped))
+
+
+class _Archive:
+    def __init__(self, tar: tarfile.TarFile, made: float) -> None:
+        self.digests: dict[str, str] = {}
+        self.skipped: list[str] = []
+        self.bytes = 0
+        self._tar = tar
+        self._made = made
+
+    def add(self, name: str, path: Path) -> None:
+        """A file that grows or shrinks while it is read is taken as it was when it had been read."""
+        if name in self.digests:
+            return
+        with tempfile.SpooledTemporaryFile(SPOOLED_BYTES) as spool:
+            try:
+                with path.open("rb") as source:
+                    mode, written_at = os.fstat(source.fileno()).st_mode, os.fstat(source.fileno()).st_mtime
+                    while piece := source.read(COPY_BYTES):
+                        spool.write(piece)
+            except OSError as error:
+                self.skipped.append(f"{path}: {error.strerror}")
+                return
+            spool.seek(0)
+            self._put(name, spool, mode & 0o700 or SECRET_MODE, written_at)
+
+    def add_bytes(self, name: str, data: bytes) -> None:
+        self._put(name, io.BytesIO(data), SECRET_MODE, self._made)
+
+    def _put(self, name: str, stream: IO[bytes], mode: int, written_at: float) -> None:
+        info = tarfile.TarInfo(name)
+        digest = hashlib.sha256()
+        while piece := stream.read(COPY_BYTES):
+            digest.update(piece)
+            info.size += len(piece)
+        stream.seek(0)
+        info.mode, info.mtime = mode, written_at
+        self._tar.addfile(info, stream)
+        self.digests[name] = digest.hexdigest()
+        self.bytes += info.size
+
+
+def _beside(home: Path, settings: Path) -> Iterator[tuple[str, Path]]:
+    """Settings, keys and texts; settings that lie elsewhere are taken along under the name they would have here."""
+    given = {SETTINGS: settings, SECRETS: settings.with_name(SECRETS)}
+    yield from ((name, path) for name, path in given.items() if path.is_file())
+    for path in sorted(home.iterdir()):
+        if not path.is_file() or path.is_symlink() or path.name in given or path.name.startswith("."):
+            continue
+        if not path.name.startswith(LEFT_OUT) and not path.name.endswith(LEFT_OUT_ENDINGS):
+            yield path.name, path
+
+
+def may_lie_below(name: str) -> bool:
+    """Neither out of the home nor over what the process itself keeps there."""
+    first, *rest = parts = name.split("/")
+    if any(part in ("", ".", "..") for part in parts) or "\0" in name:
+        return False
+    if first in FOLDERS:
+        return bool(rest)
+    return not first.startswith((*LEFT_OUT, ".")) and first not in (OUTSIDE, MANIFEST, SEAL)
+
+
+def _files_below(folder: Path, skipped: list[str]) -> Iterator[Path]:
+    if not folder.is_dir():
+        return
+    for where, _, names in os.walk(folder):
+        for name in sorted(names):
+            path = Path(where, name)
+            if path.is_symlink() or not path.is_file():
+                # A link may lead anywhere, and a pipe has no end.
+                skipped.append(f"{path}: no plain file")
+            else:
+                yield path
+
+
+def _files_owed(store: sqlite3.Connection) -> set[str]:
+    rows = store.execute(
+        "SELECT body FROM deliveries WHERE state <> 'delivered' UNION ALL SELECT p.body FROM parts p"
+        " JOIN deliveries d ON d.id = p.delivery WHERE d.state <> 'delivered'"
+    )
+    return {file.path for (body,) in rows for file in msgspec.json.decode(body, type=Body).files}
+
+
+def _open_places(store: sqlite3.Connection) -> set[tuple[str, ...]]:
+    """The workspaces in which somebody is at work or soon will be."""
+    places: set[str] = set()
+    for (message,) in store.execute("SELECT message FROM inbox WHERE state IN ('waiting', 'running')"):
+        inbound = msgspec.json.decode(message, type=Inbound)
+        places.add(str(workspace_name(inbound.conversation)))
+        if inbound.errand and inbound.errand.workspace:
+            places.add(inbound.errand.workspace)
+    for (conversation,) in store.execute("SELECT conversation FROM tasks WHERE state IN ('waiting', 'running')"):
+        places.add(str(workspace_name(msgspec.json.decode(conversation, type=Conversation))))
+    return {("workspaces", place) for place in places}
+
+
+def read_manifest(data: bytes, file: Path) -> Manifest:
+    try:
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except msgspec.MsgspecError as error:
+        raise StoreRefused(f"{file} is no backup of Tidings: {error}") from error
+    if manifest.format > FORMAT:
+        raise StoreRefused(f"{file} was made by a newer version ({manifest.version}); upgrade first")
+    return manifest

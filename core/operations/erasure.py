@@ -1,0 +1,185 @@
+"""Erases a run that its client wants forgotten: text, events and files, once it and its deliveries have ended.
+
+The wish is stored with the run, so it survives a crash. One row without text stays until retention removes it, so that
+a repeated request does not run twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from tidings.core.clock import Clock
+from tidings.core.errors import Unknown
+from tidings.core.inbound import inbox
+from tidings.core.memory import undo as recollection
+from tidings.core.operations import old_files as files
+from tidings.core.operations import retention
+from tidings.core.runs import journal
+from tidings.core.store.store import Row, Store, Transaction
+from tidings.core.types import Inbound, is_passing, workspace_name
+
+log = logging.getLogger(__name__)
+
+# How long an ended run stays readable for a repeated request; once its client was answered, it is erased at once.
+PATIENCE_SECONDS = 60.0
+# Runs that one sweep looks at, and erases.
+LOOKED_AT, AT_ONCE = 200, 20
+FORGOTTEN = "forgotten"
+
+
+class Erasure:
+    def __init__(self, store: Store, clock: Clock, home: Path, is_followed: Callable[[str], bool]) -> None:
+        """`is_followed` tells whether somebody reads the events of a run."""
+        self._store = store
+        self._clock = clock
+        self._home = home
+        self._is_followed = is_followed
+
+    async def forget(self, run: str) -> None:
+        """Raises Unknown. A run that is still at work or being read is erased later."""
+        await self._store.insist(lambda tx: ask(tx, run))
+        await self._erase(run)
+
+    async def sweep(self) -> None:
+        since = self._clock.now() - PATIENCE_SECONDS
+        for run in await self._store.insist(lambda tx: wanted(tx, since)):
+            await self._erase(run)
+
+    async def _erase(self, run: str) -> None:
+        if self._is_followed(run) or not await self._store.insist(lambda tx: is_over(tx, run)):
+            return
+        # Files first: after a crash in between, the row still says that they must go.
+        for path in await self._store.insist(lambda tx: files_of(tx, run, self._home)):
+            await asyncio.to_thread(_remove, path)
+        await self._store.insist(lambda tx: erase(tx, run) if is_over(tx, run) else None)
+
+
+def ask(tx: Transaction, run: str) -> None:
+    if not tx.execute("UPDATE inbox SET forget = 1 WHERE run = ? AND state <> 'closed'", run):
+        raise Unknown(f"there is no run {run}")
+
+
+def wanted(tx: Transaction, since: float) -> list[str]:
+    """Runs to be forgotten that ended before `since` and are over."""
+    rows = tx.all(
+        "SELECT run FROM inbox WHERE forget = 1 AND state = 'done' AND ended < ? ORDER BY seq LIMIT ?", since, LOOKED_AT
+    )
+    return [row["run"] for row in rows if is_over(tx, row["run"])][:AT_ONCE]
+
+
+def is_over(tx: Transaction, run: str) -> bool:
+    """Have the run, its tasks and its deliveries ended, and is no run live that may have it in memory?"""
+    row = tx.one("SELECT conversation FROM inbox WHERE run = ? AND state = 'done' AND forget = 1", run)
+    return row is not None and _has_ended(tx, row["conversation"], run)
+
+
+def _has_ended(tx: Transaction, conversation: str, run: str) -> bool:
+    if inbox.live_run(tx, conversation) is not None:
+        return False
+    if any(each["state"] not in ("delivered", "dead") for each in _deliveries(tx, run)):
+        return False
+    for task in _tasks(tx, conversation, run):
+        if task["ended"] is None:
+            return False
+        # What it was handed to may have begun something itself, which goes on.
+        work = tx.one("SELECT conversation FROM inbox WHERE run = ?", task["work"]) if task["work"] else None
+        if work is not None and not _has_ended(tx, work["conversation"], task["work"]):
+            return False
+    return True
+
+
+def erase(tx: Transaction, run: str) -> None:
+    row = _row(tx, run)
+    conversation, generation = row["conversation"], row["generation"]
+    for task in _tasks(tx, conversation, run):
+        if task["work"] and tx.one("SELECT 1 FROM inbox WHERE run = ? AND state = 'done'", task["work"]):
+            erase(tx, task["work"])
+        # The notice about its end is in the history under its id.
+        tx.execute("DELETE FROM history WHERE run = ?", task["id"])
+        tx.execute("DELETE FROM processes WHERE task = ?", task["id"])
+        tx.execute("DELETE FROM tasks WHERE id = ?", task["id"])
+    for delivery in _deliveries(tx, run):
+        tx.execute("DELETE FROM parts WHERE delivery = ?", delivery["id"])
+        tx.execute("DELETE FROM deliveries WHERE id = ?", delivery["id"])
+    tx.execute("DELETE FROM journal WHERE run = ?", run)
+    tx.execute("DELETE FROM history WHERE run = ?", run)
+    # Later runs have seen it: memory goes back to before it, and the history supplies the rest.
+    tx.execute(
+        "UPDATE inbox SET checkpoint = NULL WHERE conversation = ? AND kind = 'message' AND generation = ?"
+        " AND seq >= ? AND checkpoint IS NOT NULL",
+        conversation,
+        generation,
+        row["seq"],
+    )
+    recollection.restore(tx, conversation, generation)
+    for part in (row, *tx.all("SELECT run, message FROM inbox WHERE joined = ?", run)):
+        _empty(tx, part)
+    if is_passing(conversation) and not _others(tx, conversation, run):
+        retention.leave_nothing(tx, conversation)
+
+
+def files_of(tx: Transaction, run: str, home: Path) -> list[Path]:
+    """Copies made for sending, output of its commands, and the workspace if the conversation ends with this run."""
+    row, outcome = _row(tx, run), journal.outcome(tx, run)
+    handed = [Path(file.path) for file in outcome.files] if outcome else []
+    found = [path for path in handed if home / files.ATTACHMENTS in path.parents]
+    for task in _tasks(tx, row["conversation"], run):
+        found.append(home / "processes" / task["id"])
+        if task["work"] and tx.one("SELECT 1 FROM inbox WHERE run = ?", task["work"]):
+            found += files_of(tx, task["work"], home)
+    if is_passing(row["conversation"]) and not _others(tx, row["conversation"], run):
+        place = msgspec.json.decode(row["message"], type=Inbound).conversation
+        found.append(home / "workspaces" / workspace_name(place))
+    return found
+
+
+def _row(tx: Transaction, run: str) -> Row:
+    row = tx.one("SELECT seq, run, conversation, generation, message FROM inbox WHERE run = ?", run)
+    assert row is not None, "a run is a row"
+    return row
+
+
+def _deliveries(tx: Transaction, run: str) -> list[Row]:
+    return tx.all(
+        "SELECT id, state FROM deliveries WHERE run = ? AND kind = 'final'"
+        " UNION ALL SELECT id, state FROM deliveries WHERE run = ? AND kind = 'opening'",
+        run,
+        run,
+    )
+
+
+def _tasks(tx: Transaction, owner: str, run: str) -> list[Row]:
+    return tx.all("SELECT id, work, ended FROM tasks WHERE owner = ? AND run = ?", owner, run)
+
+
+def _others(tx: Transaction, conversation: str, run: str) -> bool:
+    """Does the conversation have any other run?"""
+    other = "SELECT 1 FROM inbox WHERE conversation = ? AND kind = 'message' AND run <> ? AND reason <> ? LIMIT 1"
+    return tx.one(other, conversation, run, FORGOTTEN) is not None
+
+
+def _empty(tx: Transaction, row: Row) -> None:
+    said = msgspec.json.decode(row["message"], type=Inbound)
+    silent = replace(said, text="", attachments=(), quoted=None, forwarded="", given=None)
+    tx.execute(
+        "UPDATE inbox SET state = 'closed', outcome = NULL, reason = ?, joined = NULL, message = ?, checkpoint = NULL,"
+        " view = NULL, usage = NULL, forget = 0 WHERE run = ?",
+        FORGOTTEN,
+        msgspec.json.encode(silent),
+        row["run"],
+    )
+
+
+def _remove(path: Path) -> None:
+    """Removes a file or folder; it may be gone already."""
+    try:
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("%s cannot be removed: %s", path, error.strerror)

@@ -1,0 +1,248 @@
+"""Puts a backup into a home that has no store: checked as a whole first, and the store comes last."""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import os
+import shutil
+import sqlite3
+import tarfile
+import time
+import zlib
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import IO, NamedTuple, Self
+
+import msgspec
+
+from tidings.core.errors import StoreRefused, TidingsError
+from tidings.core.failpoints import fail_here
+from tidings.core.operations import backup
+from tidings.core.operations.backup import COPY_BYTES, FOLDERS, MANIFEST, OUTSIDE, SEAL, SECRET_MODE, STORE, Manifest
+from tidings.core.store import migrate
+from tidings.core.store.lock import HomeLock
+from tidings.core.types import Body, File, encode
+
+# Where a backup is unpacked, in the same file system as the home.
+STAGE = ".restoring"
+# The largest manifest or seal, and the largest header of a member, such as its name: all are read into memory.
+INDEX_BYTES = 64 * 1024 * 1024
+HEADER_BYTES = 1024 * 1024
+# Disk space that unpacking always leaves free.
+SPARE_BYTES = 64 * 1024 * 1024
+# What a home with a store in it consists of.
+STORE_FILES = (STORE, f"{STORE}-wal", f"{STORE}-shm")
+
+
+class Restored(NamedTuple):
+    manifest: Manifest
+    files: int
+    # Messages that were being answered or waited, deliveries on their way, and those of them that may have arrived.
+    runs: int
+    owed: int
+    doubtful: int
+    # Where what was there before has been put; None where nothing was.
+    aside: Path | None
+    # What of the backup lies beside a file of the same name that was there.
+    beside: tuple[Path, ...]
+
+
+def restore(file: Path, home: Path, *, move_aside: bool) -> Restored:
+    """Raises HomeInUse while a gateway runs there, StoreRefused for what cannot be trusted: then all is as before."""
+    if not file.is_file():
+        raise TidingsError(f"there is no file {file}")
+    lock = HomeLock(home)
+    lock.take()
+    before = os.umask(0o077)
+    stage = home / STAGE
+    try:
+        _check_room(home, move_aside=move_aside)
+        shutil.rmtree(stage, ignore_errors=True)
+        stage.mkdir(mode=backup.FOLDER_MODE)
+        manifest, files = _unpack(file, stage)
+        runs, owed, doubtful = _check_store(stage / STORE, manifest, home)
+        aside = _move_aside(home) if move_aside else None
+        beside = _put_in_place(stage, home)
+        return Restored(manifest, files, runs, owed, doubtful, aside, beside)
+    except OSError as error:
+        raise TidingsError(f"{home} cannot be restored: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+        os.umask(before)
+        lock.release()
+
+
+def _in_the_way(home: Path) -> list[Path]:
+    return [path for name in (*STORE_FILES, *FOLDERS, "api.key") if (path := home / name).exists()]
+
+
+def _check_room(home: Path, *, move_aside: bool) -> None:
+    if not move_aside and (found := _in_the_way(home)):
+        names = ", ".join(path.name for path in found)
+        say = "say --move-aside to keep it in a folder of its own, or choose another home with --home"
+        raise TidingsError(f"{home} has {names} already; {say}")
+
+
+def _unpack(file: Path, stage: Path) -> tuple[Manifest, int]:
+    digests: dict[str, str] = {}
+    seal: dict[str, str] | None = None
+    manifest: Manifest | None = None
+    try:
+        with tarfile.open(file, "r:*", tarinfo=_Member) as tar:
+            for member in tar:
+                _check_size(member, file, stage)
+                content = tar.extractfile(member) if member.isreg() else None
+                if content is None or not _is_harmless(member.name, manifest.named if manifest else ()):
+                    raise StoreRefused(f"{file} holds {member.name!r}, which no backup has; it is not restored")
+                if member.name == MANIFEST:
+                    data = content.read(INDEX_BYTES)
+                    manifest = backup.read_manifest(data, file)
+                    digests[MANIFEST] = hashlib.sha256(data).hexdigest()
+                elif member.name == SEAL:
+                    seal = msgspec.json.decode(content.read(INDEX_BYTES), type=dict[str, str])
+                elif manifest is None:
+                    raise StoreRefused(f"{file} is no backup of Tidings")
+                else:
+                    digests[member.name] = _extract(content, stage / member.name, member)
+    except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, msgspec.MsgspecError) as error:
+        raise StoreRefused(f"{file} is damaged, or no backup of Tidings: {error}") from error
+    if manifest is None or STORE not in digests:
+        raise StoreRefused(f"{file} is no backup of Tidings")
+    if seal != digests:
+        what = "is cut off" if seal is None else "is damaged: what is in it is not what was put there"
+        raise StoreRefused(f"{file} {what}; take another backup")
+    return manifest, len(digests) - 1
+
+
+class _Member(tarfile.TarInfo):
+    """A member whose headers, such as its name, are limited in size: they are read into memory."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        found = super().frombuf(buf, encoding, errors)
+        if found.type not in tarfile.REGULAR_TYPES and found.size > HEADER_BYTES:
+            raise StoreRefused("a name in this backup is too long; nothing was restored")
+        return found
+
+
+def _check_size(member: tarfile.TarInfo, file: Path, stage: Path) -> None:
+    """Refuses a member that would fill memory or the disk: a small archive can hold a huge file."""
+    if member.name in (MANIFEST, SEAL) and member.size > INDEX_BYTES:
+        raise StoreRefused(f"{file}: {member.name} is too large; nothing was restored")
+    room = shutil.disk_usage(stage).free - SPARE_BYTES
+    if member.size > room:
+        need = f"{member.name} has {member.size:,} bytes, and there is room for {max(room, 0):,}"
+        raise StoreRefused(f"{file} cannot be unpacked: {need}; free some space, or choose another home with --home")
+
+
+def _is_harmless(name: str, named: Sequence[str]) -> bool:
+    """What a backup puts there: in folders of its own, or beside the settings, or where those say."""
+    if name in (MANIFEST, SEAL, STORE):
+        return True
+    first, *rest = name.split("/")
+    if first == OUTSIDE:
+        return bool(rest) and backup.may_lie_below("/".join(rest))
+    return backup.may_lie_below(name) and (not rest or first in FOLDERS or name in named)
+
+
+def _extract(content: IO[bytes], to: Path, member: tarfile.TarInfo) -> str:
+    to.parent.mkdir(mode=backup.FOLDER_MODE, parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    descriptor = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL, member.mode & 0o700 | SECRET_MODE)
+    with os.fdopen(descriptor, "wb") as written:
+        while piece := content.read(COPY_BYTES):
+            digest.update(piece)
+            written.write(piece)
+        written.flush()
+        os.fsync(written.fileno())
+    # Retention goes by its age.
+    os.utime(to, (member.mtime, member.mtime))
+    return digest.hexdigest()
+
+
+def _check_store(database: Path, manifest: Manifest, home: Path) -> tuple[int, int, int]:
+    """Whole, ours and not newer than we are; and what it refers to lies in this home from now on."""
+    try:
+        with closing(sqlite3.connect(database, isolation_level=None)) as store:
+            migrate.check_owner(store, database)
+            verdict = store.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            if verdict != "ok":
+                raise StoreRefused(f"the store in the backup is damaged ({' '.join(verdict.split())})")
+            _lead_home(store, manifest, home)
+            # A single file again, which takes nothing beside it along.
+            store.execute("PRAGMA journal_mode = DELETE")
+            counted = [store.execute(sql).fetchone()[0] for sql in _OPEN]
+    except sqlite3.Error as error:
+        raise StoreRefused(f"the store in the backup cannot be read: {error}") from error
+    runs, owed, doubtful = counted
+    return runs, owed, doubtful
+
+
+_OPEN = (
+    "SELECT count(*) FROM inbox WHERE state IN ('waiting', 'running')",
+    "SELECT count(*) FROM deliveries WHERE kind <> 'opening' AND state IN ('waiting', 'held', 'doubtful')",
+    "SELECT count(*) FROM deliveries d WHERE kind <> 'opening' AND (state = 'doubtful'"
+    " OR EXISTS (SELECT 1 FROM parts WHERE delivery = d.id AND state = 'sending'))",
+)
+
+
+def _lead_home(store: sqlite3.Connection, manifest: Manifest, home: Path) -> None:
+    """Files that deliveries wait for have moved with the home."""
+    moved = {path: str(home / "attachments" / "restored" / name) for path, name in manifest.outside.items()}
+
+    def here(file: File) -> File:
+        path = Path(file.path)
+        if path.is_relative_to(manifest.home):
+            return File(path=str(home / path.relative_to(manifest.home)), name=file.name)
+        return File(path=moved.get(file.path, file.path), name=file.name)
+
+    store.execute("BEGIN IMMEDIATE")
+    for table, key in (("deliveries", "id = ?"), ("parts", "delivery = ? AND position = ?")):
+        columns = "id, body" if table == "deliveries" else "delivery, position, body"
+        rows = store.execute(f"SELECT {columns} FROM {table} WHERE instr(body, ?) > 0", (b'"files":[{',)).fetchall()
+        for *row, data in rows:
+            body = msgspec.json.decode(data, type=Body)
+            led = encode(msgspec.structs.replace(body, files=tuple(map(here, body.files))))
+            store.execute(f"UPDATE {table} SET body = ? WHERE {key}", (led, *row))
+    if store.execute("SELECT 1 FROM sqlite_master WHERE name = 'card_files'").fetchone():
+        for (place,) in store.execute("SELECT DISTINCT place FROM card_files WHERE place LIKE '/%'").fetchall():
+            led_place = here(File(path=place, name="")).path
+            store.execute("UPDATE card_files SET place = ? WHERE place = ?", (led_place, place))
+    store.execute("COMMIT")
+
+
+def _move_aside(home: Path) -> Path | None:
+    found = _in_the_way(home)
+    if not found:
+        return None
+    aside = home / time.strftime("before-restore-%Y%m%d-%H%M%S")
+    aside.mkdir(mode=backup.FOLDER_MODE)
+    # The store first: what is left without one is not taken for a home.
+    for path in found:
+        path.rename(aside / path.name)
+    return aside
+
+
+def _put_in_place(stage: Path, home: Path) -> tuple[Path, ...]:
+    """The store comes last: a home that was left in the middle has none, and can be restored again."""
+    beside = []
+    if (stage / OUTSIDE).is_dir():
+        restored = stage / "attachments" / "restored"
+        restored.mkdir(mode=backup.FOLDER_MODE, parents=True)
+        (stage / OUTSIDE).rename(restored / OUTSIDE)
+    for path in sorted(stage.iterdir()):
+        there = home / path.name
+        if path.name == STORE or (path.is_file() and there.is_file() and path.read_bytes() == there.read_bytes()):
+            continue
+        if there.exists():
+            # Somebody has set this home up already; theirs stays.
+            there = there.with_name(f"{there.name}.restored")
+            beside.append(there)
+        path.replace(there)
+    fail_here("restore.pre_store")
+    backup.sync_folder(home)
+    (stage / STORE).replace(home / STORE)
+    backup.sync_folder(home)
+    return tuple(beside)

@@ -1,0 +1,114 @@
+"""What an owner does with what is stored while the gateway runs: copy it, prune it, mend deliveries."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from contextvars import Context
+from pathlib import Path
+
+import msgspec
+
+from tidings.core import ids
+from tidings.core.clock import Clock
+from tidings.core.desk.runs import DeliveryLine, Pruned
+from tidings.core.errors import Conflict
+from tidings.core.operations import retention
+from tidings.core.operations.backup import STORE
+from tidings.core.outbound import repair as redress
+from tidings.core.outbound.courier import Courier
+from tidings.core.settings import Retention as Periods
+from tidings.core.store import checks as inspection
+from tidings.core.store.store import Store, Transaction
+from tidings.core.telemetry.alarms import Alarms
+
+# Copies of the store on their way into a backup.
+SNAPSHOTS = "snapshots"
+# Whoever asked for a copy so long ago has gone.
+LEFT_BEHIND_SECONDS = 86_400.0
+
+
+class Upkeep:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        courier: Courier,
+        alarms: Alarms,
+        periods: Periods,
+        home: Path,
+        checked_bytes: int = inspection.CHECKED_BYTES,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._courier = courier
+        self._home = home
+        self._retention = retention.Retention(store, clock, periods, home)
+        self._alarms = alarms
+        self._checked_bytes = checked_bytes
+        self._looking: asyncio.Task[None] | None = None
+        self._copying = asyncio.Lock()
+        # What a backup left behind that was cut off.
+        shutil.rmtree(home / SNAPSHOTS, ignore_errors=True)
+
+    async def sweep(self) -> None:
+        if self._looking is None and (self._home / STORE).stat().st_size > self._checked_bytes:
+            self._looking = asyncio.create_task(self._look_over(), context=Context())
+        await self._retention.sweep()
+
+    async def stop(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _look_over(self) -> None:
+        """Once after the start, for what the start did not wait for."""
+        if found := await inspection.damage(self._home / STORE):
+            self._alarms.sound("store", f"the store is damaged ({found}); stop, and restore your newest backup")
+
+    async def snapshot(self) -> Path:
+        if self._copying.locked():
+            raise Conflict("another backup is being made; wait until it is done")
+        async with self._copying:
+            folder = self._home / SNAPSHOTS
+            folder.mkdir(mode=0o700, exist_ok=True)
+            _remove_old(folder, self._clock.wall() - LEFT_BEHIND_SECONDS)
+            path = folder / f"{ids.new('snapshot')}.db"
+            # Born closed to others, whatever the process allows.
+            path.touch(mode=0o600)
+            try:
+                await self._store.copy(path)
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
+            return path
+
+    async def prune(self, older_than: float | None, *, rehearsal: bool) -> Pruned:
+        pruned = await self._retention.prune(older_than, rehearsal=rehearsal)
+        spare = await self._store.read(retention.spare_bytes)
+        return msgspec.structs.replace(pruned, spare_bytes=spare)
+
+    async def deliveries(self, *, waiting: bool, limit: int, before: int = 0) -> list[DeliveryLine]:
+        states = redress.OPEN if waiting else redress.IN_TROUBLE
+        ahead = self._clock.wall() - self._clock.now()
+        return await self._store.read(lambda tx: redress.lines(tx, states, limit, before, ahead))
+
+    async def retry(self, id: str) -> str:
+        def unit(tx: Transaction) -> tuple[str, str]:
+            target = redress.target_of(tx, id)
+            can = self._courier.can(target)
+            return redress.retry(tx, id, self._clock.now(), edits=can is not None and can.streaming_edits), target.lane
+
+        words, lane = await self._store.write(unit)
+        self._courier.decided(id, lane)
+        return words
+
+    async def drop(self, id: str) -> None:
+        owed = await self._store.write(lambda tx: redress.drop(tx, id, self._clock.now()))
+        self._courier.dropped(owed)
+
+
+def _remove_old(folder: Path, before: float) -> None:
+    for path in folder.iterdir():
+        if path.stat().st_mtime < before:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,64 @@
+"""Where a platform's own news go: a home for each account, chosen by command, and none but known places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from tidings.core import ids
+from tidings.core.inbound.settlement import After
+from tidings.core.outbound import outbox
+from tidings.core.outbound.outbox import Class, Owed
+from tidings.core.store.store import Transaction
+from tidings.core.types import Audience, Body, Target, encode
+
+
+def as_home(target: Target) -> Target:
+    """The place as it will still be there tomorrow: a handle expires, nothing is answered, and all there may read."""
+    audience = Audience.GROUP if target.audience is Audience.ONE else target.audience
+    return msgspec.structs.replace(target, reply_to="", handle="", audience=audience)
+
+
+def choose(tx: Transaction, target: Target, now: float) -> After:
+    """Stores the new home and tells the old one, so that people there do not wait for news."""
+    home = as_home(target)
+    before = find(tx, home.adapter, home.account)
+    tx.execute(
+        "INSERT INTO homes (adapter, account, target) VALUES (?, ?, ?)"
+        " ON CONFLICT (adapter, account) DO UPDATE SET target = excluded.target",
+        home.adapter,
+        home.account,
+        encode(home),
+    )
+    if before is None or before.lane == home.lane:
+        return After()
+    words = f"News of the gateway is no longer sent here; it goes to {home} now."
+    outbox.put(tx, Owed(ids.new("dlv"), Class.NOTICE, before, Body(text=words), None, "home"), now)
+    return After((before.lane,))
+
+
+def find(tx: Transaction, adapter: str, account: str) -> Target | None:
+    row = tx.one("SELECT target FROM homes WHERE adapter = ? AND account = ?", adapter, account)
+    return msgspec.json.decode(row["target"], type=Target) if row else None
+
+
+def all_of(tx: Transaction) -> dict[str, Target]:
+    rows = tx.all("SELECT adapter, account, target FROM homes ORDER BY adapter, account")
+    return {f"{row['adapter']}@{row['account']}": msgspec.json.decode(row["target"], type=Target) for row in rows}
+
+
+def resolve(tx: Transaction, target: Target) -> Target:
+    """A platform alone means its home, where one was chosen."""
+    if target.chat:
+        return target
+    return find(tx, target.adapter, target.account) or target
+
+
+def elsewhere(tx: Transaction, about: str, fallback: Target | None, is_down: Callable[[str], bool]) -> Target | None:
+    """A home that is not where the trouble is, and well if one is; the trouble's own only if there is no other."""
+    homes = all_of(tx)
+    places = [*homes.values(), *([fallback] if fallback else [])]
+    others = [place for place in places if place.at != about]
+    well = [place for place in others if not is_down(place.at)]
+    return next(iter([*well, *others]), homes.get(about))

@@ -1,0 +1,256 @@
+"""Settles doubts: asks the platform whether a send arrived, and decides what may be repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextvars import Context
+from typing import Any, TypeVar
+
+import msgspec
+
+from tidings.core.adapter import Adapter
+from tidings.core.clock import Clock, ended_within
+from tidings.core.errors import Doubtful, Moved, RateLimited, SendError, Unreachable
+from tidings.core.failpoints import fail_here
+from tidings.core.outbound import doubts, outbox, pace
+from tidings.core.outbound.outbox import Head
+from tidings.core.store.store import Store, Transaction
+from tidings.core.telemetry.alarms import Alarms
+from tidings.core.types import Absent, Capabilities, DeliveryState, PartKind, Receipt, Target, Unreadable
+
+log = logging.getLogger(__name__)
+
+# A repetition close to the end of a key's life might come too late.
+KEY_MARGIN = 0.75
+# A message may become readable a little after it was taken.
+READBACK_SECONDS = 3.0
+# A platform that lets itself be asked so seldom cannot be asked.
+READBACK_LONGEST_SECONDS = 600.0
+# After this many faults of its own code, an adapter is not asked again.
+READBACK_FAULTS = 3
+# Adapters have time limits of their own; this one only keeps a call from hanging for ever.
+CALL_SECONDS = 300.0
+# Two absences in a row prove that it was not sent.
+PROOF_OF_ABSENCE = 2
+# A copy that comes at once would often overtake the first.
+PATIENCE_SECONDS = 5.0
+ANCHORS = 5
+
+T = TypeVar("T")
+# Is given the doubtful part, its receipt if one was found, and the state of the whole delivery.
+Settled = Callable[[Head, Receipt | None, DeliveryState | None], Awaitable[None]]
+Decision = Callable[[Transaction], object]
+
+
+class Settler:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        adapters: Mapping[tuple[str, str], Adapter],
+        alarms: Alarms,
+        where: Callable[[Target], Target],
+        settled: Settled,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._adapters = adapters
+        self._alarms = alarms
+        self._where = where
+        self._settled = settled
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def start(self) -> None:
+        for delivery in await self._store.insist(doubts.open_doubts):
+            self.settle(delivery)
+
+    async def stop(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def settle(self, delivery: str) -> None:
+        if delivery not in self._tasks:
+            task = asyncio.create_task(self._settle(delivery), context=Context())
+            self._tasks[delivery] = task
+            task.add_done_callback(lambda task: self._ended(delivery, task))
+
+    def forget(self, delivery: str) -> None:
+        """Stops asking about a delivery that was decided otherwise."""
+        if task := self._tasks.pop(delivery, None):
+            task.cancel()
+
+    def _ended(self, delivery: str, task: asyncio.Task[None]) -> None:
+        """After a fault of our own the doubt stays, and the sweep tries again."""
+        if self._tasks.get(delivery) is task:
+            del self._tasks[delivery]
+        if not task.cancelled() and (error := task.exception()):
+            log.error("settling the doubt about %s failed: %r", delivery, error, exc_info=error)
+
+    async def _settle(self, delivery: str) -> None:
+        doubtful = await self._store.insist(lambda tx: doubts.doubtful(tx, delivery))
+        if doubtful is None:
+            return
+        target = doubtful.owed.target
+        adapter = self._adapters.get((target.adapter, target.account))
+        if adapter is None:
+            # Nobody can be asked until the adapter is configured again; the doubt stays.
+            return
+        found = await self._ask(adapter, doubtful)
+        if isinstance(found, Receipt):
+            if not await self._prove(doubtful, found):
+                # The same message has just proved another part, so this part is looked for again.
+                await self._settle(delivery)
+        elif isinstance(found, Absent):
+            await self._close(doubtful, lambda tx: doubts.again(tx, doubtful, absent=True))
+        elif found is None:
+            await self._close(doubtful, lambda tx: doubts.again(tx, doubtful, absent=False))
+        else:
+            await self._decide(adapter, doubtful, found.reason)
+
+    async def _ask(self, adapter: Adapter, doubtful: Head) -> Receipt | Absent | Unreadable | None:
+        """None means that nobody needs to know: repeating it is harmless."""
+        can = adapter.can(self._where(doubtful.owed.target))
+        if is_harmless(doubtful, can, self._clock):
+            # A connection that breaks each time must not be tried in a tight loop; as long as it is doubtful,
+            # nobody waits behind it.
+            await self._clock.sleep(pace.backoff(doubtful.attempts - 1))
+            if is_harmless(doubtful, can, self._clock):
+                return None
+        if not can.send_proof.readback:
+            return Unreadable(reason="the platform cannot be asked")
+        return await self._read_back(adapter, doubtful)
+
+    async def _prove(self, doubtful: Head, receipt: Receipt) -> bool:
+        """False when the message became another part's receipt while we asked; one transaction, so never both."""
+        fail_here("rec.pre_commit")
+
+        now, wall = self._clock.now(), self._clock.wall()
+
+        def unit(tx: Transaction) -> tuple[bool, bool, DeliveryState | None]:
+            if not is_still(doubts.doubtful(tx, doubtful.owed.id), doubtful):
+                return True, False, None
+            if any(_is_taken(tx, doubtful, id) for id in receipt.ids):
+                return False, False, None
+            outbox.delivered(tx, doubtful, receipt, now, wall)
+            return True, True, outbox.state_of(tx, doubtful.owed.id)
+
+        over, proved, state = await self._store.insist(unit)
+        if over:
+            await self._settled(doubtful, receipt if proved else None, state)
+        return over
+
+    async def _read_back(self, adapter: Adapter, doubtful: Head) -> Receipt | Absent | Unreadable:
+        """Asks until there is an answer: the connection that lost a receipt is seldom back within seconds."""
+        target = self._where(doubtful.owed.target)
+
+        async def is_taken(id: str) -> bool:
+            return await self._store.read(lambda tx: _is_taken(tx, doubtful, id))
+
+        absences, misses, faults, pause = 0, 0, 0, READBACK_SECONDS
+        while absences < PROOF_OF_ABSENCE:
+            await self._clock.sleep(pause)
+            pause = READBACK_SECONDS
+            try:
+                part = doubtful.part(target, self._clock.now() - doubtful.since)
+                found = await answered(self._clock, adapter.find(part, is_taken))
+            except RateLimited as error:
+                pause = max(error.retry_after or 0.0, READBACK_SECONDS)
+                if pause > READBACK_LONGEST_SECONDS:
+                    return Unreadable(reason=str(error))
+                continue
+            except Unreachable:
+                pause = max(pace.backoff(misses), READBACK_SECONDS)
+                misses += 1
+                continue
+            except Moved as error:
+                target = msgspec.structs.replace(target, chat=error.chat)
+                continue
+            except SendError as error:
+                return Unreadable(reason=str(error))
+            except Exception as error:
+                # A bug in an adapter: try again, and give up after a few faults.
+                log.error("reading back %s failed: %r", doubtful.owed.id, error, exc_info=error)
+                faults += 1
+                if faults >= READBACK_FAULTS:
+                    return Unreadable(reason=f"reading it back failed: {error!r}")
+                continue
+            fail_here("rec.read_done")
+            if not isinstance(found, Absent):
+                return found
+            absences += 1
+        return Absent()
+
+    async def _decide(self, adapter: Adapter, doubtful: Head, reason: str) -> None:
+        """Nobody can tell: a view is dropped, a text is repeated once and marked, then it counts as lost."""
+        now = self._clock.now()
+        edits = adapter.can(self._where(doubtful.owed.target)).streaming_edits
+        if doubtful.kind is PartKind.OPENING:
+            await self._close(doubtful, lambda tx: outbox.die(tx, doubtful, outbox.DROPPED, now, silent=True))
+            return
+        await self._clock.sleep(PATIENCE_SECONDS)
+        if doubtful.kind is PartKind.ANCHOR and doubtful.attempts < ANCHORS:
+            await self._close(doubtful, lambda tx: doubts.another_anchor(tx, doubtful))
+        elif doubtful.kind is PartKind.PLAIN and doubtful.body.files:
+            await self._close(doubtful, lambda tx: doubts.replace_files(tx, doubtful))
+        elif doubtful.kind is PartKind.PLAIN and not doubtful.marked:
+            await self._close(doubtful, lambda tx: doubts.again_marked(tx, doubtful, anchored=edits))
+        else:
+            why = f"unconfirmed: {reason}"
+            target = doubtful.owed.target
+            if await self._close(doubtful, lambda tx: outbox.die(tx, doubtful, why, self._clock.now())):
+                self._alarms.sound("unconfirmed", f"{doubtful.owed.id} to {target}: {reason}", target.at)
+
+    async def _close(self, doubtful: Head, decision: Decision) -> bool:
+        """False when there was nothing left to decide."""
+        fail_here("rec.pre_commit")
+
+        def unit(tx: Transaction) -> tuple[bool, DeliveryState | None]:
+            if not is_still(doubts.doubtful(tx, doubtful.owed.id), doubtful):
+                return False, None
+            decision(tx)
+            return True, outbox.state_of(tx, doubtful.owed.id)
+
+        decided, state = await self._store.insist(unit)
+        await self._settled(doubtful, None, state)
+        return decided
+
+
+def _is_taken(tx: Transaction, doubtful: Head, message: str) -> bool:
+    # The final of a view edits the message that its opening became, so both have the same id.
+    return doubtful.view is None and outbox.is_taken(tx, doubtful, message)
+
+
+def is_still(doubtful: Head | None, asked: Head) -> bool:
+    """Is this still the doubt that we asked about?
+
+    Meanwhile it may have expired, or the owner may have retried it, and the doubt is about the copy.
+    """
+    if doubtful is None:
+        return False
+    return (doubtful.position, doubtful.key, doubtful.tried) == (asked.position, asked.key, asked.tried)
+
+
+async def answered(clock: Clock, call: Coroutine[Any, Any, T]) -> T:
+    """Raises Doubtful for an adapter that hangs or cancels itself: neither is an answer."""
+    task = asyncio.create_task(call)
+    try:
+        if not await ended_within(clock, task, CALL_SECONDS):
+            raise Doubtful(f"no answer after {CALL_SECONDS:g} s")
+    finally:
+        task.cancel()
+    if task.cancelled():
+        raise Doubtful("the adapter gave up")
+    return task.result()
+
+
+def is_harmless(tried: Head, can: Capabilities, clock: Clock) -> bool:
+    """May a part that was tried go out once more, whatever became of it?"""
+    if tried.view is not None and tried.view.anchored:
+        return True
+    if tried.tried is None or not clock.confirmed:
+        # While the clock is unconfirmed, we cannot tell whether the platform still knows the key.
+        return False
+    return 0 <= clock.now() - tried.tried < can.send_proof.keyed_for * KEY_MARGIN

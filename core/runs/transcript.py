@@ -1,0 +1,106 @@
+"""What a run has said so far: redacted, bounded and fit to be stored."""
+
+from __future__ import annotations
+
+from tidings.core.agent import JournalEvent, ReasoningDelta, TextDelta, Usage
+from tidings.core.redaction import Stream
+from tidings.core.runs.journal import Journal
+from tidings.core.types import File, mend
+
+# What an agent tells beside its answer may be so many times as long as the answer itself.
+ASIDE_TIMES = 10
+# What an entry of the journal costs besides its text, in characters.
+ENTRY_CHARACTERS = 100
+
+
+class _Words:
+    """Text in pieces, redacted over their seams."""
+
+    def __init__(self) -> None:
+        # A stream may be cut inside a surrogate pair.
+        self._half = ""
+        self._stream = Stream()
+
+    def feed(self, delta: str) -> str:
+        delta = self._half + delta
+        self._half = delta[-1:] if "\ud800" <= delta[-1:] <= "\udbff" else ""
+        return self._stream.feed(mend(delta.removesuffix(self._half)))
+
+    def flush(self) -> str:
+        half, self._half = self._half, ""
+        return self._stream.feed(mend(half)) + self._stream.flush()
+
+
+class Tape:
+    """An outcome's text is the deltas and nothing else."""
+
+    def __init__(self, journal: Journal, limit: int) -> None:
+        self._journal = journal
+        self._limit = limit
+        self._pieces: list[str] = []
+        self._length = 0
+        self._heard = 0
+        self._aside = 0
+        self._words = _Words()
+        self._thoughts: _Words | None = None
+        self.files: list[File] = []
+        self.choices: tuple[str, ...] = ()
+        self.usage: Usage | None = None
+        self.events = 0
+        # A tool with an effect has begun.
+        self.acted = False
+
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+    @property
+    def full(self) -> str:
+        """Why nothing more is taken; empty while there is room."""
+        if self._heard >= self._limit:
+            return f"the answer grew past {self._limit} characters"
+        if self._aside >= self._limit * ASIDE_TIMES:
+            return f"what I did besides answering grew past {self._limit * ASIDE_TIMES} characters"
+        return ""
+
+    def say(self, delta: str) -> None:
+        self._heard += len(delta)
+        self._aside += 1
+        self._end_thought()
+        told = self._words.feed(delta)
+        self._keep(told[: max(self._limit - self._length, 0)])
+
+    def think(self, delta: str) -> None:
+        self._aside += len(delta) + 1
+        self._thoughts = self._thoughts or _Words()
+        self._keep_thought(self._thoughts.feed(delta))
+
+    def note(self, event: JournalEvent, *texts: str) -> None:
+        """Takes what is no answer; it is bounded too."""
+        self._aside += sum(map(len, texts)) + ENTRY_CHARACTERS
+        self._end_thought()
+        self._journal.add(event)
+
+    def explain(self, sentence: str) -> None:
+        """What the gateway itself has to say is a delta like any other, so that every reader sees it."""
+        self.end()
+        self._keep(("\n\n" if self._length else "") + sentence)
+
+    def end(self) -> None:
+        self._end_thought()
+        self._keep(self._words.flush())
+
+    def _end_thought(self) -> None:
+        if self._thoughts is not None:
+            rest, self._thoughts = self._thoughts.flush(), None
+            self._keep_thought(rest)
+
+    def _keep_thought(self, text: str) -> None:
+        if text:
+            self._journal.add(ReasoningDelta(text))
+
+    def _keep(self, text: str) -> None:
+        if text:
+            self._pieces.append(text)
+            self._length += len(text)
+            self._journal.add(TextDelta(text))

@@ -1,0 +1,1 @@
+"""The board: cards that workers take up, one after another."""

@@ -1,0 +1,79 @@
+"""Who may change a card and which assignees it may get, depending on where the request comes from."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidings.core.desk.board import Hand
+from tidings.core.errors import Unkeepable
+from tidings.core.inbound.dispatcher import Bots
+from tidings.core.settings import Board
+from tidings.core.store.store import Row, Transaction
+from tidings.core.types import Origin
+from tidings.core.work.board import cards as cardfile
+
+
+class Permits:
+    def __init__(self, settings: Board, bots: Bots) -> None:
+        self._settings = settings
+        self.renew(bots)
+
+    def renew(self, bots: Bots) -> None:
+        self._bots = bots
+
+    def own_bot(self, hand: Hand) -> str:
+        """The bot that gets a card without an assignee."""
+        return hand.bot or self._bots.default
+
+    def check_assignee(self, assignee: str, hand: Hand) -> None:
+        """Raises Unkeepable, which names only the assignees that are allowed from here."""
+        if not self._may_go_to(assignee, hand):
+            known = ", ".join(sorted(self._assignees(hand)))
+            raise Unkeepable(f"a card from here cannot go to {assignee!r}; it can go to: {known}")
+
+    def may_change(self, tx: Transaction, id: str, hand: Hand) -> bool:
+        try:
+            self.check(tx, id, hand)
+        except Unkeepable:
+            return False
+        return True
+
+    def check(self, tx: Transaction, id: str, hand: Hand) -> None:
+        """Writing on a card steers its bot, so not everyone may. Raises Unkeepable with words for the person."""
+        row = cardfile.find(tx, id)
+        if hand.is_owner or _has_made(row, hand) or _watches(tx, row["id"], hand):
+            return
+        if self._settings.people != "all":
+            raise Unkeepable(f"#{row['id']} was made elsewhere: only there, or by the owner, may it be changed")
+        if not self._may_go_to(row["assignee"], hand):
+            words = "which cannot be given cards from here, so it cannot be changed from here"
+            raise Unkeepable(f"#{row['id']} belongs to {row['assignee']!r}, {words}")
+
+    def _may_go_to(self, assignee: str, hand: Hand) -> bool:
+        return hand.is_owner or assignee in self._assignees(hand)
+
+    def _assignees(self, hand: Hand) -> set[str]:
+        """The bot that answers there, and those that the settings permit there."""
+        rule = self._bots.rule_for(hand.asker) if hand.asker else None
+        listed = self._settings.assignees if rule is None or rule.assignees is None else rule.assignees
+        return {self.own_bot(hand), *listed}
+
+
+def _has_made(row: Row, hand: Hand) -> bool:
+    on_card = hand.conversation is not None and hand.conversation.adapter == Origin.CARD
+    if on_card and hand.conversation is not None and hand.conversation.chat == str(row["id"]):
+        return True
+    # A person's name has their id in it; a bot in a chat works for whoever speaks there, and not for itself.
+    return bool(row["made_by"] == hand.name) and (hand.is_person or on_card)
+
+
+def _watches(tx: Transaction, card: int, hand: Hand) -> bool:
+    place = str(msgspec.structs.replace(hand.target, reply_to="", handle="")) if hand.target else ""
+    conversation = hand.conversation.id if hand.conversation else ""
+    found = tx.one(
+        "SELECT 1 FROM card_watchers WHERE card = ? AND (place = ? OR (conversation = ? AND conversation <> ''))",
+        card,
+        place,
+        conversation,
+    )
+    return found is not None

@@ -1,0 +1,441 @@
+"""The board's law: every change of a card's state is one function of a transaction, and nothing else changes one.
+
+No card is ever stranded: what runs has a lease, each attempt ends in a verdict, and whoever watches is told. A worker
+writes only with the fence that it was given; one that lost its card to time or to a person is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from tidings.core.desk.board import Block, CardFile, CardState, Ending, Hand, NewCard
+from tidings.core.errors import Fenced, Overdrawn, Unkeepable
+from tidings.core.inbound.settlement import After
+from tidings.core.redaction import one_line, plain
+from tidings.core.store.store import Row, Transaction
+from tidings.core.types import File, encode
+from tidings.core.work.board import card_news
+from tidings.core.work.board import cards as cardfile
+from tidings.core.work.board.cards import Moment
+
+# Whether a card may be changed by somebody: else what they make of it is not told to those who watch it.
+MayChange = Callable[[Transaction, str, Hand], bool]
+
+TITLE_CHARACTERS = 200
+BODY_CHARACTERS = 100_000
+HIGHEST_PRIORITY = 1000
+# Nobody works on these, and nobody is in the way of a person's word.
+AT_REST = (CardState.TRIAGE, CardState.TODO, CardState.READY, CardState.BLOCKED, CardState.REVIEW)
+LINKABLE = (CardState.TRIAGE, CardState.TODO, CardState.READY, CardState.BLOCKED)
+# Blocked for the same reason again, although the words may differ.
+BY_KIND = (Block.PROTOCOL, Block.BUDGET, Block.PROVIDER, Block.INTERRUPTED, Block.HANG, Block.NOT_RUNNABLE)
+
+
+class Hold(NamedTuple):
+    """A worker's right to write on its card."""
+
+    card: int
+    attempt: int
+    fence: int
+
+
+class Added(NamedTuple):
+    card: Row
+    # It may be blocked from the start.
+    after: After
+
+
+class Claimed(NamedTuple):
+    hold: Hold
+    card: Row
+
+
+class Freed(NamedTuple):
+    """A card that was taken from its worker, which is to be ended."""
+
+    after: After
+    attempt: Row | None
+
+
+def add(
+    tx: Transaction,
+    new: NewCard,
+    hand: Hand,
+    roster: Collection[str],
+    open_cards: int,
+    at: Moment,
+    may_change: MayChange,
+) -> Added:
+    """A card that nobody could ever work on is refused here; a cycle cannot come about, since its parents exist."""
+    if known := tx.one("SELECT * FROM cards WHERE key = ? AND key <> ''", new.key) if new.key else None:
+        return Added(known, After())
+    title = plain(" ".join(new.title.split()))
+    if not title:
+        raise Unkeepable("a card needs a title")
+    if len(title) > TITLE_CHARACTERS or len(new.body) > BODY_CHARACTERS:
+        raise Unkeepable(f"a title has {TITLE_CHARACTERS} characters at most, a body {BODY_CHARACTERS:,}")
+    if new.assignee not in roster:
+        raise Unkeepable(card_news.not_runnable(new.assignee, roster))
+    if abs(new.priority) > HIGHEST_PRIORITY or new.budget < 0:
+        raise Unkeepable(f"a priority is between -{HIGHEST_PRIORITY} and {HIGHEST_PRIORITY}, and no budget is negative")
+    _check_folder(tx, new.workspace, hand)
+    waiting = tx.one(
+        "SELECT count(*) AS n FROM cards WHERE state IN ('triage', 'todo', 'ready', 'running', 'blocked', 'review')"
+    )
+    if waiting and waiting["n"] >= open_cards:
+        raise Overdrawn(f"the board has {open_cards:,} open cards already: end or archive some")
+    parents = [cardfile.find(tx, parent)["id"] for parent in new.parents]
+    tx.execute(
+        "INSERT INTO cards (title, body, assignee, priority, workspace, budget, state, made_by, sender, key, created,"
+        " changed, asker) VALUES (?, ?, ?, ?, ?, ?, 'triage', ?, ?, ?, ?, ?, ?)",
+        title,
+        plain(new.body).strip(),
+        new.assignee,
+        new.priority,
+        new.workspace,
+        new.budget,
+        one_line(hand.name),
+        encode(hand.sender) if hand.sender else None,
+        new.key,
+        at.now,
+        at.now,
+        encode(hand.asker) if hand.asker else None,
+    )
+    made = tx.one("SELECT max(id) AS id FROM cards")
+    assert made is not None
+    card: int = made["id"]
+    for parent in dict.fromkeys(parents):
+        tx.execute("INSERT INTO card_links (parent, child) VALUES (?, ?)", parent, card)
+        if may_change(tx, str(parent), hand):
+            cardfile.inherit(tx, parent, card)
+    if hand.target is not None:
+        cardfile.watch(tx, card, hand.target, hand.conversation)
+    cardfile.note(tx, card, "created", title, hand.name, at)
+    if new.triage:
+        tx.execute("UPDATE cards SET reason = 'nobody has let it go yet' WHERE id = ?", card)
+    after = After() if new.triage else _let_go(tx, card, at, _answered(hand))
+    return Added(cardfile.find(tx, str(card)), after)
+
+
+def _check_folder(tx: Transaction, name: str, hand: Hand) -> None:
+    """Raises Unkeepable for a folder of another conversation; the owner may name any."""
+    if not (len(name) <= 100 and name.isascii() and all(letter.isalnum() or letter in "-_" for letter in name)):
+        raise Unkeepable("a workspace is the name of one folder: letters, digits, - and _")
+    if name and not hand.is_owner and not cardfile.may_share(tx, name, hand.asker):
+        raise Unkeepable(f"the folder {name} belongs to another conversation: choose another name")
+
+
+def link(tx: Transaction, parent: str, child: str, hand: Hand, at: Moment, may_change: MayChange) -> After:
+    """From now on the child waits for the parent."""
+    before, behind = cardfile.find(tx, parent), cardfile.find(tx, child)
+    if behind["state"] not in LINKABLE:
+        raise Unkeepable(f"#{behind['id']} is {behind['state']}: it no longer waits for anything")
+    if tx.one("SELECT 1 FROM card_links WHERE parent = ? AND child = ?", before["id"], behind["id"]):
+        return After()
+    if cardfile.leads_to(tx, behind["id"], before["id"]):
+        raise Unkeepable(f"#{before['id']} waits for #{behind['id']} already: they would wait for each other")
+    tx.execute("INSERT INTO card_links (parent, child) VALUES (?, ?)", before["id"], behind["id"])
+    if may_change(tx, parent, hand):
+        cardfile.inherit(tx, before["id"], behind["id"])
+    cardfile.note(tx, behind["id"], "linked", f"waits for #{before['id']}", hand.name, at)
+    if behind["state"] in (CardState.TODO, CardState.READY) or behind["block"] == Block.DEPENDENCY:
+        return _let_go(tx, behind["id"], at, _answered(hand))
+    return After()
+
+
+def _answered(hand: Hand) -> tuple[str, ...]:
+    return (str(hand.target),) if hand.is_answered and hand.target else ()
+
+
+def ready(tx: Transaction, count: int, at: Moment) -> list[Row]:
+    """The most urgent first."""
+    return tx.all(
+        "SELECT * FROM cards WHERE state = 'ready' AND due <= ? ORDER BY priority DESC, id LIMIT ?", at.now, count
+    )
+
+
+def claim(tx: Transaction, count: int, lease: float, at: Moment) -> list[Claimed]:
+    """The most urgent ready cards, each with a new fence, a lease and an attempt of its own."""
+    return [_claim(tx, row, lease, at) for row in ready(tx, count, at)]
+
+
+def _claim(tx: Transaction, row: Row, lease: float, at: Moment) -> Claimed:
+    card, fence = row["id"], row["fence"] + 1
+    last = tx.one("SELECT coalesce(max(number), 0) AS last FROM card_attempts WHERE card = ?", card)
+    hold = Hold(card, (last["last"] if last else 0) + 1, fence)
+    tx.execute(
+        "UPDATE cards SET state = 'running', fence = ?, lease = ?, tries = tries + 1, changed = ? WHERE id = ?",
+        fence,
+        at.now + lease,
+        at.now,
+        card,
+    )
+    tx.execute(
+        "INSERT INTO card_attempts (card, number, fence, started) VALUES (?, ?, ?, ?)",
+        card,
+        hold.attempt,
+        fence,
+        at.now,
+    )
+    cardfile.note(tx, card, "claimed", f"attempt {hold.attempt}", row["assignee"], at)
+    return Claimed(hold, cardfile.find(tx, str(card)))
+
+
+def held(tx: Transaction, hold: Hold) -> Row:
+    """The card, if it is still this worker's."""
+    row = tx.one("SELECT * FROM cards WHERE id = ? AND fence = ? AND state = 'running'", hold.card, hold.fence)
+    if row is None:
+        raise Fenced(f"#{hold.card} is no longer yours: attempt {hold.attempt} was ended, so stop working on it")
+    return row
+
+
+def renew(tx: Transaction, hold: Hold, lease: float, at: Moment) -> None:
+    held(tx, hold)
+    tx.execute("UPDATE cards SET lease = ? WHERE id = ?", at.now + lease, hold.card)
+
+
+def complete(tx: Transaction, hold: Hold, summary: str, files: tuple[CardFile, ...], at: Moment) -> After:
+    row = held(tx, hold)
+    if not summary.strip():
+        raise Unkeepable("say in the summary what was done: those who wait for it read nothing else")
+    for file in files:
+        cardfile.attach(tx, hold.card, file)
+    _end(tx, hold, Ending.COMPLETE, "", "", summary, at)
+    return _finish(tx, row, summary, row["assignee"], at)
+
+
+def block(tx: Transaction, hold: Hold, kind: Block, reason: str, notes: str, at: Moment) -> After:
+    """The verdict of a worker, or of whoever supervises it."""
+    row, reason = held(tx, hold), cardfile.line(reason)
+    if not reason:
+        raise Unkeepable("say why it is blocked, so that somebody can do something about it")
+    _end(tx, hold, Ending.BLOCKED, kind, reason, notes, at)
+    return _block(tx, row, kind, reason, row["assignee"], at, notes)
+
+
+def review(tx: Transaction, hold: Hold, summary: str, at: Moment) -> After:
+    row = held(tx, hold)
+    if not summary.strip():
+        raise Unkeepable("say in the summary what is to be looked at")
+    _end(tx, hold, Ending.REVIEW, "", "", summary, at)
+    _move(tx, hold.card, CardState.REVIEW, "", "", at)
+    tx.execute("UPDATE cards SET summary = ? WHERE id = ?", cardfile.words(summary), hold.card)
+    event = cardfile.note(tx, hold.card, "review", summary, row["assignee"], at)
+    return cardfile.tell(tx, hold.card, event, card_news.review(row, summary), at)
+
+
+def put_back(tx: Transaction, hold: Hold, kind: Block, reason: str, notes: str, due: float, at: Moment) -> None:
+    """An attempt without a verdict that may be made again: nobody need be told yet."""
+    row = held(tx, hold)
+    _end(tx, hold, Ending.RETRY, kind, reason, notes, at)
+    _move(tx, hold.card, CardState.READY, "", "", at)
+    tx.execute("UPDATE cards SET due = ? WHERE id = ?", due, hold.card)
+    cardfile.note(tx, hold.card, "retried", f"{kind}: {reason}", row["assignee"], at)
+
+
+def unblock(tx: Transaction, id: str, comment: str, hand: Hand, at: Moment) -> After:
+    row = cardfile.find(tx, id)
+    if row["state"] not in (CardState.BLOCKED, CardState.TRIAGE, CardState.REVIEW):
+        raise Unkeepable(f"#{row['id']} is {row['state']}: there is nothing to unblock")
+    _check_gate(row, hand)
+    if row["block"] == Block.DEPENDENCY and not _gives_up_waiting(tx, row["id"], hand):
+        raise Unkeepable(f"#{row['id']} {row['reason']}: it goes on by itself when that is done")
+    if comment.strip():
+        cardfile.remark(tx, row["id"], hand.name, comment, at)
+    cardfile.note(tx, row["id"], "unblocked", comment, hand.name, at)
+    tx.execute("UPDATE cards SET tries = 0, due = ? WHERE id = ?", at.now, row["id"])
+    after = _let_go(tx, row["id"], at, _answered(hand))
+    for child in cardfile.children(tx, row["id"]):
+        if child["block"] == Block.DEPENDENCY:
+            after += _let_go(tx, child["id"], at)
+    return after
+
+
+def _check_gate(row: Row, hand: Hand) -> None:
+    if row["state"] in (CardState.TRIAGE, CardState.REVIEW) and not hand.is_person:
+        raise Unkeepable(f"#{row['id']} waits for a person: {row['reason'] or 'somebody has to review it'}")
+
+
+def _gives_up_waiting(tx: Transaction, card: int, hand: Hand) -> bool:
+    """What was archived is never done: a person may decide that it need not be."""
+    waits = cardfile.waits_for(tx, card)
+    if not hand.is_person or any(parent["state"] != CardState.ARCHIVED for parent in waits):
+        return False
+    for parent in waits:
+        tx.execute("DELETE FROM card_links WHERE parent = ? AND child = ?", parent["id"], card)
+    return True
+
+
+def finish(tx: Transaction, id: str, summary: str, hand: Hand, at: Moment) -> After:
+    """Somebody else than its worker says that it is done."""
+    row = _at_rest(tx, id, hand)
+    return _finish(tx, row, summary.strip() or row["summary"] or f"{hand.name} says that it is done.", hand.name, at)
+
+
+def set_aside(tx: Transaction, id: str, kind: Block, reason: str, hand: Hand, at: Moment) -> After:
+    """Somebody else than its worker blocks it."""
+    row, reason = _at_rest(tx, id, hand), cardfile.line(reason)
+    if not reason:
+        raise Unkeepable("say why it is blocked, so that somebody can do something about it")
+    if row["state"] == CardState.BLOCKED:
+        raise Unkeepable(f"#{row['id']} is blocked already: {row['reason']}")
+    return _block(tx, row, kind, reason, hand.name, at, "")
+
+
+def _at_rest(tx: Transaction, id: str, hand: Hand) -> Row:
+    row = cardfile.find(tx, id)
+    _check_gate(row, hand)
+    if row["state"] == CardState.RUNNING:
+        raise Unkeepable(f"{row['assignee']} works on #{row['id']} right now: wait for it, or archive the card")
+    if row["state"] not in AT_REST:
+        raise Unkeepable(f"#{row['id']} is {row['state']} already")
+    return row
+
+
+def archive(tx: Transaction, id: str, hand: Hand, at: Moment) -> Freed:
+    """From any state; its worker may write nothing more, and is to be ended."""
+    row = cardfile.find(tx, id)
+    if row["state"] == CardState.ARCHIVED:
+        raise Unkeepable(f"#{row['id']} is archived already")
+    attempt = open_attempt(tx, row["id"])
+    if attempt:
+        hold = Hold(row["id"], attempt["number"], attempt["fence"])
+        _end(tx, hold, Ending.ARCHIVED, "", f"archived by {hand.name}", "", at)
+    _move(tx, row["id"], CardState.ARCHIVED, "", "", at)
+    cardfile.note(tx, row["id"], "archived", row["title"], hand.name, at)
+    after = After()
+    if row["finished"] is None:
+        # What was blocked with it no longer goes on by itself, so it is blocked anew.
+        for child in cardfile.children(tx, row["id"]):
+            if child["block"] == Block.DEPENDENCY:
+                _move(tx, child["id"], CardState.TODO, "", "", at)
+        after, _ = _hold_back(tx, row["id"], f"waits for #{row['id']}, which was archived", at, ())
+    return Freed(after, attempt)
+
+
+def open_attempt(tx: Transaction, card: int) -> Row | None:
+    return tx.one("SELECT * FROM card_attempts WHERE card = ? AND ended IS NULL", card)
+
+
+def _end(tx: Transaction, hold: Hold, ending: Ending, kind: str, reason: str, notes: str, at: Moment) -> None:
+    tx.execute(
+        "UPDATE card_attempts SET ended = ?, ending = ?, kind = ?, reason = ?, notes = ?"
+        " WHERE card = ? AND number = ? AND ended IS NULL",
+        at.now,
+        ending,
+        kind,
+        cardfile.line(reason),
+        cardfile.words(notes),
+        hold.card,
+        hold.attempt,
+    )
+
+
+def _move(tx: Transaction, card: int, state: CardState, block: str, reason: str, at: Moment) -> None:
+    """Whatever leaves the running ones leaves its lease and its fence behind."""
+    tx.execute(
+        "UPDATE cards SET state = ?, block = ?, reason = ?, lease = NULL, changed = ?,"
+        " fence = fence + (state = 'running') WHERE id = ?",
+        state,
+        block,
+        reason,
+        at.now,
+        card,
+    )
+
+
+def _finish(tx: Transaction, row: Row, summary: str, by: str, at: Moment) -> After:
+    card, said = row["id"], cardfile.words(summary)
+    tx.execute("UPDATE cards SET summary = ?, finished = ?, blocked_before = '' WHERE id = ?", said, at.now, card)
+    _move(tx, card, CardState.DONE, "", "", at)
+    event = cardfile.note(tx, card, "completed", said, by, at)
+    # What was made goes with the news; what people have given for it they have.
+    files = tx.all(
+        "SELECT * FROM card_files WHERE card = ? AND place LIKE '/%' AND (by IN (?, ?) OR by LIKE 'attempt %')"
+        " ORDER BY place",
+        card,
+        row["assignee"],
+        by,
+    )
+    sent = tuple(File(path=file["place"], name=file["name"]) for file in files)
+    after = cardfile.tell(tx, card, event, card_news.done(row, said), at, sent)
+    for child in cardfile.children(tx, card):
+        if child["state"] == CardState.TODO or child["block"] == Block.DEPENDENCY:
+            after += _let_go(tx, child["id"], at)
+    return after
+
+
+def _let_go(tx: Transaction, card: int, at: Moment, told: Collection[str] = ()) -> After:
+    """Ready when everything before it is done; else it waits, and says so where that has come to a stop."""
+    waits = cardfile.waits_for(tx, card)
+    stuck = [parent for parent in waits if parent["state"] in card_news.HELD_UP]
+    row = cardfile.find(tx, str(card))
+    if not waits:
+        _move(tx, card, CardState.READY, "", "", at)
+        cardfile.note(tx, card, "promoted", "", "", at)
+        return After()
+    if not stuck and row["block"] != Block.DEPENDENCY:
+        _move(tx, card, CardState.TODO, "", "", at)
+        return After()
+    if row["block"] == Block.DEPENDENCY and row["state"] == CardState.BLOCKED:
+        # It was told when it came to a stop; what it waits for now may be another.
+        _move(tx, card, CardState.BLOCKED, Block.DEPENDENCY, card_news.waits_for((stuck or waits)[0]), at)
+        return After()
+    return _block(tx, row, Block.DEPENDENCY, card_news.waits_for((stuck or waits)[0]), "", at, "", told)
+
+
+def _block(
+    tx: Transaction,
+    row: Row,
+    kind: Block,
+    reason: str,
+    by: str,
+    at: Moment,
+    notes: str,
+    told: Collection[str] = (),
+) -> After:
+    """The same block again is no news that helps anybody: then a person is asked to look."""
+    card = row["id"]
+    mark = kind.value if kind in BY_KIND else f"{kind}: {reason}"
+    again = kind is not Block.DEPENDENCY and mark == row["blocked_before"]
+    _move(tx, card, CardState.TRIAGE if again else CardState.BLOCKED, kind, reason, at)
+    if kind is not Block.DEPENDENCY:
+        tx.execute("UPDATE cards SET blocked_before = ? WHERE id = ?", mark, card)
+    event = cardfile.note(tx, card, "asked a person" if again else "blocked", f"{kind}: {reason}", by, at)
+    stuck = "blocked" if not again else "waiting for a person"
+    places = cardfile.watchers(tx, card)
+    after, behind = _hold_back(tx, card, f"waits for #{card}, which is {stuck} ({kind.phrase})", at, places)
+    said = card_news.blocked(row, kind, reason, notes, behind, again=again)
+    return after + cardfile.tell(tx, card, event, said, at, told=told)
+
+
+def _hold_back(tx: Transaction, card: int, reason: str, at: Moment, told: Collection[str]) -> tuple[After, list[int]]:
+    """What waits for it is blocked too, however far behind; each who watches any of it is told once."""
+    behind, news = list[int](), list[tuple[Row, str]]()
+    waiting = [(child, card, reason) for child in cardfile.children(tx, card)]
+    while waiting:
+        child, before, why = waiting.pop(0)
+        own: int = child["id"]
+        is_held = child["state"] == CardState.BLOCKED and child["block"] == Block.DEPENDENCY
+        if own in behind or not (is_held or child["state"] in (CardState.TODO, CardState.READY)):
+            continue
+        behind.append(own)
+        # Held up by another one, it was told and goes on waiting for that.
+        if not (is_held and (before != card or _is_held_by_another(tx, own, card))):
+            _move(tx, own, CardState.BLOCKED, Block.DEPENDENCY, why, at)
+            news.append((child, why))
+        further = f"waits for #{own}, which is blocked ({Block.DEPENDENCY.phrase})"
+        waiting += [(each, own, further) for each in cardfile.children(tx, own)]
+    after, heard = After(), set(told)
+    for number, (child, why) in enumerate(news):
+        event = cardfile.note(tx, child["id"], "blocked", f"{Block.DEPENDENCY}: {why}", "", at)
+        said = card_news.held_back(child, why, [later["id"] for later, _ in news[number + 1 :]])
+        after += cardfile.tell(tx, child["id"], event, said, at, told=heard)
+        heard.update(cardfile.watchers(tx, child["id"]))
+    return after, behind
+
+
+def _is_held_by_another(tx: Transaction, card: int, cause: int) -> bool:
+    waits = (parent for parent in cardfile.waits_for(tx, card) if parent["id"] != cause)
+    return any(parent["state"] in card_news.HELD_UP for parent in waits)

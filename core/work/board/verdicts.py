@@ -1,0 +1,80 @@
+"""What a supervisor says of an attempt that ended without a word of its own (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tidings.core.agent import ApprovalAsked, Effect, JournalEvent, Outcome, OutcomeKind, ToolFinished, ToolStarted
+from tidings.core.desk.board import Block
+from tidings.core.runs.runner import NO_ANSWER
+
+LAST_WORDS_CHARACTERS = 400
+NO_VERDICT = "the worker ended without a verdict"
+# How the reasons of a run begin that a restart has cut off.
+INTERRUPTED = "interrupted "
+# What a shell says of a command that is not there, or is none.
+CANNOT_START = (126, 127)
+
+
+class Verdict(NamedTuple):
+    kind: Block
+    reason: str
+    # May it be tried again, if nothing would be done twice and it was not tried too often?
+    may_retry: bool
+
+
+def of_run(run: str, outcome: Outcome, events: Sequence[JournalEvent]) -> Verdict:
+    """The kind says what to do about it; the reason has the last words, the true error and where the log is."""
+    log = f"; its log is {run}"
+    trouble = _last_error(events)
+    if any(isinstance(event, ApprovalAsked) for event in events):
+        asked = next(event.question for event in reversed(events) if isinstance(event, ApprovalAsked))
+        return Verdict(Block.APPROVAL, f"it needed an approval that nobody could give: {_short(asked)}{log}", False)
+    match outcome.kind:
+        case OutcomeKind.HALTED:
+            return Verdict(Block.BUDGET, f"{outcome.reason or 'a limit was reached'}{log}", False)
+        case OutcomeKind.CANCELLED:
+            return Verdict(Block.STOPPED, f"{outcome.reason or 'it was stopped'}{log}", False)
+        case OutcomeKind.FAILED if outcome.reason.startswith(INTERRUPTED):
+            return Verdict(Block.INTERRUPTED, f"{outcome.reason}{log}", True)
+        case OutcomeKind.FAILED if outcome.reason != NO_ANSWER:
+            return Verdict(Block.PROVIDER, f"{outcome.reason or 'the bot failed'}{trouble}{log}", True)
+        case _:
+            said = f"; its last words: “{_short(outcome.text)}”" if outcome.text.strip() else "; it said nothing"
+            return Verdict(Block.PROTOCOL, f"{NO_VERDICT}{trouble}{said}{log}", True)
+
+
+def of_process(code: int | None, last_words: str, log: str) -> Verdict:
+    """Whatever the exit code is: silence is no success."""
+    if code in CANNOT_START:
+        return Verdict(
+            Block.NOT_RUNNABLE, f"the worker cannot be started: {_short(last_words)}; its log is {log}", False
+        )
+    how = f"{NO_VERDICT} (exit code {code})" if code is not None else f"{NO_VERDICT} (it was killed)"
+    said = f"; its last words: “{_short(last_words)}”" if last_words.strip() else "; it said nothing"
+    kind = Block.INTERRUPTED if code is None or code < 0 or code > 128 else Block.PROTOCOL
+    return Verdict(kind, f"{how}{said}; its log is {log}", True)
+
+
+def had_effect(events: Sequence[JournalEvent]) -> bool:
+    return any(isinstance(event, ToolStarted) and event.effect is Effect.EFFECT for event in events)
+
+
+def denied(events: Sequence[JournalEvent]) -> bool:
+    """Nobody can approve anything where nobody is asked."""
+    return any(isinstance(event, ApprovalAsked) for event in events)
+
+
+def _last_error(events: Sequence[JournalEvent]) -> str:
+    """Of the last tool, if that is what it broke down with."""
+    names = {event.call: event.name for event in events if isinstance(event, ToolStarted)}
+    last = next((event for event in reversed(events) if isinstance(event, ToolFinished)), None)
+    if last is None or not last.error:
+        return ""
+    return f"; {names.get(last.call, 'its last tool')} failed: {_short(last.error)}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LAST_WORDS_CHARACTERS else f"…{line[-LAST_WORDS_CHARACTERS + 1 :]}"

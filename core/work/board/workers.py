@@ -1,0 +1,252 @@
+"""The workers that are processes: begun, heard, told when their time is nearly up, and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from contextvars import Context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tidings.core.clock import HOP_SECONDS, Clock, Timer
+from tidings.core.desk.board import BY_WORKER, Block, CardFile
+from tidings.core.errors import Fenced, TidingsError, Unkeepable
+from tidings.core.inbound.dispatcher import Dispatcher
+from tidings.core.inbound.settlement import After
+from tidings.core.settings import Board
+from tidings.core.store.store import Store, Transaction
+from tidings.core.work.board import artifacts as handover
+from tidings.core.work.board import cards as cardfile
+from tidings.core.work.board import rules as board
+from tidings.core.work.board import verdicts
+from tidings.core.work.board.brief import Briefing
+from tidings.core.work.board.cards import Moment
+from tidings.core.work.board.rules import Hold
+from tidings.core.work.board.verdicts import Verdict
+from tidings.core.work.board.worker_process import Said, Worker, born, endings
+
+log = logging.getLogger(__name__)
+
+# From here on a worker is told that its time is nearly up.
+NEARLY = 0.8
+# After its verdict a worker has so long to go by itself.
+LEAVING_SECONDS = 5.0
+
+
+class Job(NamedTuple):
+    hold: Hold
+    command: tuple[str, ...]
+    briefing: Briefing
+    records: Path
+
+
+# Called in the transaction that finds that a worker is gone.
+Gone = Callable[[Transaction, Hold, Verdict, str], After]
+
+
+class Crew:
+    def __init__(
+        self, store: Store, clock: Clock, settings: Board, home: Path, gone: Gone, dispatcher: Dispatcher
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._home = home
+        self._gone = gone
+        self._dispatcher = dispatcher
+        self.changed: Callable[[], None] = lambda: None
+        self._working: dict[tuple[int, int], asyncio.Task[None]] = {}
+        self._stopping = False
+
+    def begin(self, job: Job) -> None:
+        if self._stopping:
+            # It was claimed in the last moment, and is put back.
+            return
+        key = (job.hold.card, job.hold.attempt)
+        # What is bound to whoever called is not the worker's.
+        task = asyncio.create_task(self._work(job), context=Context())
+        self._working[key] = task
+        task.add_done_callback(lambda task: self._ended(key, task))
+
+    def end(self, card: int, attempt: int) -> None:
+        if task := self._working.get((card, attempt)):
+            task.cancel()
+
+    async def stop(self) -> None:
+        """What is cut off here is found at the next start, and tried again if nothing would be done twice."""
+        self._stopping = True
+        for task in self._working.values():
+            task.cancel()
+        await asyncio.gather(*self._working.values(), return_exceptions=True)
+        # Nothing of a worker is left when we have gone, also where somebody did not wait for its end.
+        await asyncio.gather(*endings, return_exceptions=True)
+
+    def _ended(self, key: tuple[int, int], task: asyncio.Task[None]) -> None:
+        self._working.pop(key, None)
+        if not task.cancelled() and (error := task.exception()):
+            # Its lease runs out, and then the card is taken back.
+            log.error("card #%d was left by a fault: %r", key[0], error, exc_info=error)
+        self.changed()
+
+    async def _work(self, job: Job) -> None:
+        try:
+            verdict, notes = await self._attempt(job)
+        except Fenced:
+            return
+        after = await self._store.insist(lambda tx: self._gone(tx, job.hold, verdict, notes))
+        self._dispatcher.hurry(after)
+
+    async def _attempt(self, job: Job) -> tuple[Verdict, str]:
+        worker = Worker(job.command, Path(job.briefing.workspace), _environment(job), job.records)
+        try:
+            pid = await worker.start()
+        except OSError as error:
+            return Verdict(Block.NOT_RUNNABLE, f"{job.command[0]} cannot be started: {error.strerror}", False), ""
+        # Only when it is known whom to end is it let go.
+        try:
+            await self._store.insist(lambda tx: _keep_pid(tx, job.hold, pid))
+        except BaseException:
+            await worker.close()
+            raise
+        watch = _Watch(self._clock, self._settings.worker_seconds, worker)
+        working = asyncio.create_task(worker.work(job.briefing, lambda said: self._hear(job, said, watch)))
+        watch.task = working
+        try:
+            code = await working
+        except asyncio.CancelledError:
+            if not watch.is_over:
+                working.cancel()
+                await asyncio.gather(working, return_exceptions=True)
+                raise
+            code = None
+        finally:
+            watch.cancel()
+        if watch.is_over == "time":
+            seconds = f"{self._settings.worker_seconds:g}"
+            reason = f"its time of {seconds} s is used up; its log is {job.records}{worker.log_trouble}"
+            return Verdict(Block.BUDGET, reason, False), worker.last_words
+        return verdicts.of_process(code, worker.last_words, f"{job.records}{worker.log_trouble}"), ""
+
+    async def _hear(self, job: Job, said: Said, watch: _Watch) -> dict[str, Any]:
+        """Every line is a sign of life; what is refused is answered with the reason."""
+        moment = Moment(self._clock.now(), self._clock.wall())
+        try:
+            files = await asyncio.to_thread(self._take, job, said)
+            after = await self._store.insist(lambda tx: self._write(tx, job, said, files, moment))
+        except Fenced as error:
+            watch.leave(0.0)
+            return {"ok": False, "error": str(error), "stop": True}
+        except TidingsError as error:
+            return {"ok": False, "error": str(error)}
+        self._dispatcher.hurry(after)
+        if said.do in ("complete", "block", "review"):
+            watch.leave(LEAVING_SECONDS)
+            self.changed()
+        return {"ok": True}
+
+    def _take(self, job: Job, said: Said) -> tuple[CardFile, ...]:
+        """As they are now: they are sent later, and until then a worker may do with them what it likes."""
+        places = {"attach": (said.place or said.name,), "complete": said.artifacts}.get(said.do, ())
+        kept = self._home / "attachments" / "outgoing" / f"card-{job.hold.card}"
+        by, workspace = f"attempt {job.hold.attempt}", Path(job.briefing.workspace)
+        return tuple(handover.take(place, workspace, kept, by) for place in places)
+
+    def _write(self, tx: Transaction, job: Job, said: Said, files: tuple[CardFile, ...], at: Moment) -> After:
+        hold = job.hold
+        board.renew(tx, hold, self._settings.lease_seconds, at)
+        match said.do:
+            case "heartbeat":
+                if said.note:
+                    cardfile.beat(tx, hold.card, said.note, f"attempt {hold.attempt}", at)
+            case "comment":
+                cardfile.comment(tx, hold.card, f"attempt {hold.attempt}", said.text, at)
+            case "attach":
+                for file in files:
+                    cardfile.attach(tx, hold.card, msgspec.structs.replace(file, name=said.name or file.name))
+            case "effect":
+                tx.execute("UPDATE card_attempts SET effect = 1 WHERE card = ? AND number = ?", hold.card, hold.attempt)
+            case "complete":
+                return board.complete(tx, hold, said.summary, files, at)
+            case "block":
+                if said.kind not in BY_WORKER:
+                    raise Unkeepable(f"{said.kind!r} is no kind of block; there are: {', '.join(BY_WORKER)}")
+                return board.block(tx, hold, Block(said.kind), said.reason, said.notes, at)
+            case "review":
+                return board.review(tx, hold, said.summary, at)
+            case _:
+                raise Unkeepable(f"there is no word {said.do!r} here")
+        return After()
+
+
+class _Watch:
+    """Measures one worker's time; time that the machine sleeps does not count."""
+
+    def __init__(self, clock: Clock, seconds: float, worker: Worker) -> None:
+        self._clock = clock
+        self.task: asyncio.Task[int | None] | None = None
+        # Why it was ended: its time, or because it should have gone by itself.
+        self.is_over = ""
+        note = {
+            "note": f"Of {seconds:g} s only {seconds * (1 - NEARLY):g} are left: say what is done and what is open."
+        }
+        self._duties: list[tuple[float, Callable[[], None]]] = [
+            (seconds * NEARLY, lambda: worker.tell(note)),
+            (seconds, lambda: self._end("time")),
+        ]
+        self._spent = 0.0
+        self._leaving: Timer | None = None
+        self._timer = self._wait()
+
+    def leave(self, seconds: float) -> None:
+        self._leaving = self._clock.call_later(seconds, lambda: self._end("left"))
+
+    def _wait(self) -> Timer:
+        """Waits in short hops: if one takes much longer than it should, the machine slept."""
+        began, hop = self._clock.now(), min(self._duties[0][0] - self._spent, HOP_SECONDS)
+
+        def arrive() -> None:
+            self._spent += min(self._clock.now() - began, hop + HOP_SECONDS)
+            while self._duties and self._spent >= self._duties[0][0]:
+                self._duties.pop(0)[1]()
+            if self._duties:
+                self._timer = self._wait()
+
+        return self._clock.call_later(hop, arrive)
+
+    def _end(self, why: str) -> None:
+        self.is_over = self.is_over or why
+        if self.task is not None:
+            self.task.cancel()
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+        if self._leaving is not None:
+            self._leaving.cancel()
+
+
+def _keep_pid(tx: Transaction, hold: Hold, pid: int) -> None:
+    # Archived since it was claimed: whoever ended it has found nobody yet.
+    board.held(tx, hold)
+    tx.execute(
+        "UPDATE card_attempts SET pid = ?, born = ? WHERE card = ? AND number = ?",
+        pid,
+        born(pid),
+        hold.card,
+        hold.attempt,
+    )
+
+
+def _environment(job: Job) -> dict[str, str]:
+    """Nothing of ours: no token is a worker's business."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": job.briefing.workspace,
+        "LANG": os.environ.get("LANG", "C.UTF-8"),
+        "TIDINGS_CARD": job.briefing.card,
+        "TIDINGS_CARD_ATTEMPT": str(job.briefing.attempt),
+        "TIDINGS_CARD_WORKSPACE": job.briefing.workspace,
+    }

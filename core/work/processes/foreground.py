@@ -1,0 +1,139 @@
+"""One child process of the current session: bounded in time and output, and nothing of it is left at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidings.core import context
+from tidings.core.work.processes import launcher
+
+# The launcher needs no longer to end everything; one that does is stuck.
+ENDING_SECONDS = launcher.GRACE_SECONDS + launcher.KILLING_SECONDS + 2.0
+# Something may have got away with the pipe: what it says is not waited for.
+LAST_WORDS_SECONDS = 1.0
+# Where the system has a lower limit already, that stays.
+LIMITED = 'ulimit -v "$0" 2>/dev/null; exec "$@"'
+
+# What a caller that was cancelled twice has left behind; whoever must be sure can wait for them.
+endings: set[asyncio.Task[None]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    # None when it had to be ended, because its time was up.
+    code: int | None
+    output: str
+    seconds: float
+
+
+class Excerpt:
+    """The beginning and the end of an output, however long it is; what is between is only counted."""
+
+    def __init__(self, keep: int) -> None:
+        self._half = keep // 2
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.left_out = 0
+
+    def add(self, data: bytes) -> None:
+        room = self._half - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        excess = len(self._tail) - self._half
+        if excess > 0:
+            del self._tail[:excess]
+            self.left_out += excess
+
+    def text(self) -> str:
+        if not self.left_out:
+            return (self._head + self._tail).decode("utf-8", "replace")
+        gap = f"\n[... {self.left_out:,} bytes left out ...]\n"
+        return self._head.decode("utf-8", "replace") + gap + self._tail.decode("utf-8", "replace")
+
+
+class _Watch(asyncio.SubprocessProtocol):
+    def __init__(self, keep: int) -> None:
+        self.output = Excerpt(keep)
+        self.exited = asyncio.Event()
+        self.closed = asyncio.Event()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self.output.add(data)
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed.set()
+
+
+async def run(command: Sequence[str], folder: Path, seconds: float, keep: int, memory: int = 0) -> Ended:
+    """Returns when the command has ended; what it left in the background has ended then too.
+
+    Raises OSError when nothing could be started. A caller that is cancelled waits for the end of everything.
+    `memory` is in bytes and for each process of it; 0 is no limit.
+    """
+    if memory:
+        command = ("sh", "-c", LIMITED, str(memory // 1024), *command)
+    started = time.monotonic()
+    transport, watch = await asyncio.get_running_loop().subprocess_exec(
+        lambda: _Watch(keep),
+        *(sys.executable, "-I", "-S", launcher.__file__, *command),
+        cwd=folder,
+        env=context.child_environment(),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        _lifeline(transport).write(b"!")
+        async with asyncio.timeout(seconds):
+            await watch.exited.wait()
+        code = transport.get_returncode()
+    except TimeoutError:
+        code = None
+    finally:
+        ending = asyncio.create_task(_end(transport, watch))
+        endings.add(ending)
+        ending.add_done_callback(endings.discard)
+        # Whoever is cancelled twice goes, and the ending goes on.
+        await asyncio.shield(ending)
+    return Ended(code, watch.output.text(), time.monotonic() - started)
+
+
+async def _end(transport: asyncio.SubprocessTransport, watch: _Watch) -> None:
+    _lifeline(transport).close()
+    if not await _within(watch.exited, ENDING_SECONDS) or _left_a_group(transport):
+        # There may be nobody left in it.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(transport.get_pid(), signal.SIGKILL)
+    await _within(watch.closed, LAST_WORDS_SECONDS)
+    transport.close()
+
+
+def _left_a_group(transport: asyncio.SubprocessTransport) -> bool:
+    """A launcher that was killed could not clean up, and only on Linux it can find everything."""
+    return not launcher.ON_LINUX or (transport.get_returncode() or 0) < 0
+
+
+def _lifeline(transport: asyncio.SubprocessTransport) -> asyncio.WriteTransport:
+    pipe = transport.get_pipe_transport(0)
+    assert isinstance(pipe, asyncio.WriteTransport)
+    return pipe
+
+
+async def _within(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False

@@ -1,0 +1,243 @@
+"""Runs one command on, whatever becomes of the gateway, and writes down how it ended: a program of its own.
+
+It is started by its path with the folder of the task, and waits for a byte on its standard input before it begins. A
+gateway that dies first has begun nothing. SIGTERM ends the command and all that came of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+# It is started without any path to the project, and nobody imports it. The path is not resolved: in a checkout
+# tidings/core is a link, and the folder that holds tidings/ is what is needed.
+sys.path.append(str(Path(__file__).parents[4]))
+
+from tidings.core.work.processes import launcher
+
+# More time to end well than a command has that somebody waits for.
+GRACE_SECONDS = 5.0
+CHUNK_BYTES = 65_536
+LINE_BYTES = 4_096
+SHOWN_CHARACTERS = 300
+# What nobody will ever read need not be written.
+MOST_MATCHES = 10_000
+# A pattern may take forever on an unlucky line, and the command would wait for it.
+PATTERN_SECONDS = 0.5
+ENDING = {signal.SIGTERM, signal.SIGINT}
+
+BREAKS = re.compile(rb"[\r\n]+")
+COLOURS = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class TooSlow(Exception):
+    pass
+
+
+class Findings:
+    """Lines of the output in which a pattern is found, each written down once."""
+
+    def __init__(self, patterns: list[str], path: Path) -> None:
+        self._patterns = [re.compile(pattern) for pattern in patterns]
+        self._line = bytearray()
+        self._count = 0
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        signal.signal(signal.SIGALRM, _too_slow)
+
+    def add(self, data: bytes) -> None:
+        if not self._patterns:
+            return
+        *lines, rest = BREAKS.split(data)
+        for line in lines:
+            self._grow(line)
+            self.end_line()
+        self._grow(rest)
+
+    def _grow(self, data: bytes) -> None:
+        self._line += data[: LINE_BYTES - len(self._line)]
+
+    def end_line(self) -> None:
+        line = COLOURS.sub(b"", self._line).decode("utf-8", "replace")
+        self._line.clear()
+        if line and self._is_found(line):
+            self._count += 1
+            if self._count <= MOST_MATCHES:
+                self._write({"line": line[:SHOWN_CHARACTERS]})
+
+    def _is_found(self, line: str) -> bool:
+        for pattern in tuple(self._patterns):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, PATTERN_SECONDS)
+                try:
+                    if pattern.search(line):
+                        return True
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            except TooSlow:
+                self._patterns.remove(pattern)
+                self._write({"slow": pattern.pattern})
+        return False
+
+    def _write(self, found: dict[str, str]) -> None:
+        os.write(self._file, json.dumps(found).encode() + b"\n")
+
+
+def _too_slow(number: int, frame: FrameType | None) -> None:
+    raise TooSlow
+
+
+class Output:
+    """The pipe that the family writes into, and the log that it ends in."""
+
+    def __init__(self, log: Path, limit: int, findings: Findings) -> None:
+        self.pipe, self.inlet = os.pipe()
+        os.set_blocking(self.pipe, False)
+        self.is_open = True
+        # Why nothing more can be written down.
+        self.fault = ""
+        self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._left = limit
+        self._findings = findings
+
+    @property
+    def is_too_long(self) -> bool:
+        return self._left < 0
+
+    def take(self) -> bool:
+        """False when there is nothing more now."""
+        try:
+            data = os.read(self.pipe, CHUNK_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self.is_open = False
+            return False
+        kept = data[: max(self._left, 0)]
+        self._left -= len(data)
+        try:
+            for piece in _pieces(kept, self._log):
+                self._findings.add(piece)
+        except OSError as error:
+            self.fault = error.strerror or str(error)
+        return True
+
+    def finish(self) -> None:
+        """All who wrote are gone, so that what is in the pipe is all there is."""
+        while self.take():
+            continue
+        if not self.fault:
+            self._findings.end_line()
+            os.fsync(self._log)
+
+
+def _pieces(data: bytes, file: int) -> Iterator[bytes]:
+    while data:
+        written = os.write(file, data)
+        yield data[:written]
+        data = data[written:]
+
+
+class Input:
+    """A named pipe, for whoever sends something; while we hold it open, it does not end."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "input.new"
+        os.mkfifo(path, 0o600)
+        # For both directions, so that opening waits for nobody.
+        both = os.open(path, os.O_RDWR)
+        self.outlet = os.open(path, os.O_RDONLY)
+        self._inlet: int | None = os.open(path, os.O_WRONLY)
+        os.close(both)
+        # Whoever finds it finds somebody who listens.
+        path.rename(folder / "input")
+        self._end = folder / "input.end"
+
+    def look(self) -> None:
+        if self._inlet is not None and self._end.exists():
+            os.close(self._inlet)
+            self._inlet = None
+
+
+def keep(order: dict[str, Any], folder: Path) -> dict[str, Any]:
+    began = time.monotonic()
+    output = Output(folder / "log", order["output"], Findings(order["patterns"], folder / "matches"))
+    given = Input(folder)
+
+    def fit_out() -> None:
+        # It may signal its own group, and we are not in that.
+        os.setpgid(0, 0)
+        os.chdir(order["folder"])
+        if order["memory"]:
+            _, most = resource.getrlimit(resource.RLIMIT_AS)
+            limit = order["memory"] if most == resource.RLIM_INFINITY else min(order["memory"], most)
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        for number, descriptor in enumerate((given.outlet, output.inlet, output.inlet)):
+            os.dup2(descriptor, number)
+
+    family = launcher.Family(order["command"], fit_out)
+    for descriptor in (given.outlet, output.inlet):
+        os.close(descriptor)
+    why = _attend(family, output, given, began + order["seconds"])
+    family.end(launcher.GRACE_SECONDS if why == "exited" else GRACE_SECONDS)
+    output.finish()
+    return {"code": family.code if why == "exited" else None, "why": why, "seconds": time.monotonic() - began}
+
+
+def _attend(family: launcher.Family, output: Output, given: Input, deadline: float) -> str:
+    while family.code is None:
+        given.look()
+        ready = family.wait(max(deadline - time.monotonic(), 0), *([output.pipe] if output.is_open else []))
+        if output.pipe in ready:
+            output.take()
+        # What has ended by itself was not ended by us.
+        if family.code is not None:
+            break
+        if family.heard & ENDING:
+            return "told"
+        if output.is_too_long:
+            return "output"
+        if output.fault:
+            return f"its output could not be written: {output.fault}"
+        if time.monotonic() >= deadline:
+            return "time"
+    return "exited"
+
+
+def write_status(status: dict[str, Any], folder: Path) -> None:
+    """Whole or not at all, also if the machine goes down."""
+    fresh = folder / "status.new"
+    with fresh.open("w", encoding="utf-8") as file:
+        json.dump({**status, "at": time.time()}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(folder / "status.json")
+    above = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    os.fsync(above)
+    os.close(above)
+
+
+def main(folder: Path) -> None:
+    # What the gateway itself was given is nobody's here.
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    os.umask(0o077)
+    os.chdir("/")
+    begins = os.read(0, 1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    if begins:
+        order = json.loads((folder / "order.json").read_bytes())
+        write_status(keep(order, folder), folder)
+    else:
+        write_status({"code": None, "why": "unbegun", "seconds": 0.0}, folder)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,351 @@
+"""Commands that go on in the background, whatever becomes of us: promised first, watched, adopted, and never lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from contextlib import suppress
+from contextvars import Context
+from pathlib import Path
+
+import msgspec
+
+from tidings.core import context
+from tidings.core.clock import Clock, ended_within
+from tidings.core.context import Session
+from tidings.core.desk.work import Launch, Log, Manner, Task, TaskState
+from tidings.core.errors import Overdrawn, Unkeepable, Unknown
+from tidings.core.failpoints import fail_here
+from tidings.core.inbound.dispatcher import Dispatcher
+from tidings.core.inbound.settlement import After
+from tidings.core.redaction import plain
+from tidings.core.settings import Work
+from tidings.core.store.store import Row, Store, Transaction
+from tidings.core.work.processes import foreground as child
+from tidings.core.work.processes import identity as kin
+from tidings.core.work.processes import patterns
+from tidings.core.work.processes import report as reports
+from tidings.core.work.processes.folder import Matches, Order, Traces
+from tidings.core.work.processes.report import Case
+from tidings.core.work.tasks import rows as ledger
+from tidings.core.work.tasks.rows import End, New
+
+log = logging.getLogger(__name__)
+
+MOST_PATTERNS = 10
+PATTERN_CHARACTERS = 200
+# Patterns are compiled in a process with a much shorter limit of its own; a busy machine may start it late.
+READING_SECONDS = 20.0
+PATTERN_WORDS_BYTES = 4_000
+# How soon a line that was waited for is seen.
+LOOK_SECONDS = 1.0
+# What is found in between is told together.
+MATCH_SECONDS = 10.0
+MOST_MATCH_NOTICES = 20
+# What a row keeps of the output is more than any of it that is told.
+TAIL_BYTES = 20_000
+# A keeper that was asked to end needs no longer, or it is stuck.
+STUCK_SECONDS = 20.0
+# What was killed may have had a child just then.
+KILLING_ROUNDS = 5
+# How long what a process wrote can be read after its end, and of how many.
+KEPT_SECONDS = 7 * 86_400.0
+KEPT_FOLDERS = 50
+REMOVED_AT_ONCE = 100
+REMOVING_SECONDS = 600.0
+
+JOINED = "SELECT tasks.*, processes.* FROM tasks JOIN processes ON processes.task = tasks.id"
+
+
+class Processes:
+    def __init__(self, store: Store, clock: Clock, settings: Work, dispatcher: Dispatcher, home: Path) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._dispatcher = dispatcher
+        self._folder = home / "processes"
+        self._watching: dict[str, asyncio.Task[None]] = {}
+        self._starting: set[asyncio.Task[str]] = set()
+        self._asked: dict[str, float] = {}
+        self._removed_at = -REMOVING_SECONDS
+
+    async def start(self) -> None:
+        """Before anything is sent: what went on meanwhile is watched again, and what ended meanwhile is told."""
+        known = await self._store.read(lambda tx: {row["task"] for row in tx.all("SELECT task FROM processes")})
+        if self._folder.is_dir():
+            await asyncio.to_thread(self._remove_strays, known)
+        await self.sweep()
+
+    async def sweep(self) -> None:
+        rows = await self._store.read(lambda tx: tx.all(f"{JOINED} WHERE {ledger.OPEN}"))
+        for row in rows:
+            # One that is just being started has no number yet either.
+            if row["id"] not in self._watching and (row["pid"] is not None or not self._starting):
+                self._watch(row["id"])
+        if self._clock.now() - self._removed_at >= REMOVING_SECONDS:
+            self._removed_at = self._clock.now()
+            await self._remove_old()
+
+    async def stop(self) -> None:
+        """The processes go on."""
+        await asyncio.gather(*self._starting, return_exceptions=True)
+        watching = list(self._watching.values())
+        for each in watching:
+            each.cancel()
+        await asyncio.gather(*watching, return_exceptions=True)
+
+    async def launch(self, launch: Launch) -> str:
+        session = context.current()
+        if launch.manner is not Manner.NOTHING or launch.patterns:
+            session.require("async_delivery")
+        await _check(launch)
+        starting = asyncio.create_task(self._begin(session, launch))
+        self._starting.add(starting)
+        starting.add_done_callback(self._starting.discard)
+        # Whoever asked may go; what was promised is begun.
+        return await asyncio.shield(starting)
+
+    async def _begin(self, session: Session, launch: Launch) -> str:
+        task, is_new = await self._store.write(lambda tx: self._put(tx, session, launch))
+        if not is_new:
+            return task
+        fail_here("bg.promised")
+        traces = self._traces(task)
+        try:
+            await asyncio.to_thread(traces.prepare, self._order(launch))
+            pid, go = traces.start(launch.environment)
+        except OSError as error:
+            # Whoever asked is told at once.
+            reason = f"it could not be started: {error.strerror}"
+            await self._store.insist(lambda tx: self._refuse(tx, task, reason))
+            raise
+        try:
+            fail_here("bg.spawned")
+            birth = kin.born(pid)
+            await self._store.write(
+                lambda tx: tx.execute("UPDATE processes SET pid = ?, born = ? WHERE task = ?", pid, birth, task)
+            )
+            fail_here("bg.pid")
+            # A keeper that is gone already is found out when it is watched.
+            with suppress(BrokenPipeError):
+                os.write(go, b"!")
+            fail_here("bg.go")
+        finally:
+            # Without the byte it knows that it shall not begin.
+            os.close(go)
+        self._watch(task)
+        return task
+
+    def _put(self, tx: Transaction, session: Session, launch: Launch) -> tuple[str, bool]:
+        if row := ledger.known(tx, launch.key):
+            return row["id"], False
+        if ledger.open_of(tx, session.conversation.id, ledger.PROCESS) >= self._settings.processes:
+            most = self._settings.processes
+            raise Overdrawn(f"no more than {most} may run in the background here at once: wait for one, or kill one")
+        if launch.manner is Manner.WAKE:
+            ledger.check_wake(tx, session.conversation.id)
+        new = New(ledger.PROCESS, launch.title, launch.title, launch.manner, state=TaskState.RUNNING, key=launch.key)
+        task = ledger.begin(tx, session, new, self._clock.now())
+        tx.execute("INSERT INTO processes (task, patterns) VALUES (?, ?)", task, msgspec.json.encode(launch.patterns))
+        return task, True
+
+    def _refuse(self, tx: Transaction, task: str, reason: str) -> None:
+        """It was never promised."""
+        tx.execute("UPDATE tasks SET manner = 'nothing' WHERE id = ?", task)
+        ledger.end(tx, ledger.find(tx, task), End(TaskState.FAILED, reason, ""), self._clock)
+
+    def _order(self, launch: Launch) -> Order:
+        most = self._settings.process_seconds
+        return Order(
+            command=list(launch.command),
+            folder=str(launch.folder),
+            patterns=launch.patterns,
+            seconds=min(launch.seconds or most, most),
+            output=self._settings.process_output_bytes,
+            memory=self._settings.process_memory_bytes,
+        )
+
+    def _traces(self, task: str) -> Traces:
+        return Traces(self._folder / task)
+
+    def _watch(self, task: str) -> None:
+        if task in self._watching:
+            return
+        watching = asyncio.create_task(self._attend(task), context=Context())
+        self._watching[task] = watching
+        watching.add_done_callback(lambda done: self._attended(task, done))
+
+    def _attended(self, task: str, watching: asyncio.Task[None]) -> None:
+        del self._watching[task]
+        if not watching.cancelled() and (error := watching.exception()):
+            # It is still open, so the next sweep looks at it again.
+            log.error("a process could not be watched: %r", error, exc_info=error)
+
+    async def _attend(self, task: str) -> None:
+        row = await self._store.read(lambda tx: tx.one(f"{JOINED} WHERE id = ? AND {ledger.OPEN}", task))
+        if row is None:
+            return
+        if row["pid"] is not None and msgspec.json.decode(row["patterns"]):
+            await self._look_on(row)
+        elif row["pid"] is not None:
+            await kin.until_gone(row["pid"], row["born"])
+        await self._close(task)
+
+    async def _look_on(self, row: Row) -> None:
+        gone = asyncio.create_task(kin.until_gone(row["pid"], row["born"]))
+        try:
+            while not await ended_within(self._clock, gone, LOOK_SECONDS):
+                await self._tell_matches(row["id"])
+            gone.result()
+        finally:
+            gone.cancel()
+            await asyncio.wait({gone})
+
+    async def _tell_matches(self, task: str) -> None:
+        row = await self._store.read(lambda tx: tx.one(f"{JOINED} WHERE id = ? AND {ledger.OPEN}", task))
+        if row is None or row["matched"] >= MOST_MATCH_NOTICES:
+            return
+        if row["matched"] and self._clock.now() - row["matched_at"] < MATCH_SECONDS:
+            return
+        found = await asyncio.to_thread(self._traces(task).matches, row["scanned"])
+        if found.end == row["scanned"]:
+            return
+        words = reports.matched(row["title"], found, is_last=row["matched"] + 1 == MOST_MATCH_NOTICES)
+
+        def unit(tx: Transaction) -> After:
+            # After its end no match is told any more, and no match twice.
+            told = tx.execute(
+                "UPDATE processes SET scanned = ?, matched = matched + 1, matched_at = ? WHERE task = ? AND scanned = ?"
+                f" AND EXISTS (SELECT 1 FROM tasks WHERE id = processes.task AND {ledger.OPEN})",
+                found.end,
+                self._clock.now(),
+                task,
+                row["scanned"],
+            )
+            return ledger.tell(tx, row, words, self._clock, f"match/{task}/{row['scanned']}") if told else After()
+
+        self._dispatcher.hurry(await self._store.insist(unit))
+
+    async def _close(self, task: str) -> None:
+        """It is no more: how it ended is stored and told, once."""
+        row = await self._store.read(lambda tx: tx.one(f"{JOINED} WHERE id = ?", task))
+        assert row is not None
+        case = await self._case(row)
+        fail_here("bg.pre_notify")
+
+        def unit(tx: Transaction) -> After:
+            now = ledger.find(tx, task)
+            if row["pid"] is None:
+                return ledger.end(tx, now, End(*reports.unbegun(now["title"])), self._clock)
+            asked = case._replace(stopped_by=now["stop_asked"] or "")
+            return ledger.end(tx, now, reports.ended(asked, self._settings), self._clock)
+
+        self._dispatcher.hurry(await self._store.insist(unit))
+        self._asked.pop(task, None)
+
+    async def _case(self, row: Row) -> Case:
+        traces = self._traces(row["id"])
+        status = await asyncio.to_thread(traces.status)
+        is_here = kin.is_from_this_boot(row["born"])
+        if status is None and (is_here or row["pid"] is None):
+            await asyncio.to_thread(_end_all, row["id"], row["pid"])
+        rest = Matches([], [], 0)
+        if row["matched"] < MOST_MATCH_NOTICES:
+            rest = await asyncio.to_thread(traces.matches, row["scanned"])
+        output = await asyncio.to_thread(traces.log, -TAIL_BYTES, TAIL_BYTES)
+        seconds = status.seconds if status else self._clock.now() - row["started"]
+        return Case(row["title"], Manner(row["manner"]), status, "", seconds, is_here, output.text, rest)
+
+    async def end(self, row: Row, by: str) -> None:
+        """Asks it to end, with all that came of it; what does not is killed when it is asked again."""
+        found = await self._store.read(lambda tx: tx.one(f"{JOINED} WHERE id = ?", row["id"]))
+        if found is None or found["pid"] is None:
+            return
+        now = self._clock.now()
+        is_stuck = now - self._asked.setdefault(row["id"], now) > STUCK_SECONDS
+        kin.tell(found["pid"], found["born"], signal.SIGKILL if is_stuck else signal.SIGTERM)
+
+    async def log(self, id: str, start: int, limit: int) -> Log:
+        row = await self._find(id)
+        traces = self._traces(id)
+        if row["ended"] is not None and not traces.folder.exists():
+            data = row["output"].encode()
+            first = max(len(data) + start, 0) if start < 0 else min(start, len(data))
+            data = data[first : first + limit]
+            return Log(text=data.decode("utf-8", "replace"), start=first, end=first + len(data))
+        found = await asyncio.to_thread(traces.log, start, limit)
+        return Log(text=plain(found.text), start=found.start, end=found.end)
+
+    async def feed(self, id: str, text: str, *, end: bool) -> None:
+        row = await self._find(id)
+        if row["ended"] is not None:
+            raise Unknown("it has ended")
+        await self._traces(id).feed(text, end=end)
+        if end:
+            # Makes the keeper look, and harms none that is not ready to.
+            process = await self._store.read(lambda tx: tx.one("SELECT * FROM processes WHERE task = ?", id))
+            if process and process["pid"] is not None:
+                kin.tell(process["pid"], process["born"], signal.SIGCHLD)
+
+    async def wait(self, id: str, seconds: float) -> Task:
+        await self._find(id)
+        if watching := self._watching.get(id):
+            await ended_within(self._clock, watching, seconds)
+        ahead = round(self._clock.wall() - self._clock.now(), 1)
+        return ledger.task_of(await self._find(id), ahead)
+
+    async def _find(self, id: str) -> Row:
+        row = await self._store.read(lambda tx: ledger.find(tx, id))
+        if row["kind"] != ledger.PROCESS:
+            raise Unknown(f"{id} is no process")
+        return row
+
+    async def _remove_old(self) -> None:
+        ended = await self._store.read(
+            lambda tx: tx.all(
+                "SELECT task, ended FROM (SELECT task, (SELECT ended FROM tasks WHERE id = task) AS ended"
+                " FROM processes) AS known WHERE ended IS NOT NULL ORDER BY ended DESC"
+            )
+        )
+        oldest = self._clock.now() - KEPT_SECONDS
+        old = [row["task"] for place, row in enumerate(ended) if place >= KEPT_FOLDERS or row["ended"] < oldest]
+        for task in old[-REMOVED_AT_ONCE:]:
+            await asyncio.to_thread(self._traces(task).remove)
+            await self._store.insist(lambda tx, task=task: tx.execute("DELETE FROM processes WHERE task = ?", task))  # type: ignore[misc]
+
+    def _remove_strays(self, known: set[str]) -> None:
+        """Of launches that nobody knows of, as when an older database was put back: nothing runs unowned."""
+        if self._folder.exists():
+            for folder in self._folder.iterdir():
+                if folder.name not in known:
+                    _end_all(folder.name, None)
+                    Traces(folder).remove()
+
+
+async def _check(launch: Launch) -> None:
+    if launch.patterns and launch.manner is Manner.NOTHING:
+        raise Unkeepable("lines that are waited for are told, so its end is too: ask for that")
+    if len(launch.patterns) > MOST_PATTERNS:
+        raise Unkeepable(f"at most {MOST_PATTERNS} patterns can be watched at once")
+    for pattern in launch.patterns:
+        if not pattern or len(pattern) > PATTERN_CHARACTERS:
+            raise Unkeepable(f"a pattern has between 1 and {PATTERN_CHARACTERS} characters")
+    if not launch.patterns:
+        return
+    # Compiling a pattern may take seconds and would block the event loop.
+    program = (sys.executable, "-I", "-S", patterns.__file__, json.dumps(launch.patterns))
+    ended = await child.run(program, Path("/"), READING_SECONDS, PATTERN_WORDS_BYTES)
+    if ended.code == patterns.BAD:
+        raise Unkeepable(ended.output.strip())
+    if ended.code != 0:
+        raise Unkeepable("the patterns could not be read: try again, or use simpler ones")
+
+
+def _end_all(task: str, keeper: int | None) -> None:
+    for _ in range(KILLING_ROUNDS):
+        if not kin.end_all_of(task, keeper):
+            return

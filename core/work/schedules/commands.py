@@ -1,0 +1,206 @@
+"""What a person asks by command of schedules: /every, /at and /schedules."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidings.core.clock import Clock
+from tidings.core.desk.work import Firing, Plan, Schedule
+from tidings.core.errors import Overdrawn, TidingsError, Unkeepable, Unknown, Unsupported
+from tidings.core.inbound import inbox
+from tidings.core.inbound.commands import Command, Obeyed
+from tidings.core.redaction import one_line
+from tidings.core.store.store import Transaction
+from tidings.core.types import Inbound
+from tidings.core.work.schedules import rows as agenda
+from tidings.core.work.schedules import when as timing
+from tidings.core.work.schedules.schedules import Schedules
+from tidings.core.work.schedules.zones import told
+from tidings.core.work.wording import whispered
+
+NAME_CHARACTERS = 60
+HOW = {
+    True: "Say how often and what, such as: /every day at 9:00 tell me the weather, /every 30m check the queue,"
+    " /every 0 9 * * 1-5 say what is on today",
+    False: "Say when and what, such as: /at 18:30 remind me to call mum, /at in 20m ask whether the cake is done,"
+    " /at tomorrow 9:00 tell me the weather",
+}
+NOBODY = "I cannot plan this: nobody could be told here later."
+VERBS = ("pause", "resume", "run", "stop", "remove", "show")
+HOW_MANY = "Write /schedules, or /schedules pause, resume, run, stop, show or remove with an id of that list."
+# What may be asked in vain, and is said in words.
+REFUSALS = (Unkeepable, Unknown, Unsupported, Overdrawn)
+OUTPUT_CHARACTERS = 1_000
+
+
+class Bookings:
+    def __init__(self, clock: Clock, schedules: Schedules) -> None:
+        self._clock = clock
+        self._schedules = schedules
+
+    def commands(self) -> tuple[Command, ...]:
+        return (
+            Command("every", "do something again and again: /every day at 9:00 PROMPT", self._every, runs=True),
+            Command("at", "do something once, later: /at 18:30 PROMPT", self._at, runs=True),
+            Command("schedules", "what is planned here; with pause, resume, run, stop or remove and an ID", self._look),
+        )
+
+    def _every(self, tx: Transaction, inbound: Inbound) -> Obeyed:
+        return self._add(tx, inbound, every=True)
+
+    def _at(self, tx: Transaction, inbound: Inbound) -> Obeyed:
+        return self._add(tx, inbound, every=False)
+
+    def _add(self, tx: Transaction, inbound: Inbound, *, every: bool) -> Obeyed:
+        said, wall = inbound.argument, self._clock.wall()
+        if not said:
+            return Obeyed(HOW[every])
+        try:
+            when, prompt = timing.split(said, "", wall, every=every)
+            if not prompt:
+                return Obeyed(f"That says when, and not what. {HOW[every]}")
+            plan = Plan(
+                name=one_line(prompt)[:NAME_CHARACTERS],
+                when=when.text,
+                target=inbound.target,
+                prompt=prompt,
+                bot=inbound.bot,
+                zone=when.zone,
+                conversation=inbound.conversation.id,
+                sender=inbound.sender.id,
+                asker=inbound.asker,
+            )
+            added = self._schedules.put(tx, plan, when)
+        except Unsupported:
+            return Obeyed(whispered(inbound, "every" if every else "at") or NOBODY)
+        except REFUSALS as error:
+            return Obeyed(f"I cannot plan this: {error}.")
+        return Obeyed(f"{_planned(added, wall)} /schedules lists what is planned.", then=self._schedules.wake)
+
+    def _look(self, tx: Transaction, inbound: Inbound) -> Obeyed:
+        match inbound.argument.split():
+            case []:
+                return Obeyed(self._list(tx, inbound.conversation.id))
+            case [verb, id] if verb.lower() in VERBS:
+                return self._act(tx, inbound, verb.lower(), id)
+            case [id, verb] if verb.lower() in VERBS:
+                return self._act(tx, inbound, verb.lower(), id)
+            case [id]:
+                return self._act(tx, inbound, "show", id)
+            case _:
+                return Obeyed(HOW_MANY)
+
+    def _list(self, tx: Transaction, conversation: str) -> str:
+        wall = self._clock.wall()
+        found = agenda.all_of(tx, conversation, wall - self._clock.now(), wall)
+        if not found:
+            return f"Nothing is planned here. {HOW[True]}"
+        return "\n".join(["Planned here:", *(line(each, wall) for each in found)])
+
+    def _act(self, tx: Transaction, inbound: Inbound, verb: str, id: str) -> Obeyed:
+        wall = self._clock.wall()
+        here = agenda.all_of(tx, inbound.conversation.id, wall - self._clock.now(), wall)
+        found = [each for each in here if each.id.startswith(id)]
+        if len(found) != 1:
+            many = f"Several schedules here begin with {id}: write more of the id." if found else ""
+            return Obeyed(many or f"There is no schedule {id} here. /schedules lists those there are.")
+        known = found[0]
+        try:
+            if verb == "stop":
+                return _stop(tx, inbound, known)
+            return self._do(tx, verb, known, wall)
+        except REFUSALS as error:
+            return Obeyed(_sentence(error))
+
+    def _do(self, tx: Transaction, verb: str, known: Schedule, wall: float) -> Obeyed:
+        name, wake = known.plan.name, self._schedules.wake
+        match verb:
+            case "pause":
+                self._schedules.alter(tx, known.id, msgspec.structs.replace(known.plan, paused=True))
+                return Obeyed(f"“{name}” is paused. /schedules resume {known.id} goes on with it.")
+            case "resume":
+                plan = msgspec.structs.replace(known.plan, paused=False, paused_reason="")
+                return Obeyed(_planned(self._schedules.alter(tx, known.id, plan), wall), then=wake)
+            case "run":
+                fired, _ = self._schedules.fire_now(tx, known.id)
+                return Obeyed(f"“{name}” runs now.", after=fired.after, then=wake)
+            case "remove":
+                self._schedules.drop(tx, known.id)
+                return Obeyed(f"“{name}” is removed and runs no more.")
+            case _:
+                return Obeyed(shown(known, wall))
+
+
+def _stop(tx: Transaction, inbound: Inbound, known: Schedule) -> Obeyed:
+    """Its end is told as that of any other."""
+    run = known.last.run if known.last and known.last.state == "running" else ""
+    if not run or not inbox.ask_stop(tx, run, inbound.sender.name or inbound.sender.id):
+        return Obeyed(f"“{known.plan.name}” does not run now.")
+    return Obeyed(f"I stop “{known.plan.name}”.", stopped=run)
+
+
+def _planned(schedule: Schedule, wall: float) -> str:
+    plan = schedule.plan
+    if schedule.next is None:
+        return f"“{plan.name}” runs no more."
+    due = told(schedule.next, plan.zone, wall)
+    if _is_once(plan):
+        return f"Planned: “{plan.name}” {due}."
+    return f"Planned: “{plan.name}” {rhythm(plan)}, next {due}."
+
+
+def _is_once(plan: Plan) -> bool:
+    try:
+        return timing.known(plan.when, plan.zone).once
+    except Unkeepable:
+        # Such as a time zone that is gone from this machine; when it is due, that is said.
+        return False
+
+
+def rhythm(plan: Plan) -> str:
+    return plan.when if plan.when.startswith(("every", "@")) else f"by “{plan.when}”"
+
+
+def line(schedule: Schedule, wall: float) -> str:
+    """One of a list: what, when next, and how it went the last time."""
+    plan = schedule.plan
+    pieces = [f"{schedule.id} “{plan.name}”"]
+    if not _is_once(plan):
+        pieces.append(rhythm(plan))
+    pieces.append(coming(schedule, wall))
+    if schedule.last:
+        pieces.append(f"last: {outcome(schedule.last)}")
+    return "; ".join(pieces)
+
+
+def coming(schedule: Schedule, wall: float) -> str:
+    if schedule.plan.paused:
+        return "paused" + (f" ({schedule.plan.paused_reason})" if schedule.plan.paused_reason else "")
+    if schedule.next is not None:
+        return f"next {told(schedule.next, schedule.plan.zone, wall)}"
+    return "over" if agenda.is_over(schedule) else "runs no more once this has arrived"
+
+
+def outcome(firing: Firing) -> str:
+    """How it went and whether that arrived: two things."""
+    if firing.state != "done":
+        reason = f" ({firing.reason})" if firing.reason else ""
+        return {"waiting": "waits for its turn", "running": "runs now", "missed": "missed"}[firing.state] + reason
+    went = firing.outcome + (f" ({firing.reason})" if firing.reason else "")
+    if firing.delivery == "none":
+        return f"{went}, silent"
+    arrived = {"delivered": "delivered", "dead": "not delivered"}.get(firing.delivery, f"delivery {firing.delivery}")
+    return f"{went}, {arrived}" + (f" ({firing.delivery_reason})" if firing.delivery_reason else "")
+
+
+def shown(schedule: Schedule, wall: float) -> str:
+    plan = schedule.plan
+    lines = [line(schedule, wall), f"What: {plan.prompt or plan.command}", f"To: {plan.target}"]
+    if schedule.last and schedule.last.output:
+        lines.append(f"Last said: {schedule.last.output[-OUTPUT_CHARACTERS:]}")
+    return "\n".join(lines)
+
+
+def _sentence(error: TidingsError) -> str:
+    words = str(error)
+    return f"{words[:1].upper()}{words[1:]}."

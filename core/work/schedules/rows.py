@@ -1,0 +1,294 @@
+"""The rows of schedules and of their instants: each is fired once, and its end and what is told of it are one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from tidings.core import ids
+from tidings.core.agent import Outcome, OutcomeKind
+from tidings.core.clock import Clock
+from tidings.core.desk.work import Firing, Plan, Schedule
+from tidings.core.errors import Unknown
+from tidings.core.inbound import inbox
+from tidings.core.inbound.settlement import After
+from tidings.core.outbound import notices, outbox
+from tidings.core.outbound.outbox import Class, Owed
+from tidings.core.redaction import one_line, plain
+from tidings.core.store.store import Row, Transaction
+from tidings.core.types import Body, Conversation, Errand, File, Given, Inbound, Origin, Sender, Target, encode
+from tidings.core.work.schedules.zones import told
+from tidings.core.work.tasks import delegation
+from tidings.core.work.tasks import rows as ledger
+
+# A conversation of its own for each schedule, which no platform's can be taken for.
+ADAPTER = "schedule"
+OPEN = "state IN ('waiting', 'running')"
+# What has ended for ever is listed for a day, and forgotten after a month.
+LISTED_SECONDS = 86_400.0
+KEPT_SECONDS = 30 * 86_400.0
+# A slice is small, so that other writers do not wait long.
+FORGOTTEN_AT_ONCE = 200
+# What a delivery needs no longer to be looked at.
+FINAL = ("delivered", "dead")
+# What a job answers that has nothing to tell; every agent is told so.
+SILENCE = "[SILENT]"
+INSTRUCTIONS = (
+    "This is a scheduled job, due {due}. It was asked for earlier, and nobody is there now who could answer "
+    "a question or approve anything. What you answer is sent as a message of its own; if there is nothing worth "
+    "telling, answer with " + SILENCE + " and nothing else."
+)
+
+
+class Fired(NamedTuple):
+    id: str
+    after: After = After()
+
+
+def conversation_of(schedule: str) -> Conversation:
+    return Conversation(adapter=ADAPTER, account="main", chat=schedule)
+
+
+def plan_of(row: Row) -> Plan:
+    return msgspec.json.decode(row["plan"], type=Plan)
+
+
+def find(tx: Transaction, id: str) -> Row:
+    row = tx.one("SELECT * FROM schedules WHERE id = ? AND removed = 0", id)
+    if row is None:
+        raise Unknown(f"there is no schedule {id}")
+    return row
+
+
+def begin(tx: Transaction, schedule: str, plan: Plan, instant: float, due: float, clock: Clock, late: bool) -> Fired:
+    """No id where this instant has been fired before."""
+    firing, run = ids.new("fire"), "" if plan.command else ids.new("run")
+    new = tx.execute(
+        "INSERT INTO firings (id, schedule, instant, due, plan, late, state, run, started)"
+        " VALUES (?, ?, ?, ?, ?, ?, 'waiting', ?, ?) ON CONFLICT (schedule, instant) DO NOTHING",
+        firing,
+        schedule,
+        instant,
+        due,
+        encode(plan),
+        int(late),
+        run,
+        clock.wall() if run else None,
+    )
+    if not new:
+        return Fired("")
+    if not run:
+        return Fired(firing)
+    message = _message(schedule, plan, firing, told(due, plan.zone, clock.wall()))
+    # Each time without what was said the last time.
+    inbox.begin_generation(tx, message.conversation.id)
+    inbox.put(tx, message, run, clock.now())
+    return Fired(firing, After(conversations=(message.conversation.id,)))
+
+
+def _message(schedule: str, plan: Plan, firing: str, due: str) -> Inbound:
+    return Inbound(
+        key=f"schedule/{firing}",
+        conversation=conversation_of(schedule),
+        target=plan.target,
+        sender=Sender(id=plan.sender or "owner"),
+        origin=Origin.SCHEDULE,
+        text=plan.prompt,
+        bot=plan.bot,
+        given=Given(instructions=INSTRUCTIONS.format(due=due)),
+        errand=Errand(id=firing, tools=plan.tools, asker=plan.asker),
+    )
+
+
+def awaits_its_turn(tx: Transaction, schedule: str) -> bool:
+    """Does an instant wait already, behind one that runs?"""
+    row = tx.one(
+        "SELECT 1 FROM firings f LEFT JOIN inbox i ON i.run = f.run AND f.run <> ''"
+        f" WHERE f.schedule = ? AND f.{OPEN} AND coalesce(i.state, f.state) = 'waiting'",
+        schedule,
+    )
+    return row is not None
+
+
+def miss(
+    tx: Transaction,
+    schedule: str,
+    plan: Plan,
+    instant: float,
+    due: float,
+    reason: str,
+    words: str,
+    clock: Clock,
+    *,
+    hourly: bool,
+) -> After:
+    """Records a missed instant and tells it, if there are words; at most once an hour if it may recur."""
+    firing, wall = ids.new("fire"), clock.wall()
+    new = tx.execute(
+        "INSERT INTO firings (id, schedule, instant, due, plan, state, reason, ended) VALUES (?, ?, ?, ?, ?, 'missed',"
+        " ?, ?) ON CONFLICT (schedule, instant) DO NOTHING",
+        firing,
+        schedule,
+        instant,
+        due,
+        encode(plan),
+        reason,
+        wall,
+    )
+    if not new or not words:
+        return After()
+    where = plan.failures or plan.target
+    if not hourly:
+        return _tell(tx, firing, plan, where, words, clock)
+    cause, source = f"missed/{schedule}", _source(plan)
+    notice = Owed(ids.new("dlv"), Class.NOTICE, where, Body(text=words), None, cause, source=source)
+    return After((where.lane,)) if outbox.put_notice(tx, notice, clock.now()) else After()
+
+
+def end(tx: Transaction, firing: str, outcome: Outcome, clock: Clock) -> After:
+    """Once: whoever comes second finds it ended, and nothing is told twice."""
+    row = tx.one(f"SELECT * FROM firings WHERE id = ? AND {OPEN}", firing)
+    if row is None:
+        return After()
+    tx.execute(
+        "UPDATE firings SET state = 'done', outcome = ?, reason = ?, output = ?, ended = ? WHERE id = ?",
+        outcome.kind,
+        one_line(outcome.reason),
+        plain(outcome.text)[-ledger.OUTPUT_CHARACTERS :],
+        clock.wall(),
+        firing,
+    )
+    plan = plan_of(row)
+    if outcome.kind is not OutcomeKind.COMPLETED:
+        return _tell(tx, firing, plan, plan.failures or plan.target, delegation.told(plan.name, outcome), clock)
+    words = outcome.text.strip()
+    if words in ("", SILENCE) and not outcome.files:
+        return After()
+    if row["late"]:
+        words = f"(This was due {told(row['due'], plan.zone, clock.wall())}; I could not run it then.)\n\n{words}"
+    return _tell(tx, firing, plan, plan.target, words, clock, outcome.files)
+
+
+def _tell(
+    tx: Transaction, firing: str, plan: Plan, where: Target, words: str, clock: Clock, files: tuple[File, ...] = ()
+) -> After:
+    """To the fixed target, whoever spoke last; and the bot there knows what was said."""
+    body, key = Body(text=plain(words), files=files), f"firing/{firing}"
+    owed = Owed(ids.new("dlv"), Class.REPLY, where, body, None, firing, key, source=_source(plan))
+    outbox.put(tx, owed, clock.now())
+    tx.execute("UPDATE firings SET delivery = ? WHERE id = ?", owed.id, firing)
+    if plan.conversation and where == plan.target:
+        # Elsewhere it is remembered on arrival, when its conversation is known.
+        notices.remember(tx, plan.conversation, owed.notice, clock.wall())
+    return After((where.lane,))
+
+
+def _source(plan: Plan) -> str:
+    return f"the schedule “{plan.name}”"
+
+
+def follow_deliveries(tx: Transaction, clock: Clock) -> After:
+    """What became of what was owed; what will not arrive is told where failures are told."""
+    rows = tx.all(
+        "SELECT f.*, d.state AS settled, d.reason AS why, d.target AS place FROM firings f"
+        " JOIN deliveries d ON d.id = f.delivery"
+        " WHERE f.delivery <> '' AND f.delivery_state = '' AND d.state IN ('delivered', 'dead')"
+    )
+    after = After()
+    for row in rows:
+        tx.execute(
+            "UPDATE firings SET delivery_state = ?, delivery_reason = ? WHERE id = ?",
+            row["settled"],
+            row["why"],
+            row["id"],
+        )
+        plan, place = plan_of(row), msgspec.json.decode(row["place"], type=Target)
+        if row["settled"] == "dead" and plan.failures and plan.failures.lane != place.lane:
+            said = row["output"].strip()
+            words = f"⚠ “{plan.name}” ran, but what it said could not be delivered to {place}: {row['why']}."
+            text = "\n\n".join(filter(None, (words, said)))
+            key = f"undelivered/{row['id']}"
+            body, source = Body(text=text), _source(plan)
+            owed = Owed(ids.new("dlv"), Class.REPLY, plan.failures, body, None, row["id"], key, source=source)
+            if outbox.put_once(tx, owed, clock.now()) == owed.id:
+                after += After((plan.failures.lane,))
+    return after
+
+
+def all_of(tx: Transaction, owner: str, ahead: float, wall: float) -> list[Schedule]:
+    """Of one conversation, or of all for an empty one; what is due first, first."""
+    rows = tx.all(
+        "SELECT * FROM schedules WHERE removed = 0 AND (? = '' OR owner = ?) ORDER BY next IS NULL, next, created",
+        owner,
+        owner,
+    )
+    found = [schedule_of(tx, row, ahead) for row in rows]
+    return [each for each in found if not is_over(each) or (each.last and _ended(each.last) > wall - LISTED_SECONDS)]
+
+
+def _ended(firing: Firing) -> float:
+    return firing.ended or firing.instant
+
+
+def is_over(schedule: Schedule) -> bool:
+    """It never runs again, and the last that it had to say has arrived or never will."""
+    last = schedule.last
+    if schedule.next is not None or schedule.plan.paused:
+        return False
+    return last is None or (last.state in ("done", "missed") and last.delivery in ("none", *FINAL))
+
+
+def schedule_of(tx: Transaction, row: Row, ahead: float) -> Schedule:
+    """`ahead` is what the wall clock shows more than steady time."""
+    last = tx.one("SELECT * FROM firings WHERE schedule = ? ORDER BY due DESC, instant DESC LIMIT 1", row["id"])
+    due = row["next"]
+    return Schedule(
+        id=row["id"],
+        plan=plan_of(row),
+        created=row["created"],
+        next=None if due is None or row["paused"] else due + (ahead if row["steady"] else 0.0),
+        fired=row["fired"],
+        last=firing_of(tx, last) if last else None,
+    )
+
+
+def firing_of(tx: Transaction, row: Row) -> Firing:
+    state = row["state"]
+    run = tx.one("SELECT state FROM inbox WHERE run = ?", row["run"]) if row["run"] and state == "waiting" else None
+    owed = tx.one("SELECT state, reason FROM deliveries WHERE id = ?", row["delivery"]) if row["delivery"] else None
+    # As it is now, as long as it is known: what was given up may have been tried again by hand.
+    kept = (row["delivery_state"] or "none", row["delivery_reason"])
+    settled, why = (owed["state"], owed["reason"]) if owed else kept
+    return Firing(
+        id=row["id"],
+        schedule=row["schedule"],
+        instant=row["due"],
+        state="running" if run and run["state"] == "running" else state,
+        outcome=row["outcome"],
+        reason=row["reason"],
+        delivery=settled,
+        delivery_reason=why,
+        run=row["run"],
+        started=row["started"],
+        ended=row["ended"],
+        output=row["output"],
+    )
+
+
+def forget(tx: Transaction, wall: float) -> None:
+    """Removes one slice of what ended long ago; a schedule goes after the last of its instants."""
+    over = tx.one(
+        "SELECT id FROM schedules WHERE (removed = 1 OR (next IS NULL AND paused = 0)) AND created < ? AND NOT EXISTS"
+        f" (SELECT 1 FROM firings f WHERE f.schedule = schedules.id AND f.{OPEN}) AND ? > coalesce"
+        "((SELECT f.ended FROM firings f WHERE f.schedule = schedules.id ORDER BY f.due DESC LIMIT 1), 0) LIMIT 1",
+        wall - KEPT_SECONDS,
+        wall - KEPT_SECONDS,
+    )
+    if over is None:
+        return
+    gone = tx.all("SELECT instant FROM firings WHERE schedule = ? LIMIT ?", over["id"], FORGOTTEN_AT_ONCE)
+    for row in gone:
+        tx.execute("DELETE FROM firings WHERE schedule = ? AND instant = ?", over["id"], row["instant"])
+    if len(gone) < FORGOTTEN_AT_ONCE:
+        tx.execute("DELETE FROM schedules WHERE id = ?", over["id"])

@@ -1,0 +1,272 @@
+"""Work that starts later: what one can ask of schedules, and what is refused before anybody relies on it."""
+
+from __future__ import annotations
+
+import secrets
+
+from msgspec.structs import replace
+
+from tidings.core.agent import Outcome
+from tidings.core.clock import Clock
+from tidings.core.desk.work import Firing, Plan, Schedule
+from tidings.core.errors import Overdrawn, Unkeepable, Unknown, Unsupported
+from tidings.core.inbound.dispatcher import Dispatcher
+from tidings.core.inbound.inbox import Claim
+from tidings.core.inbound.settlement import After
+from tidings.core.outbound import homes
+from tidings.core.outbound.courier import Courier
+from tidings.core.redaction import one_line, plain
+from tidings.core.settings import Work
+from tidings.core.store.store import Row, Store, Transaction
+from tidings.core.types import Audience, Target, encode
+from tidings.core.work.mandates import Mandates
+from tidings.core.work.schedules import rows as agenda
+from tidings.core.work.schedules import when as timing
+from tidings.core.work.schedules.firing import Watch
+from tidings.core.work.schedules.rows import Fired
+from tidings.core.work.schedules.shell import Jobs
+from tidings.core.work.schedules.when import When
+
+NAME_CHARACTERS = 200
+PROMPT_CHARACTERS = 20_000
+COMMAND_BYTES = 100_000
+
+
+class Schedules:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Work,
+        courier: Courier,
+        dispatcher: Dispatcher,
+        jobs: Jobs,
+        owner: Target | None,
+        mandates: Mandates,
+    ) -> None:
+        """`owner` is the place that needs no chat to be named."""
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._courier = courier
+        self._dispatcher = dispatcher
+        self._jobs = jobs
+        self._owner = owner
+        self._mandates = mandates
+        self._watch = Watch(store, clock, dispatcher, jobs, mandates)
+
+    # What the gateway asks of a part.
+
+    async def start(self) -> None:
+        """After recovery: what a dead process was at is reported before anything new begins."""
+        await self._jobs.start()
+        self._watch.keep()
+
+    async def sweep(self) -> None:
+        after = await self._store.insist(lambda tx: agenda.follow_deliveries(tx, self._clock))
+        self._dispatcher.hurry(after)
+        if self._clock.confirmed:
+            await self._store.insist(lambda tx: agenda.forget(tx, self._clock.wall()))
+        await self._jobs.sweep()
+        self._watch.keep()
+
+    @property
+    def busy(self) -> bool:
+        """A command still runs, which would be cut off."""
+        return self._jobs.busy
+
+    async def pause(self) -> None:
+        """What is due from now on is for the next start."""
+        await self._watch.stop()
+        self._jobs.pause()
+
+    async def stop(self) -> None:
+        await self._watch.stop()
+        await self._jobs.stop()
+
+    def ended(self, tx: Transaction, claimed: Claim, outcome: Outcome) -> After:
+        """In the transaction that ends the run."""
+        assert claimed.inbound.errand is not None
+        return agenda.end(tx, claimed.inbound.errand.id, outcome, self._clock)
+
+    # The desk.
+
+    async def add(self, plan: Plan) -> Schedule:
+        added = await self._store.write(lambda tx: self.put(tx, plan))
+        self._watch.poke()
+        return added
+
+    async def all(self, conversation: str = "", *, paused: bool = True) -> list[Schedule]:
+        wall = self._clock.wall()
+        found = await self._store.read(lambda tx: agenda.all_of(tx, conversation, self._ahead, wall))
+        return [each for each in found if paused or not each.plan.paused]
+
+    async def get(self, id: str) -> Schedule:
+        return await self._store.read(lambda tx: agenda.schedule_of(tx, agenda.find(tx, id), self._ahead))
+
+    async def change(self, id: str, plan: Plan) -> Schedule:
+        changed = await self._store.write(lambda tx: self.alter(tx, id, plan))
+        self._watch.poke()
+        return changed
+
+    async def remove(self, id: str) -> None:
+        await self._store.write(lambda tx: self.drop(tx, id))
+
+    async def fire(self, id: str) -> Firing:
+        fired, firing = await self._store.write(lambda tx: self.fire_now(tx, id))
+        self.hurry(fired.after)
+        return firing
+
+    async def firings(self, id: str, limit: int) -> list[Firing]:
+        def unit(tx: Transaction) -> list[Firing]:
+            agenda.find(tx, id)
+            rows = tx.all("SELECT * FROM firings WHERE schedule = ? ORDER BY due DESC, instant DESC LIMIT ?", id, limit)
+            return [agenda.firing_of(tx, row) for row in rows]
+
+        return await self._store.read(unit)
+
+    async def firing(self, id: str) -> Firing:
+        def unit(tx: Transaction) -> Firing:
+            row = tx.one("SELECT * FROM firings WHERE id = ?", id)
+            if row is None:
+                raise Unknown(f"there is no firing {id}")
+            return agenda.firing_of(tx, row)
+
+        return await self._store.read(unit)
+
+    # The same as parts of somebody's transaction.
+
+    def put(self, tx: Transaction, plan: Plan, when: When | None = None) -> Schedule:
+        """With `when` where it was read already."""
+        wall = self._clock.wall()
+        plan = self._checked(tx, plan)
+        if plan.conversation:
+            here = [each for each in agenda.all_of(tx, plan.conversation, 0.0, wall) if not agenda.is_over(each)]
+            if len(here) >= self._settings.schedules:
+                raise Overdrawn(f"there are {len(here)} schedules here already: remove one first")
+        when = when or timing.read(plan.when, plan.zone, wall)
+        plan = replace(plan, when=when.text, zone=when.zone)
+        id = secrets.token_hex(6)
+        tx.execute(
+            "INSERT INTO schedules (id, plan, owner, next, steady, paused, created) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            id,
+            encode(plan),
+            plan.conversation,
+            self._first(when),
+            int(when.relative),
+            int(plan.paused),
+            wall,
+        )
+        return agenda.schedule_of(tx, agenda.find(tx, id), self._ahead)
+
+    def alter(self, tx: Transaction, id: str, plan: Plan) -> Schedule:
+        """Where the time stays as it is, what is due stays due; what was paused begins anew."""
+        row = agenda.find(tx, id)
+        old = agenda.plan_of(row)
+        plan = replace(plan, conversation=old.conversation, sender=old.sender, asker=old.asker)
+        # What is only put to rest may have lost its platform or its bot, and that may be why.
+        if plan != replace(old, paused=True, paused_reason=plan.paused_reason):
+            plan = self._checked(tx, plan)
+        due, steady = row["next"], row["steady"]
+        if (plan.when, plan.zone) != (old.when, old.zone):
+            when = timing.read(plan.when, plan.zone, self._clock.wall())
+            plan = replace(plan, when=when.text, zone=when.zone)
+            due, steady = self._first(when), int(when.relative)
+        elif (old.paused and not plan.paused) or plan.repeat != old.repeat:
+            due = self._resumed(row, timing.known(plan.when, plan.zone))
+        if plan.repeat and row["fired"] >= plan.repeat:
+            due = None
+        tx.execute(
+            "UPDATE schedules SET plan = ?, next = ?, steady = ?, paused = ? WHERE id = ?",
+            encode(plan),
+            due,
+            steady,
+            int(plan.paused),
+            id,
+        )
+        return agenda.schedule_of(tx, agenda.find(tx, id), self._ahead)
+
+    def _resumed(self, row: Row, when: When) -> float | None:
+        if when.once:
+            if row["next"] is not None and row["next"] <= self._now(row):
+                raise Unkeepable("its moment has passed meanwhile: run it now, or give it another one")
+            due: float | None = row["next"]
+            return due
+        return self._first(when)
+
+    def drop(self, tx: Transaction, id: str) -> Schedule:
+        """What runs of it still ends, and is told."""
+        known = agenda.schedule_of(tx, agenda.find(tx, id), self._ahead)
+        tx.execute("UPDATE schedules SET removed = 1, next = NULL WHERE id = ?", id)
+        return known
+
+    def fire_now(self, tx: Transaction, id: str) -> tuple[Fired, Firing]:
+        row, wall = agenda.find(tx, id), self._clock.wall()
+        if why := self._mandates.lapsed(agenda.plan_of(row).asker):
+            raise Unkeepable(f"it does not run, because {why}")
+        if agenda.awaits_its_turn(tx, id):
+            raise Overdrawn("it waits for its turn already")
+        # Besides its own instants, which are whole seconds.
+        instant = wall + 0.0001
+        while tx.one("SELECT 1 FROM firings WHERE schedule = ? AND instant = ?", id, instant):
+            instant += 0.001
+        fired = agenda.begin(tx, id, agenda.plan_of(row), instant, wall, self._clock, late=False)
+        firing = tx.one("SELECT * FROM firings WHERE id = ?", fired.id)
+        assert firing is not None
+        return fired, agenda.firing_of(tx, firing)
+
+    def hurry(self, after: After) -> None:
+        """Once it is stored."""
+        self._dispatcher.hurry(after)
+        self.wake()
+
+    def wake(self) -> None:
+        """Something may be due, or wait."""
+        self._jobs.hurry()
+        self._watch.poke()
+
+    def _checked(self, tx: Transaction, plan: Plan) -> Plan:
+        name = plain(one_line(plan.name))[:NAME_CHARACTERS]
+        if not name:
+            raise Unkeepable("it needs a name")
+        if bool(plan.prompt.strip()) == bool(plan.command.strip()):
+            raise Unkeepable("say what shall be done: either a prompt or a command")
+        if len(plan.prompt) > PROMPT_CHARACTERS:
+            raise Unkeepable(f"a prompt has at most {PROMPT_CHARACTERS:,} characters")
+        if len(plan.command.encode()) > COMMAND_BYTES or "\0" in plan.command:
+            raise Unkeepable("this command is too long; write it into a file, and run that")
+        bots = self._dispatcher.desk.bots()
+        if plan.bot and plan.bot not in bots:
+            raise Unkeepable(f"there is no bot named {plan.bot!r}; there are: {', '.join(bots)}")
+        if plan.repeat < 0:
+            raise Unkeepable("it cannot repeat less than once")
+        failures = self._reachable(tx, plan.failures) if plan.failures else None
+        return replace(plan, name=name, target=self._reachable(tx, plan.target), failures=failures)
+
+    def _reachable(self, tx: Transaction, target: Target) -> Target:
+        """Where somebody can be told later; a handle expires, and a message that was answered may be gone."""
+        target = replace(homes.resolve(tx, target), reply_to="", handle="")
+        if target.audience is Audience.ONE:
+            # Never to all of a group what was asked for by one who alone would see the answer.
+            raise Unsupported("async_delivery", str(target))
+        can = self._courier.can(target)
+        if can is None:
+            raise Unknown(f"no platform {target.adapter}@{target.account} is configured")
+        if not target.chat and (self._owner is None or self._owner.adapter != target.adapter):
+            raise Unknown(f"{target} has no home yet: name a chat, or write /sethome in one")
+        for ability, wanted in {"async_delivery": True, "threads": bool(target.thread)}.items():
+            if wanted and not getattr(can, ability):
+                raise Unsupported(ability, str(target))
+        return target
+
+    @property
+    def _ahead(self) -> float:
+        return self._clock.wall() - self._clock.now()
+
+    def _now(self, row: Row) -> float:
+        return self._clock.now() if row["steady"] else self._clock.wall()
+
+    def _first(self, when: When) -> float | None:
+        if not when.relative:
+            return when.after(self._clock.wall())
+        return self._clock.now() + (when.seconds or (when.moment or 0.0) - self._clock.wall())

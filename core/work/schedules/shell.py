@@ -1,0 +1,163 @@
+"""Scheduled commands: a few at once, each in a folder of its own, and none is ever run twice."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from contextvars import Context
+from pathlib import Path
+
+from tidings.core import context
+from tidings.core.agent import Outcome, OutcomeKind
+from tidings.core.clock import Clock
+from tidings.core.desk.work import Plan
+from tidings.core.inbound.dispatcher import HEADLESS, Dispatcher
+from tidings.core.inbound.settlement import After
+from tidings.core.settings import Work
+from tidings.core.store.store import Row, Store, Transaction
+from tidings.core.types import Errand, Sender, workspace_name
+from tidings.core.work.processes import foreground as child
+from tidings.core.work.schedules import rows as agenda
+from tidings.core.work.wording import fenced
+
+log = logging.getLogger(__name__)
+
+# What is due at the same minute need not bring the machine to its knees.
+AT_ONCE = 4
+OUTPUT_BYTES = 20_000
+# What is told of an output: its end.
+TOLD_CHARACTERS = 3_000
+INTERRUPTED = "interrupted by a restart; whether it took effect is unknown"
+
+
+class Jobs:
+    def __init__(self, store: Store, clock: Clock, settings: Work, dispatcher: Dispatcher, workspaces: Path) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._dispatcher = dispatcher
+        self._workspaces = workspaces
+        # By schedule: one of each runs at a time.
+        self._working: dict[str, asyncio.Task[None]] = {}
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._looking: set[asyncio.Task[None]] = set()
+        self._stopped = False
+
+    async def start(self) -> None:
+        """What a dead process was at is told as interrupted; what only waited begins."""
+        self._dispatcher.hurry(await self._store.insist(self._interrupt))
+        await self.sweep()
+
+    def _interrupt(self, tx: Transaction) -> After:
+        after = After()
+        for row in tx.all(f"SELECT id FROM firings WHERE {agenda.OPEN} AND state = 'running' AND run = ''"):
+            after += agenda.end(tx, row["id"], Outcome(OutcomeKind.FAILED, INTERRUPTED, ""), self._clock)
+        return after
+
+    async def sweep(self) -> None:
+        rows = await self._store.insist(
+            lambda tx: tx.all(
+                f"SELECT DISTINCT schedule FROM firings WHERE {agenda.OPEN} AND state = 'waiting' AND run = ''"
+            )
+        )
+        for row in rows:
+            self._work_on(row["schedule"])
+
+    def hurry(self) -> None:
+        """Something may wait."""
+        if not self._stopped:
+            looking = asyncio.create_task(self.sweep(), context=Context())
+            self._looking.add(looking)
+            looking.add_done_callback(self._looking.discard)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._working)
+
+    def pause(self) -> None:
+        """Nothing begins any more."""
+        self._stopped = True
+
+    async def stop(self) -> None:
+        """What is cut off is reported at the next start."""
+        self.pause()
+        tasks = [*self._working.values(), *self._looking]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _work_on(self, schedule: str) -> None:
+        if schedule not in self._working and not self._stopped:
+            task = self._working[schedule] = asyncio.create_task(self._work(schedule), context=Context())
+            task.add_done_callback(lambda task: self._left(schedule, task))
+
+    def _left(self, schedule: str, task: asyncio.Task[None]) -> None:
+        self._working.pop(schedule, None)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("a scheduled command was left by a fault: %r", error, exc_info=error)
+
+    async def _work(self, schedule: str) -> None:
+        while await self._work_once(schedule):
+            continue
+
+    async def _work_once(self, schedule: str) -> bool:
+        async with self._places:
+            # Others may have gone first, and meanwhile nothing may begin any more.
+            row = None if self._stopped else await self._store.insist(lambda tx: self._claim(tx, schedule))
+            if row is None:
+                return False
+            outcome = await self._run(row)
+        after = await self._store.insist(lambda tx: agenda.end(tx, row["id"], outcome, self._clock))
+        self._dispatcher.hurry(after)
+        return True
+
+    def _claim(self, tx: Transaction, schedule: str) -> Row | None:
+        """Committed before anything starts, so that what was begun is never begun again."""
+        row = tx.one(
+            f"SELECT * FROM firings WHERE schedule = ? AND {agenda.OPEN} AND state = 'waiting' AND run = ''"
+            " ORDER BY due, instant LIMIT 1",
+            schedule,
+        )
+        if row is not None:
+            started = self._clock.wall()
+            tx.execute("UPDATE firings SET state = 'running', started = ? WHERE id = ?", started, row["id"])
+        return row
+
+    async def _run(self, row: Row) -> Outcome:
+        plan, seconds, memory = agenda.plan_of(row), self._settings.command_seconds, self._settings.process_memory_bytes
+        session = self._session(row, plan)
+        try:
+            await asyncio.to_thread(session.workspace.mkdir, parents=True, exist_ok=True)
+            shell = await asyncio.to_thread(shutil.which, "bash") or "sh"
+            with context.bind(session):
+                ended = await child.run((shell, "-c", plan.command), session.workspace, seconds, OUTPUT_BYTES, memory)
+        except OSError as error:
+            return Outcome(OutcomeKind.FAILED, f"it could not be started: {error.strerror}", "")
+        text = _shown(ended.output)
+        if ended.code is None:
+            return Outcome(OutcomeKind.FAILED, f"it did not end within {seconds:g} s and was ended", text)
+        if ended.code:
+            return Outcome(OutcomeKind.FAILED, f"exit code {ended.code}", text)
+        return Outcome(OutcomeKind.COMPLETED, "", text)
+
+    def _session(self, row: Row, plan: Plan) -> context.Session:
+        conversation = agenda.conversation_of(row["schedule"])
+        return context.Session(
+            run=row["id"],
+            conversation=conversation,
+            sender=Sender(id="owner"),
+            bot="",
+            target=plan.target,
+            can=HEADLESS,
+            workspace=self._workspaces / workspace_name(conversation),
+            errand=Errand(id=row["id"]),
+        )
+
+
+def _shown(output: str) -> str:
+    """The end of it, as it was written."""
+    tail = output.strip("\n")
+    if len(tail) > TOLD_CHARACTERS:
+        tail = "…\n" + tail[-TOLD_CHARACTERS:].partition("\n")[2]
+    return fenced(tail) if tail.strip() else ""

@@ -1,0 +1,166 @@
+"""What a person asks by command of work that ends later: /bg, /tasks, /sethome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from tidings.core.clock import Clock
+from tidings.core.context import Session
+from tidings.core.desk.work import Goal, Manner, TaskState
+from tidings.core.errors import Overdrawn, Unsupported
+from tidings.core.inbound.commands import Command, Obeyed
+from tidings.core.outbound import homes
+from tidings.core.store.store import Row, Transaction
+from tidings.core.types import Capabilities, Inbound
+from tidings.core.work.tasks import rows as ledger
+from tidings.core.work.tasks.delegation import Delegation
+from tidings.core.work.tasks.tasks import Tasks
+from tidings.core.work.wording import lasting, short, whispered
+
+LISTED = 15
+SHOWN_CHARACTERS = 2_000
+HOW_BG = "Say what I shall do, such as: /bg find out why the build is slow"
+NO_BG = "I cannot do that in the background: nobody could be told here how it ended. Just ask me."
+NO_OWNER = (
+    "Only an owner may choose where news of the gateway is sent. Owners are listed in the settings under [access] "
+    "owners. At the command line, use: tidings home platform:CHAT"
+)
+WORDS = {
+    TaskState.SUCCEEDED: "done",
+    TaskState.FAILED: "failed",
+    TaskState.CANCELLED: "cancelled",
+    TaskState.LOST: "lost",
+}
+
+
+class Requests:
+    def __init__(
+        self,
+        clock: Clock,
+        tasks: Tasks,
+        delegation: Delegation,
+        can: Callable[[Inbound], Capabilities],
+        is_owner: Callable[[Inbound], bool],
+    ) -> None:
+        self._clock = clock
+        self._tasks = tasks
+        self._delegation = delegation
+        self._can = can
+        self._is_owner = is_owner
+
+    def commands(self) -> tuple[Command, ...]:
+        return (
+            Command("bg", "do something in the background, and tell you here: /bg PROMPT", self._bg, runs=True),
+            Command("tasks", "what goes on in the background; /tasks ID shows, /tasks cancel ID ends", self._look),
+            Command("sethome", "send news of the gateway here", self._set_home, runs=True),
+        )
+
+    def _bg(self, tx: Transaction, inbound: Inbound) -> Obeyed:
+        prompt = inbound.argument
+        if not prompt:
+            return Obeyed(HOW_BG)
+        session = Session(
+            run="",
+            conversation=inbound.conversation,
+            sender=inbound.sender,
+            bot=inbound.bot,
+            target=inbound.target,
+            can=self._can(inbound),
+            workspace=Path(),
+        )
+        try:
+            begun, after = self._delegation.put(tx, session, Goal(prompt, prompt, Manner.TELL))
+        except Unsupported:
+            return Obeyed(whispered(inbound, "bg") or NO_BG)
+        except Overdrawn as error:
+            return Obeyed(f"Not now: {error}.")
+        words = (
+            f"I work on it in the background and tell you here how it ended. /tasks cancel {short(begun.task)} ends it."
+        )
+        return Obeyed(words, after=after)
+
+    def _look(self, tx: Transaction, inbound: Inbound) -> Obeyed:
+        match inbound.argument.split():
+            case []:
+                return Obeyed(self._list(tx, inbound.conversation.id))
+            case [("cancel" | "stop" | "kill"), *ids]:
+                return self._cancel(tx, inbound, " ".join(ids))
+            case [*ids]:
+                found = _find(tx, inbound.conversation.id, " ".join(ids))
+                return Obeyed(self._shown(found) if not isinstance(found, str) else found)
+
+    def _cancel(self, tx: Transaction, inbound: Inbound, id: str) -> Obeyed:
+        found = _find(tx, inbound.conversation.id, id)
+        if isinstance(found, str):
+            return Obeyed(found)
+        row = self._tasks.ask_stop(tx, found["id"], inbound.sender.name or inbound.sender.id)
+        if row is None:
+            return Obeyed(f"“{found['title']}” has ended already: {WORDS[TaskState(found['state'])]}.")
+        # Whoever was promised a notice hears of the end by that.
+        promised = found["manner"] != Manner.NOTHING
+        words = f"I end “{found['title']}”" + ("; you hear when it has ended." if promised else ".")
+        return Obeyed(words, then=lambda: self._tasks.stop_soon(row))
+
+    def _list(self, tx: Transaction, owner: str) -> str:
+        rows = ledger.rows_of(tx, owner, LISTED)
+        if not rows:
+            return "Nothing goes on in the background here. /bg PROMPT begins something."
+        working = [self._line(row) for row in rows if row["ended"] is None]
+        ended = [self._line(row) for row in rows if row["ended"] is not None]
+        parts = [
+            "\n".join(["Going on:", *working]) if working else "Nothing goes on in the background now.",
+            "\n".join(["Ended:", *ended]) if ended else "",
+            "/tasks ID shows one, /tasks cancel ID ends one.",
+        ]
+        return "\n\n".join(filter(None, parts))
+
+    def _line(self, row: Row) -> str:
+        return f"• {short(row['id'])} “{row['title'] or row['kind']}” ({row['kind']}): {self._how(row)}"
+
+    def _how(self, row: Row) -> str:
+        now, state = self._clock.now(), TaskState(row["state"])
+        if state is TaskState.WAITING:
+            return f"begins in {lasting(row['due'] - now)}"
+        if state is TaskState.RUNNING:
+            asked = ", asked to end" if row["stop_asked"] else ""
+            return f"for {lasting(now - (row['started'] or row['created']))}{asked}"
+        reason = f": {row['reason']}" if row["reason"] else ""
+        return f"{WORDS[state]}{reason}, {lasting(now - (row['ended'] or now))} ago"
+
+    def _shown(self, row: Row) -> str:
+        lines = [f"“{row['title'] or row['kind']}” ({row['kind']} {short(row['id'])}): {self._how(row)}"]
+        if row["output"]:
+            tail = row["output"][-SHOWN_CHARACTERS:]
+            lines.append(("… " if len(tail) < len(row["output"]) else "") + tail)
+        return "\n\n".join(lines)
+
+    def _set_home(self, tx: Transaction, inbound: Inbound) -> Obeyed:
+        if not self._is_owner(inbound):
+            return Obeyed(NO_OWNER)
+        if not self._can(replace(inbound, target=homes.as_home(inbound.target))).async_delivery:
+            return Obeyed("This cannot be a home: nothing can be sent here by itself.")
+        home = homes.as_home(inbound.target)
+        told = homes.choose(tx, home, self._clock.now())
+        words = f"From now on, news of the gateway comes here ({home}), and so does `tidings notify {home.adapter}`."
+        return Obeyed(words, after=told)
+
+
+def _find(tx: Transaction, owner: str, id: str) -> Row | str:
+    """The one task of this conversation that is meant, or what to say instead."""
+    wanted = id.strip().lower().removeprefix("task_")
+    rows = tx.all(
+        "SELECT * FROM tasks WHERE owner = ? AND substr(id, 6, length(?)) = ? AND ? <> ''"
+        " ORDER BY created DESC LIMIT 2",
+        owner,
+        wanted,
+        wanted,
+        wanted,
+    )
+    if len(rows) == 1:
+        return rows[0]
+    if rows:
+        return f"More than one task begins with {wanted}; write more of it."
+    return f"There is no task {id.strip() or '(which?)'} here. /tasks lists them."

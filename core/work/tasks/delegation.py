@@ -1,0 +1,152 @@
+"""Work handed to another agent: a run of its own, with a memory of its own, whose end is told where it was begun."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+from tidings.core import context, ids
+from tidings.core.agent import Ended, Outcome, OutcomeKind
+from tidings.core.clock import Clock
+from tidings.core.context import Session
+from tidings.core.desk.runs import Numbered
+from tidings.core.desk.work import Delegated, Goal, Manner, TaskState
+from tidings.core.errors import Lagged, Overdrawn
+from tidings.core.inbound import inbox
+from tidings.core.inbound.dispatcher import Dispatcher
+from tidings.core.inbound.inbox import Claim
+from tidings.core.inbound.settlement import After
+from tidings.core.settings import Work
+from tidings.core.store.store import Store, Transaction
+from tidings.core.types import Conversation, Errand, Inbound, Origin, workspace_name
+from tidings.core.work.tasks import rows as ledger
+from tidings.core.work.tasks.rows import End, New
+
+Follow = Callable[[str, int], AsyncIterator[Numbered]]
+Stop = Callable[[str, str], Awaitable[bool]]
+
+# A conversation of its own, which no platform's can be taken for.
+ADAPTER = "task"
+STATES = {
+    OutcomeKind.COMPLETED: TaskState.SUCCEEDED,
+    OutcomeKind.HALTED: TaskState.FAILED,
+    OutcomeKind.FAILED: TaskState.FAILED,
+    OutcomeKind.CANCELLED: TaskState.CANCELLED,
+}
+
+
+class Delegation:
+    def __init__(
+        self, store: Store, clock: Clock, settings: Work, dispatcher: Dispatcher, follow: Follow, stop: Stop
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._dispatcher = dispatcher
+        self._follow = follow
+        self._stop = stop
+
+    async def begin(self, goal: Goal) -> Delegated:
+        session = context.current()
+        begun, after = await self._store.write(lambda tx: self.put(tx, session, goal))
+        self._dispatcher.hurry(after)
+        return begun
+
+    async def finish(self, begun: Delegated) -> Outcome:
+        with self._dispatcher.lending():
+            try:
+                return await self._end_of(begun.run)
+            except asyncio.CancelledError:
+                # Nobody waits for it any more.
+                await asyncio.shield(self._stop(begun.run, "whoever had asked for it"))
+                raise
+
+    async def _end_of(self, run: str) -> Outcome:
+        seen = 0
+        while True:
+            try:
+                async for entry in self._follow(run, seen):
+                    seen = entry.seq
+                    if isinstance(entry.event, Ended):
+                        return entry.event
+            except Lagged:
+                continue
+
+    def put(self, tx: Transaction, session: Session, goal: Goal) -> tuple[Delegated, After]:
+        """The promise and the work are one transaction; refused before anything begins."""
+        if goal.manner in (Manner.TELL, Manner.WAKE):
+            session.require("async_delivery")
+        if row := ledger.known(tx, goal.key):
+            return Delegated(row["id"], row["work"]), After()
+        depth = (session.errand.depth if session.errand else 0) + 1
+        if depth > self._settings.depth:
+            raise Overdrawn(f"work may be handed on {self._settings.depth} times and no further: do it yourself")
+        if ledger.open_of(tx, session.conversation.id, ledger.DELEGATE) >= self._settings.delegates:
+            raise Overdrawn(f"{self._settings.delegates} agents work here already: wait for one, or cancel one")
+        if goal.manner is Manner.WAKE:
+            ledger.check_wake(tx, session.conversation.id)
+        run = ids.new("run")
+        new = New(
+            ledger.DELEGATE,
+            goal.title or goal.text,
+            goal.text,
+            goal.manner or Manner.NOTHING,
+            state=TaskState.RUNNING,
+            work=run,
+            key=goal.key,
+        )
+        task = ledger.begin(tx, session, new, self._clock.now())
+        message = self._message(session, goal, task, depth)
+        inbox.put(tx, message, run, self._clock.now())
+        return Delegated(task, run), After(conversations=(message.conversation.id,))
+
+    def _message(self, session: Session, goal: Goal, task: str, depth: int) -> Inbound:
+        # Whoever hands work on lets it work in the same folder.
+        shared = session.errand.workspace if session.errand else ""
+        errand = Errand(
+            id=task,
+            depth=depth,
+            tools=goal.tools,
+            requests=goal.requests,
+            workspace=shared or str(Path(workspace_name(session.conversation))),
+            asker=session.asker,
+        )
+        return Inbound(
+            key=f"task/{task}",
+            conversation=Conversation(adapter=ADAPTER, account="main", chat=task),
+            target=session.target,
+            sender=session.sender,
+            origin=Origin.TASK,
+            text=goal.text,
+            # Always the bot that the rules chose for this chat.
+            bot=session.bot,
+            # It goes on without whoever waits for it only if nobody does.
+            attended=goal.manner is None,
+            errand=errand,
+        )
+
+    def ended(self, tx: Transaction, claimed: Claim, outcome: Outcome) -> After:
+        assert claimed.inbound.errand is not None
+        row = ledger.find(tx, claimed.inbound.errand.id)
+        words = told(row["title"], outcome)
+        end = End(STATES[outcome.kind], outcome.reason, words, outcome.text, outcome.files)
+        return ledger.end(tx, row, end, self._clock)
+
+
+def told(title: str, outcome: Outcome) -> str:
+    """What, how it ended, and what it said."""
+    reason = outcome.reason.rstrip(".")
+    match outcome.kind:
+        case OutcomeKind.COMPLETED:
+            first = f"✓ “{title}” is done."
+        case OutcomeKind.HALTED:
+            first = f"⚠ “{title}” was halted: {reason or 'a limit was reached'}."
+        case OutcomeKind.FAILED:
+            first = f"⚠ “{title}” failed: {reason or 'something went wrong'}."
+        case OutcomeKind.CANCELLED:
+            first = f"“{title}” was cancelled{f': {reason}' if reason else ''}."
+    said = outcome.text.strip()
+    if outcome.kind is OutcomeKind.COMPLETED and not said and not outcome.files:
+        said = "(It had nothing to say.)"
+    return "\n\n".join(filter(None, (first, said)))

@@ -1,0 +1,210 @@
+"""The rows of tasks: begun with their target, ended once, and the end, its notice and the memory of it are one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from tidings.core import ids
+from tidings.core.clock import Clock
+from tidings.core.context import Session
+from tidings.core.desk.work import Manner, Task, TaskState
+from tidings.core.errors import Overdrawn, Unknown
+from tidings.core.inbound import inbox
+from tidings.core.inbound.settlement import After
+from tidings.core.outbound import notices, outbox
+from tidings.core.outbound.outbox import Class, Owed
+from tidings.core.redaction import one_line, plain
+from tidings.core.store.store import Row, Transaction
+from tidings.core.types import Asker, Body, Conversation, File, Inbound, Origin, Sender, Target, encode
+
+# Kinds that are no agent's own.
+DELEGATE, PROCESS = "delegate", "process"
+TITLE_CHARACTERS = 120
+# What a row keeps of an answer or an output; the rest is where it was made.
+OUTPUT_CHARACTERS = 20_000
+# So many turns in a row may be begun by news, without a word of a person.
+TURNS_ALONE = 10
+OPEN = "state IN ('waiting', 'running')"
+
+
+class New(NamedTuple):
+    """A task about to begin; whose it is comes from the session it is begun in."""
+
+    kind: str
+    title: str
+    argument: str = ""
+    manner: Manner = Manner.TELL
+    due: float = 0.0
+    state: TaskState = TaskState.WAITING
+    work: str = ""
+    key: str = ""
+
+
+class End(NamedTuple):
+    """How a task ended, and what is told of it; no words keep a promise of silence."""
+
+    state: TaskState
+    reason: str
+    words: str
+    output: str = ""
+    files: tuple[File, ...] = ()
+
+
+def begin(tx: Transaction, session: Session, new: New, now: float) -> str:
+    task = ids.new("task")
+    tx.execute(
+        "INSERT INTO tasks (id, kind, title, argument, manner, state, run, bot, conversation, owner, sender, target,"
+        " due, created, started, work, key, asker) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        task,
+        new.kind,
+        plain(one_line(new.title))[:TITLE_CHARACTERS],
+        new.argument,
+        new.manner,
+        new.state,
+        session.run,
+        session.bot,
+        encode(session.conversation),
+        session.conversation.id,
+        encode(session.sender),
+        encode(session.target),
+        max(new.due, now),
+        now,
+        now if new.state is TaskState.RUNNING else None,
+        new.work,
+        new.key,
+        encode(session.asker) if session.asker else None,
+    )
+    return task
+
+
+def known(tx: Transaction, key: str) -> Row | None:
+    return tx.one("SELECT * FROM tasks WHERE key = ? AND key <> ''", key) if key else None
+
+
+def find(tx: Transaction, task: str) -> Row:
+    row = tx.one("SELECT * FROM tasks WHERE id = ?", task)
+    if row is None:
+        raise Unknown(f"there is no task {task}")
+    return row
+
+
+def asker_of(row: Row) -> Asker | None:
+    """The person whom a task or a card is for."""
+    return msgspec.json.decode(row["asker"], type=Asker) if row["asker"] else None
+
+
+def open_of(tx: Transaction, owner: str, kind: str) -> int:
+    row = tx.one(f"SELECT count(*) AS n FROM tasks WHERE owner = ? AND kind = ? AND {OPEN}", owner, kind)
+    return int(row["n"]) if row else 0
+
+
+def check_wake(tx: Transaction, owner: str) -> None:
+    """A talk may go on by itself for a while, and not for ever at somebody's cost. Raises Overdrawn."""
+    rows = tx.all(
+        "SELECT message FROM inbox WHERE conversation = ? AND kind = 'message' ORDER BY seq DESC LIMIT ?",
+        owner,
+        TURNS_ALONE,
+    )
+    alone = [msgspec.json.decode(row["message"], type=Inbound).origin is Origin.TASK for row in rows]
+    if len(alone) == TURNS_ALONE and all(alone):
+        raise Overdrawn(f"this talk has gone on by itself {TURNS_ALONE} times: say so, and wait for the person")
+
+
+def claim(tx: Transaction, task: str, now: float) -> Row | None:
+    tx.execute("UPDATE tasks SET state = 'running', started = ? WHERE id = ? AND state = 'waiting'", now, task)
+    return tx.one("SELECT * FROM tasks WHERE id = ? AND state = 'running'", task)
+
+
+def end(tx: Transaction, row: Row, how: End, clock: Clock) -> After:
+    """Once: whoever comes second finds it ended, and nothing is told twice."""
+    ended = tx.execute(
+        f"UPDATE tasks SET state = ?, reason = ?, output = ?, ended = ? WHERE id = ? AND {OPEN}",
+        how.state,
+        one_line(how.reason),
+        plain(how.output)[-OUTPUT_CHARACTERS:],
+        clock.now(),
+        row["id"],
+    )
+    return tell(tx, row, how.words, clock, f"end/{row['id']}", how.files) if ended else After()
+
+
+def tell(tx: Transaction, row: Row, words: str, clock: Clock, key: str, files: tuple[File, ...] = ()) -> After:
+    """News of a task, there where it was begun and as it was promised; the key keeps news from being told twice."""
+    manner = Manner(row["manner"])
+    if manner is Manner.NOTHING or not words:
+        return After()
+    target = msgspec.json.decode(row["target"], type=Target)
+    conversation = msgspec.json.decode(row["conversation"], type=Conversation)
+    words = plain(words)
+    if manner is Manner.WAKE:
+        # Whoever goes on with the talk has the same folder, and can pass them on from there.
+        names = plain(", ".join(file.name for file in files))
+        words = f"{words}\n\n(Files: {names})" if names else words
+        return _wake(tx, row, conversation, target, words, clock, key)
+    source = f"the task “{row['title'] or row['kind']}”"
+    body = Body(text=words, files=files)
+    owed = Owed(ids.new("dlv"), Class.REPLY, target, body, None, row["id"], key, source=source)
+    if outbox.put_once(tx, owed, clock.now()) != owed.id:
+        return After()
+    # The conversation knows how it ended even if the notice never arrives.
+    notices.remember(tx, conversation.id, owed.notice, clock.wall())
+    return After((target.lane,))
+
+
+def _wake(
+    tx: Transaction, row: Row, conversation: Conversation, target: Target, words: str, clock: Clock, key: str
+) -> After:
+    """The news are a message of the task's own in the conversation, and the bot's answer to it is what is told."""
+    message = Inbound(
+        key=key,
+        conversation=conversation,
+        target=target,
+        sender=msgspec.json.decode(row["sender"], type=Sender),
+        origin=Origin.TASK,
+        text=words,
+        bot=row["bot"],
+    )
+    if inbox.find(tx, message) is not None:
+        return After()
+    inbox.put(tx, message, ids.new("run"), clock.now())
+    return After(conversations=(conversation.id,))
+
+
+def all_of(tx: Transaction, owner: str, limit: int, ahead: float) -> list[Task]:
+    return [task_of(row, ahead) for row in rows_of(tx, owner, limit)]
+
+
+def rows_of(tx: Transaction, owner: str, limit: int) -> list[Row]:
+    """Tasks of one conversation, or of all if `owner` is empty: open ones, then ended ones, newest first."""
+    rows = tx.all(
+        f"SELECT * FROM tasks WHERE {OPEN} AND (? = '' OR owner = ?) ORDER BY created DESC, id LIMIT ?",
+        owner,
+        owner,
+        limit,
+    )
+    left = limit - len(rows)
+    if owner:
+        ended = f"SELECT * FROM tasks WHERE owner = ? AND NOT {OPEN} ORDER BY created DESC LIMIT ?"
+        return [*rows, *tx.all(ended, owner, left)]
+    return [*rows, *tx.all(f"SELECT * FROM tasks WHERE NOT {OPEN} ORDER BY created DESC LIMIT ?", left)]
+
+
+def task_of(row: Row, ahead: float) -> Task:
+    """`ahead` is what the wall clock shows more than steady time."""
+    return Task(
+        id=row["id"],
+        kind=row["kind"],
+        title=row["title"] or row["kind"],
+        state=TaskState(row["state"]),
+        reason=row["reason"],
+        manner=Manner(row["manner"]),
+        conversation=row["owner"],
+        target=msgspec.json.decode(row["target"], type=Target),
+        created=row["created"] + ahead,
+        started=None if row["started"] is None else row["started"] + ahead,
+        ended=None if row["ended"] is None else row["ended"] + ahead,
+        output=row["output"],
+        run=row["work"],
+    )

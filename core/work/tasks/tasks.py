@@ -1,0 +1,267 @@
+"""Work that ends later: kinds of work that agents register, and what one can ask of any task."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextvars import Context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tidings.core import context
+from tidings.core.agent import Outcome
+from tidings.core.clock import Clock, Timer
+from tidings.core.desk.work import Delegated, Goal, Task, TaskState
+from tidings.core.errors import Unknown
+from tidings.core.failpoints import fail_here
+from tidings.core.inbound.dispatcher import NOTHING, Dispatcher
+from tidings.core.inbound.settlement import After
+from tidings.core.outbound.courier import Courier
+from tidings.core.redaction import one_line, plain
+from tidings.core.store.store import Row, Store, Transaction
+from tidings.core.types import Conversation, Sender, Target, workspace_name
+from tidings.core.work.mandates import Mandates
+from tidings.core.work.tasks import rows as ledger
+from tidings.core.work.tasks.delegation import Delegation
+from tidings.core.work.tasks.rows import End, New
+
+log = logging.getLogger(__name__)
+
+# Of these others know how they fare; all else is a registered kind.
+ELSEWHERE = (ledger.DELEGATE, ledger.PROCESS)
+# Ends a task of one kind, by the words for who asked.
+Stop = Callable[[Row, str], Coroutine[Any, Any, None]]
+
+
+class TaskKind(NamedTuple):
+    """Work that a bot may begin: given its argument, it ends in the text of a notice."""
+
+    name: str
+    work: Callable[[str], Awaitable[str]]
+    # Started again after a crash; any other is reported as lost.
+    resumable: bool
+
+
+class Tasks:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        courier: Courier,
+        dispatcher: Dispatcher,
+        delegation: Delegation,
+        kinds: Iterable[TaskKind],
+        workspaces: Path,
+        stops: Mapping[str, Stop],
+        mandates: Mandates,
+    ) -> None:
+        """`stops` says how tasks end that others run."""
+        self._store = store
+        self._clock = clock
+        self._courier = courier
+        self._dispatcher = dispatcher
+        self._delegation = delegation
+        self._kinds = {kind.name: kind for kind in kinds}
+        self._workspaces = workspaces
+        self._stops = stops
+        self._mandates = mandates
+        self._open: dict[str, Timer | asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    async def start(self) -> None:
+        """After recovery, before anything is sent: whoever is owed a notice of a lost task gets it first."""
+        await self.sweep()
+
+    async def sweep(self) -> None:
+        """What nobody works on any more runs again, or is reported as lost; what waits gets its timer."""
+
+        def unit(tx: Transaction) -> tuple[list[Row], list[Row], After]:
+            after = After()
+            for row in tx.all(f"SELECT * FROM tasks WHERE {ledger.OPEN} AND state = 'running'"):
+                if row["id"] not in self._open and row["kind"] not in ELSEWHERE:
+                    after += self._take_up(tx, row)
+            waiting = tx.all(f"SELECT id, due FROM tasks WHERE {ledger.OPEN} AND state = 'waiting'")
+            return waiting, tx.all(f"SELECT * FROM tasks WHERE stop_asked IS NOT NULL AND {ledger.OPEN}"), after
+
+        waiting, asked, after = await self._store.insist(unit)
+        for row in waiting:
+            self._expect(row["id"], row["due"])
+        for row in asked:
+            self._stop(row, row["stop_asked"])
+        self._dispatcher.hurry(after)
+
+    def _take_up(self, tx: Transaction, row: Row) -> After:
+        kind = self._kinds.get(row["kind"])
+        if kind and kind.resumable:
+            tx.execute("UPDATE tasks SET state = 'waiting' WHERE id = ?", row["id"])
+            return After()
+        words = f"⚠ The background task {_name(row)} was lost in a restart; it did not report an end."
+        return ledger.end(tx, row, End(TaskState.LOST, "the gateway restarted", words), self._clock)
+
+    async def stop(self) -> None:
+        self._stopping = True
+        for waiting in self._open.values():
+            waiting.cancel()
+        running = [task for task in self._open.values() if isinstance(task, asyncio.Task)]
+        await asyncio.gather(*running, *self._ending, return_exceptions=True)
+
+    async def begin(self, kind: str, argument: str, after: float) -> str:
+        """Promise or refuse: accepted only where the current interface can be told later."""
+        session = context.current()
+        session.require("async_delivery")
+        if kind not in self._kinds:
+            raise Unknown(f"there is no kind of background task named {kind!r}")
+        now = self._clock.now()
+        due = now + max(after, 0.0)
+        new = New(kind, argument, argument, due=due)
+        task = await self._store.write(lambda tx: ledger.begin(tx, session, new, now))
+        fail_here("bg.promised")
+        self._expect(task, due)
+        return task
+
+    async def delegate(self, goal: Goal) -> Delegated:
+        return await self._delegation.begin(goal)
+
+    async def finish(self, begun: Delegated) -> Outcome:
+        return await self._delegation.finish(begun)
+
+    async def all(self, conversation: str, limit: int) -> list[Task]:
+        return await self._store.read(lambda tx: ledger.all_of(tx, conversation, limit, self._ahead))
+
+    async def get(self, id: str) -> Task:
+        return await self._store.read(lambda tx: ledger.task_of(ledger.find(tx, id), self._ahead))
+
+    async def cancel(self, id: str, by: str) -> bool:
+        row = await self._store.write(lambda tx: self.ask_stop(tx, id, by))
+        if row is not None:
+            self.stop_soon(row)
+        return row is not None
+
+    def ask_stop(self, tx: Transaction, id: str, by: str) -> Row | None:
+        """Stored first, so that it ends even if nobody is left to end it now; none for one that has ended."""
+        ledger.find(tx, id)
+        tx.execute(f"UPDATE tasks SET stop_asked = coalesce(stop_asked, ?) WHERE id = ? AND {ledger.OPEN}", by, id)
+        return tx.one(f"SELECT * FROM tasks WHERE id = ? AND stop_asked IS NOT NULL AND {ledger.OPEN}", id)
+
+    def stop_soon(self, row: Row) -> None:
+        self._stop(row, row["stop_asked"])
+
+    def _stop(self, row: Row, by: str) -> None:
+        stop: Stop = self._stops.get(row["kind"], self._end_own)
+        ending = asyncio.create_task(stop(row, by), context=Context())
+        self._ending.add(ending)
+        ending.add_done_callback(self._ended)
+
+    def _ended(self, ending: asyncio.Task[None]) -> None:
+        self._ending.discard(ending)
+        if not ending.cancelled() and (error := ending.exception()):
+            # It is still asked for, so the next sweep tries again.
+            log.error("a task could not be ended: %r", error, exc_info=error)
+
+    async def _end_own(self, row: Row, by: str) -> None:
+        working = self._open.get(row["id"])
+        if isinstance(working, asyncio.Task):
+            working.cancel()
+            return
+        if working is not None:
+            working.cancel()
+            self._open.pop(row["id"], None)
+        end = _cancelled(row, by)
+        self._dispatcher.hurry(await self._store.insist(lambda tx: ledger.end(tx, row, end, self._clock)))
+
+    @property
+    def _ahead(self) -> float:
+        return round(self._clock.wall() - self._clock.now(), 1)
+
+    def _expect(self, task: str, due: float) -> None:
+        if task not in self._open:
+            wait = max(due - self._clock.now(), 0.0)
+            self._open[task] = self._clock.call_later(wait, lambda: self._launch(task))
+
+    def _launch(self, task: str) -> None:
+        # A task rebinds the session from its row; it never inherits one.
+        self._open[task] = asyncio.create_task(self._run(task), context=Context())
+
+    async def _run(self, task: str) -> None:
+        try:
+            row, after = await self._store.insist(lambda tx: self._claim(tx, task))
+            self._dispatcher.hurry(after)
+            fail_here("bg.spawned")
+            if row is not None:
+                end = await self._work(row)
+                fail_here("bg.pre_notify")
+                after = await self._store.insist(lambda tx: ledger.end(tx, row, end, self._clock))
+                self._dispatcher.hurry(after)
+        finally:
+            self._open.pop(task, None)
+
+    def _claim(self, tx: Transaction, task: str) -> tuple[Row | None, After]:
+        """Cancels a task of a removed person before it begins, and tells the owner."""
+        row = ledger.find(tx, task)
+        why = self._mandates.lapsed(ledger.asker_of(row))
+        if not why:
+            return ledger.claim(tx, task, self._clock.now()), After()
+        end = End(TaskState.CANCELLED, why, f"{_name(row)} was cancelled: {why}.")
+        told = self._mandates.tell(tx, f"{_name(row)} (task) did not run", why, f"lapsed/{task}")
+        return None, ledger.end(tx, row, end, self._clock) + told
+
+    def end_lapsed(self) -> None:
+        """Stops what goes on for people who were removed."""
+        ending = asyncio.create_task(self._end_lapsed(), context=Context())
+        self._ending.add(ending)
+        ending.add_done_callback(self._ended)
+
+    async def _end_lapsed(self) -> None:
+        rows = await self._store.read(lambda tx: tx.all(f"SELECT * FROM tasks WHERE {ledger.OPEN}"))
+        for row in rows:
+            if row["state"] == TaskState.RUNNING and self._mandates.lapsed(ledger.asker_of(row)):
+                await self.cancel(row["id"], "the owner")
+
+    async def _work(self, row: Row) -> End:
+        """The seam where a task's fault becomes a notice."""
+        kind = self._kinds.get(row["kind"])
+        if kind is None:
+            words = f"⚠ The background task {_name(row)} can no longer be run: nobody here knows how."
+            return End(TaskState.LOST, "unknown kind", words)
+        try:
+            with context.bind(self._session(row)):
+                words = plain(await kind.work(row["argument"])) or "(no text)"
+        except asyncio.CancelledError:
+            if self._stopping:
+                raise
+            asked = await self._store.read(lambda tx: ledger.find(tx, row["id"])["stop_asked"])
+            if asked:
+                return _cancelled(row, asked)
+            words = f"⚠ The background task {_name(row)} failed: it was cancelled."
+            return End(TaskState.FAILED, "it was cancelled", words)
+        except (Exception, SystemExit) as error:
+            log.warning("task %s failed: %s", row["id"], error, exc_info=True)
+            reason = one_line(str(error) or type(error).__name__)
+            words = f"⚠ The background task {_name(row)} failed: {reason.rstrip('.')}."
+            return End(TaskState.FAILED, reason, words)
+        return End(TaskState.SUCCEEDED, "", words, words)
+
+    def _session(self, row: Row) -> context.Session:
+        target = msgspec.json.decode(row["target"], type=Target)
+        conversation = msgspec.json.decode(row["conversation"], type=Conversation)
+        return context.Session(
+            run=row["run"],
+            conversation=conversation,
+            sender=msgspec.json.decode(row["sender"], type=Sender),
+            bot=row["bot"],
+            target=target,
+            can=self._courier.can(target) or NOTHING,
+            workspace=self._workspaces / workspace_name(conversation),
+        )
+
+
+def _name(row: Row) -> str:
+    return f"“{row['title'] or row['kind']}”"
+
+
+def _cancelled(row: Row, by: str) -> End:
+    return End(TaskState.CANCELLED, f"stopped by {by}", f"{_name(row)} was cancelled by {by}.")

@@ -1,0 +1,1 @@
+"""A strict simulator of model providers, with its own ground truth."""

@@ -1,0 +1,1 @@
+"""Servers that tools speak to: a web site, and MCP servers."""

@@ -1,0 +1,1 @@
+"""What scenario tests stand in: gateways, platforms, people and fakes."""
