@@ -39,9 +39,9 @@ NEWS_SECONDS = 1.0
 
 
 def main() -> None:
-    from tidings.bots.cli import app as cli
+    from tidings.bots.cli import app
 
-    cli.main(place)
+    app.main(place)
 
 
 def place(home: Path, config: Path | None) -> Place:
@@ -63,14 +63,13 @@ def place(home: Path, config: Path | None) -> Place:
 
 def _begin(place: Place, *, chats: bool) -> None:
     from tidings.adapters import catalog
-    from tidings.bots.app import hardening as secrecy
-    from tidings.bots.app import last_good as fallback
+    from tidings.bots.app import hardening, last_good
     from tidings.bots.cli import launch
     from tidings.bots.cli.safety import remarks
     from tidings.core.store.lock import check_owner, unusable
     from tidings.core.telemetry import logs
 
-    secrecy.forbid_dumps()
+    hardening.forbid_dumps()
     check_owner(place.home)
     loaded = _load_to_run(place.home, place.config)
     platforms = {name for name, _, _ in catalog.configured(loaded.platforms)}
@@ -90,7 +89,7 @@ def _begin(place: Place, *, chats: bool) -> None:
         tell(told)
     found = remarks(loaded, os.environ, place.check_id)
     dangers = [f"{each.subject}: {each.words}" for each in found if each.level == "fail"]
-    for warning in (*loaded.warnings, *filter(None, [fallback.warning(loaded)]), *dangers):
+    for warning in (*loaded.warnings, *filter(None, [last_good.warning(loaded)]), *dangers):
         tell(f"warning: {warning}")
     _name_the_proxies(loaded)
     _run(_serve(place, loaded, http, chats))
@@ -98,11 +97,11 @@ def _begin(place: Place, *, chats: bool) -> None:
 
 def _talk(home: Path, thread: str, patience: float | None) -> bool:
     """With patience each line of a pipe is a message; without, somebody sits at the terminal."""
-    from tidings.adapters.console import terminal as client
+    from tidings.adapters.console import terminal
 
     if patience is not None:
-        return _run(client.pipe(home, thread, patience))
-    _run(client.terminal(home, thread))
+        return _run(terminal.pipe(home, thread, patience))
+    _run(terminal.terminal(home, thread))
     return True
 
 
@@ -143,9 +142,9 @@ def _check_id(id: str) -> None:
 
 def _check(loaded: Loaded) -> None:
     """Raises ConfigError for settings of which no gateway can be built."""
-    from tidings.bots.app import agents as building
+    from tidings.bots.app import agents
 
-    building.build(loaded.bots)
+    agents.build(loaded.bots)
 
 
 def _name_the_proxies(loaded: Loaded) -> None:
@@ -175,18 +174,17 @@ async def _serve(place: Place, loaded: Loaded, http: HttpSettings, chats: bool) 
     import signal
     from concurrent.futures import ThreadPoolExecutor
 
-    from tidings.adapters.local import socket as local
+    from tidings.adapters.local import socket
     from tidings.adapters.shared.http_server import HttpServer
-    from tidings.bots.app import agents as building
-    from tidings.bots.app import last_good as fallback
+    from tidings.bots.app import agents, last_good
     from tidings.bots.app.reload import Reloading
     from tidings.bots.app.watchdog import Watchdog
 
     began, home = time.perf_counter(), place.home
-    staff = building.build(loaded.bots)
+    staff = agents.build(loaded.bots)
     log = logging.getLogger(__name__)
     log.info("start: making the bots took %.0f ms", (time.perf_counter() - began) * 1000)
-    reloading = Reloading(loaded, staff, partial(_load, home, place.config), _commands, partial(fallback.keep, home))
+    reloading = Reloading(loaded, staff, partial(_load, home, place.config), _commands, partial(last_good.keep, home))
     loop, stop, asked = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
 
     def stop_once() -> None:
@@ -204,18 +202,18 @@ async def _serve(place: Place, loaded: Loaded, http: HttpSettings, chats: bool) 
     # The server is outside: while the gateway drains, whoever is attached still gets the last answers.
     async with (
         Watchdog(os.environ) as watchdog,
-        local.LocalServer() as server,
+        socket.LocalServer() as server,
         HttpServer(http.host, http.port, connections=http.connections) as listener,
         reloading,
         _health_meanwhile(listener, http) as started,
         _gateway(home, loaded, http, staff, server, listener) as gateway,
     ):
         await started.aclose()
-        words = local.routes_for(gateway) | {"reload": partial(reloading.answer, gateway=gateway)}
+        words = socket.routes_for(gateway) | {"reload": partial(reloading.answer, gateway=gateway)}
         with server.routes(words):
             async with server.serving(home):
                 log.info("the gateway serves in %s, %.1f s after it was begun", home, time.perf_counter() - began)
-                fallback.keep(home, loaded)
+                last_good.keep(home, loaded)
                 reloading.prepare()
                 listening = asyncio.create_task(reloading.listen(asked, gateway))
                 watchdog.ready(gateway.health)
@@ -242,12 +240,12 @@ async def _chat_until(stop: asyncio.Event, home: Path, loaded: Loaded, gateway: 
     import asyncio
 
     from tidings.adapters import catalog
-    from tidings.adapters.console import terminal as client
+    from tidings.adapters.console import terminal
     from tidings.bots.app.greeting import greeting
 
     others = [f"{name}@{account}" for name, account, _ in catalog.configured(loaded.platforms) if name != "console"]
     typer.echo(greeting(home, loaded, others))
-    chat = client.terminal(home, "", _news(gateway))
+    chat = terminal.terminal(home, "", _news(gateway))
     tasks = [asyncio.create_task(stop.wait()), asyncio.create_task(chat)]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     stopping, chatting = tasks
@@ -308,7 +306,7 @@ def _gateway(
 ) -> Gateway:
     from tidings.adapters import catalog
     from tidings.adapters.shared import proxy
-    from tidings.bots.app import last_good as fallback
+    from tidings.bots.app import last_good
     from tidings.core.adapter import Platform
     from tidings.core.gateway.gateway import Gateway
     from tidings.core.types import Target
@@ -325,7 +323,7 @@ def _gateway(
         why = proxy.trouble(proxy.way_of(section))
         platforms.append(Platform(name, account, proxy.stranded(build, why) if why else build, entry.nearby))
     default, obeyed = loaded.bot.called, _commands(loaded, staff)
-    notices = tuple(filter(None, [fallback.warning(loaded)]))
+    notices = tuple(filter(None, [last_good.warning(loaded)]))
     at_hand = any(platform.name == "console" for platform in platforms)
     return Gateway(
         home,
@@ -352,9 +350,9 @@ def _commands(loaded: Loaded, staff: Staff) -> tuple[Command, ...]:
 
 
 def _ask(home: Path, question: dict[str, Any]) -> dict[str, Any]:
-    from tidings.adapters.local import socket as local
+    from tidings.adapters.local import socket
 
-    return _run(local.call(home, question))
+    return _run(socket.call(home, question))
 
 
 def _ask_keys(home: Path, config: Path | None, question: dict[str, Any]) -> dict[str, Any]:
@@ -388,10 +386,10 @@ def _load(home: Path, config: Path | None, beside: Mapping[str, Any] | None = No
 def _load_to_run(home: Path, config: Path | None) -> Loaded:
     """A file that was broken since the last start keeps nobody waiting for its owner."""
     from tidings.adapters import catalog
-    from tidings.bots.app import last_good as fallback
+    from tidings.bots.app import last_good
     from tidings.core import redaction
 
-    loaded = fallback.load(catalog.sections(), home, config, os.environ, _check)
+    loaded = last_good.load(catalog.sections(), home, config, os.environ, _check)
     redaction.remember(*loaded.secrets)
     return loaded
 

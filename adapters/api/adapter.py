@@ -103,14 +103,14 @@ class ApiAdapter:
         return (body,)
 
     async def listen(self, receive: Receive) -> None:
-        from tidings.adapters.api import serve as reception
+        from tidings.adapters.api import serve
 
         await self.keys.load()
         await self._guesses.load()
         self._receive = receive
         try:
             async with AsyncExitStack() as stack:
-                for route in reception.routes(self, self._gate):
+                for route in serve.routes(self, self._gate):
                     await stack.enter_async_context(route)
                 stack.enter_context(self.host.local.route("key", self._change_keys))
                 await self.host.desk.reachable(self.name, self.account)

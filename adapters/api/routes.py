@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tidings.adapters.api.endpoint import Endpoint
-from tidings.adapters.api.handlers import about, board, chat, conversations, notify, responses, runs
-from tidings.adapters.api.handlers import schedules as jobs
+from tidings.adapters.api.handlers import about, board, chat, conversations, notify, responses, runs, schedules
 from tidings.adapters.api.keys import Scope
 from tidings.adapters.api.models import (
     After,
@@ -145,15 +144,15 @@ ENDPOINTS = (
         query=Page,
         headers=Person,
     ),
-    Endpoint("GET", "/api/jobs", ADMIN, jobs.list_all, "What is planned.", query=Listed, plain=True),
-    Endpoint("POST", "/api/jobs", ADMIN, jobs.create, "Plan a job.", body=JobRequest, plain=True),
-    Endpoint("GET", "/api/jobs/{id}", ADMIN, jobs.look, "A job.", faults=(400,), plain=True),
-    Endpoint("PATCH", "/api/jobs/{id}", ADMIN, jobs.change, "Change a job.", body=JobChange, plain=True),
-    Endpoint("DELETE", "/api/jobs/{id}", ADMIN, jobs.delete, "Remove a job.", faults=(400,), plain=True),
-    Endpoint("POST", "/api/jobs/{id}/pause", ADMIN, jobs.pause, "Let it rest.", faults=(400,), plain=True),
-    Endpoint("POST", "/api/jobs/{id}/resume", ADMIN, jobs.resume, "Go on with it.", faults=(400,), plain=True),
-    Endpoint("POST", "/api/jobs/{id}/run", ADMIN, jobs.run, "Run it now.", faults=(400, 409), plain=True),
-    Endpoint("GET", "/api/jobs/{id}/runs", ADMIN, jobs.runs, "How its runs went.", query=Runs, plain=True),
+    Endpoint("GET", "/api/jobs", ADMIN, schedules.list_all, "What is planned.", query=Listed, plain=True),
+    Endpoint("POST", "/api/jobs", ADMIN, schedules.create, "Plan a job.", body=JobRequest, plain=True),
+    Endpoint("GET", "/api/jobs/{id}", ADMIN, schedules.look, "A job.", faults=(400,), plain=True),
+    Endpoint("PATCH", "/api/jobs/{id}", ADMIN, schedules.change, "Change a job.", body=JobChange, plain=True),
+    Endpoint("DELETE", "/api/jobs/{id}", ADMIN, schedules.delete, "Remove a job.", faults=(400,), plain=True),
+    Endpoint("POST", "/api/jobs/{id}/pause", ADMIN, schedules.pause, "Let it rest.", faults=(400,), plain=True),
+    Endpoint("POST", "/api/jobs/{id}/resume", ADMIN, schedules.resume, "Go on with it.", faults=(400,), plain=True),
+    Endpoint("POST", "/api/jobs/{id}/run", ADMIN, schedules.run, "Run it now.", faults=(400, 409), plain=True),
+    Endpoint("GET", "/api/jobs/{id}/runs", ADMIN, schedules.runs, "How its runs went.", query=Runs, plain=True),
     Endpoint("GET", "/api/board/cards", ADMIN, board.list_all, "What is on the board.", query=Cards),
     Endpoint(
         "POST",

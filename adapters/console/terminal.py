@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tidings.adapters.console import editor as prompt
+from tidings.adapters.console import editor
 from tidings.adapters.console.escape import visible
-from tidings.adapters.local import socket as local
+from tidings.adapters.local import socket
 from tidings.core import ids
 from tidings.core.adapter import Line
 from tidings.core.errors import NotRunning, TidingsError, Unrouted
@@ -224,9 +224,9 @@ async def terminal(home: Path, thread: str, news: AsyncIterator[str] | None = No
 
     `news` are lines that stand beside the talk.
     """
-    descriptor, screen = sys.stdin.fileno(), prompt.of_process()
+    descriptor, screen = sys.stdin.fileno(), editor.of_process()
     loop = asyncio.get_running_loop()
-    with prompt.keys_at_once(descriptor) as enter:
+    with editor.keys_at_once(descriptor) as enter:
 
         def back_from_stop() -> None:
             enter()
@@ -249,13 +249,13 @@ async def terminal(home: Path, thread: str, news: AsyncIterator[str] | None = No
             screen.leave()
 
 
-async def _tell(news: AsyncIterator[str] | None, screen: prompt.Terminal) -> None:
+async def _tell(news: AsyncIterator[str] | None, screen: editor.Terminal) -> None:
     if news is not None:
         async for words in news:
             screen.aside(words)
 
 
-async def _type(descriptor: int, talk: Talk, screen: prompt.Terminal) -> None:
+async def _type(descriptor: int, talk: Talk, screen: editor.Terminal) -> None:
     async for keys in _chunks(descriptor):
         for text in screen.type(keys):
             if text.strip() == QUIT:
@@ -287,10 +287,10 @@ async def stay(home: Path, thread: str, talk: Talk, display: Display) -> None:
 async def _attached(home: Path, thread: str, talk: Talk) -> AsyncIterator[Line]:
     deadline = asyncio.get_running_loop().time() + ROUTE_SECONDS
     while True:
-        async with local.connect(home) as line:
+        async with socket.connect(home) as line:
             try:
                 await line.write({"verb": "chat", "chat": "local", "thread": thread})
-                answer = local.checked(await line.read() or {"error": "", "verdict": "unrouted"})
+                answer = socket.checked(await line.read() or {"error": "", "verdict": "unrouted"})
             except (Unrouted, ConnectionError):
                 if asyncio.get_running_loop().time() > deadline:
                     raise Unrouted(

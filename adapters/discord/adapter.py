@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from tidings.adapters.discord import client as discord
-from tidings.adapters.discord import compose as wording
+from tidings.adapters.discord import compose as discord_compose
 from tidings.adapters.discord.address import ADAPTER, TOKEN_SECONDS, Handle, channel_of, handle_of
 from tidings.adapters.discord.client import Client, Refused
 from tidings.adapters.discord.compose import NOBODY, Words
@@ -118,7 +118,7 @@ class DiscordAdapter:
         )
 
     def compose(self, target: Target, body: Body) -> tuple[Body, ...]:
-        texts = wording.cut(
+        texts = discord_compose.cut(
             body.text, in_one=_is_secret(target), may_attach=channel_of(target) not in self._without_files
         )
         parts = [*(Body(text=text) for text in texts), *(Body(files=(file,)) for file in body.files)]
@@ -165,7 +165,11 @@ class DiscordAdapter:
             original = await self._original(handle)
             if original and _is_thinking(original):
                 return Absent()
-            if original and wording.is_said(original, part.body, words) and not await is_anothers(str(original["id"])):
+            if (
+                original
+                and discord_compose.is_said(original, part.body, words)
+                and not await is_anothers(str(original["id"]))
+            ):
                 return self._receipt(part, original, handle)
         if _is_secret(part.target):
             return Unreadable(reason="nobody can read a private answer back")
@@ -222,9 +226,9 @@ class DiscordAdapter:
 
     async def _post(self, part: Part) -> Receipt:
         target, words = part.target, self._words(part)
-        uploads = await wording.attached(part.body, words)
+        uploads = await discord_compose.attached(part.body, words)
         await self._open_thread(target)
-        said = {**self._message(part, words, uploads), "nonce": wording.nonce_of(part), "enforce_nonce": True}
+        said = {**self._message(part, words, uploads), "nonce": discord_compose.nonce_of(part), "enforce_nonce": True}
         try:
             return await self._post_at(self._detours.place(target), part, said, uploads)
         except Refused as error:
@@ -301,11 +305,11 @@ class DiscordAdapter:
             begun = await self._client.call("GET", message)
         except Refused:
             # A thread may have any name, and opening it will tell what is wrong.
-            return wording.title("")
-        return wording.title(str(begun.get("content") or ""))
+            return discord_compose.title("")
+        return discord_compose.title(str(begun.get("content") or ""))
 
     def _words(self, part: Part) -> Words:
-        return wording.word(part.body.text, in_one=_is_secret(part.target))
+        return discord_compose.word(part.body.text, in_one=_is_secret(part.target))
 
     def _receipt(self, part: Part, message: dict[str, Any], handle: Handle) -> Receipt:
         view = None
@@ -319,7 +323,7 @@ class DiscordAdapter:
         return _landed(part.target, str(message["id"]), str(message.get("channel_id") or ""), view)
 
     def _message(self, part: Part, words: Words, uploads: tuple[tuple[str, bytes], ...]) -> dict[str, Any]:
-        return wording.message(part.body, words, uploads, previews=self._settings.previews)
+        return discord_compose.message(part.body, words, uploads, previews=self._settings.previews)
 
     # Answers to commands.
 
@@ -330,7 +334,7 @@ class DiscordAdapter:
         # An answer may be ready before Discord has heard that one will come.
         await self._deferrals.over(handle.token)
         words = self._words(part)
-        uploads = await wording.attached(part.body, words)
+        uploads = await discord_compose.attached(part.body, words)
         said, hook = self._message(part, words, uploads), _hook(handle)
         try:
             original = await self._original(handle) if part.position <= 1 else None
@@ -362,7 +366,7 @@ class DiscordAdapter:
         if (shown.meant or shown.channel) != channel_of(part.target):
             raise ViewLost("what was shown stands elsewhere")
         words = self._words(part)
-        uploads = await wording.attached(part.body, words)
+        uploads = await discord_compose.attached(part.body, words)
         await self._edit(shown, self._message(part, words, uploads), uploads)
         return _landed(part.target, shown.message, shown.channel)
 
@@ -396,7 +400,7 @@ class DiscordAdapter:
                 if error.code in ENDED:
                     continue
                 return Absent() if error.code in GONE else Unreadable(reason=str(error))
-            if not wording.is_said(found, part.body, words):
+            if not discord_compose.is_said(found, part.body, words):
                 return Absent()
             return _landed(part.target, shown.message, shown.channel)
         return Unreadable(reason=TOO_LATE)

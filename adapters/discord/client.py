@@ -16,7 +16,7 @@ import aiohttp
 import msgspec
 
 from tidings.adapters.discord.address import ADAPTER
-from tidings.adapters.shared import http_client as phases
+from tidings.adapters.shared import http_client
 from tidings.adapters.shared.dates import date_of
 from tidings.adapters.shared.proxy import way
 from tidings.core.errors import Doubtful, Misconfigured, RateLimited, Rejected, SendError, Unfit, Unreachable
@@ -174,7 +174,7 @@ class Client:
         if self._is_closed:
             # Who comes late would open a connection that nobody closes.
             return Answer(left=False, trouble="closed")
-        phase = phases.Phase()
+        phase = http_client.Phase()
         try:
             call = self._session().request(
                 method,
@@ -205,7 +205,7 @@ class Client:
                     ssl=_certificates() if server.scheme == "https" else True,
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                trace_configs=[phases.traced()],
+                trace_configs=[http_client.traced()],
                 proxy=way(self._proxy, self._base).by,
             )
         return self._made

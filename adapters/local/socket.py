@@ -282,9 +282,9 @@ class _Work:
 
     async def schedule(self, line: Line) -> None:
         # Only a gateway needs it: whoever asks one need not load it.
-        from tidings.adapters.local import verbs as planning
+        from tidings.adapters.local import verbs
 
-        await line.write(await planning.answer(self._desk, await line.read() or {}))
+        await line.write(await verbs.answer(self._desk, await line.read() or {}))
 
     async def board(self, line: Line) -> None:
         message = await line.read() or {}

@@ -11,7 +11,7 @@ from tidings.core.desk.runs import Desk
 from tidings.core.desk.work import Firing, Missed, Plan, Schedule
 from tidings.core.errors import Declined, Unknown
 from tidings.core.types import Target, parse_target
-from tidings.core.work.schedules import commands as bookings
+from tidings.core.work.schedules import commands
 
 # The owner's own place.
 CONSOLE = "console"
@@ -27,7 +27,7 @@ async def answer(desk: Desk, asked: dict[str, Any]) -> dict[str, Any]:
             return _one(await desk.schedules.add(await _plan(desk, asked)), wall)
         case "list":
             found = await desk.schedules.all()
-            return {"lines": [bookings.line(each, wall) for each in found], "schedules": _data(found)}
+            return {"lines": [commands.line(each, wall) for each in found], "schedules": _data(found)}
         case "firing":
             return _firing(await desk.schedules.firing(_text(asked, "firing")))
         case verb:
@@ -38,8 +38,8 @@ async def _act(desk: Desk, verb: object, known: Schedule, wall: float) -> dict[s
     match verb:
         case "show":
             runs = await desk.schedules.firings(known.id, SHOWN_RUNS)
-            told = [f"{_moment(run.instant)}  {bookings.outcome(run)}" for run in runs]
-            return {**_one(known, wall), "words": bookings.shown(known, wall), "runs": told, "firings": _data(runs)}
+            told = [f"{_moment(run.instant)}  {commands.outcome(run)}" for run in runs]
+            return {**_one(known, wall), "words": commands.shown(known, wall), "runs": told, "firings": _data(runs)}
         case "pause":
             plan = msgspec.structs.replace(known.plan, paused=True)
             return _one(await desk.schedules.change(known.id, plan), wall)
@@ -95,11 +95,11 @@ async def _find(desk: Desk, id: str) -> Schedule:
 
 
 def _one(schedule: Schedule, wall: float) -> dict[str, Any]:
-    return {"words": bookings.line(schedule, wall), "schedule": msgspec.to_builtins(schedule)}
+    return {"words": commands.line(schedule, wall), "schedule": msgspec.to_builtins(schedule)}
 
 
 def _firing(firing: Firing) -> dict[str, Any]:
-    return {"outcome": bookings.outcome(firing), "firing": msgspec.to_builtins(firing)}
+    return {"outcome": commands.outcome(firing), "firing": msgspec.to_builtins(firing)}
 
 
 def _data(found: list[Schedule] | list[Firing]) -> list[Any]:

@@ -12,7 +12,7 @@ import msgspec
 
 from tidings.adapters.shared import files
 from tidings.adapters.shared.token_lock import claim
-from tidings.adapters.slack import compose as wording
+from tidings.adapters.slack import compose as slack_compose
 from tidings.adapters.slack import render
 from tidings.adapters.slack.address import ADAPTER, RESPONSE_SECONDS, Handle, Shown, handle_of
 from tidings.adapters.slack.client import Client, Refused
@@ -107,7 +107,7 @@ class SlackAdapter:
         )
 
     def compose(self, target: Target, body: Body) -> tuple[Body, ...]:
-        texts = wording.cut(body.text, secret=bool(handle_of(target).response_url))
+        texts = slack_compose.cut(body.text, secret=bool(handle_of(target).response_url))
         parts = [Body(text=text) for text in texts]
         if body.choices:
             last = parts.pop().text if parts else ""
@@ -228,7 +228,7 @@ class SlackAdapter:
         return self._receipt(part, shown)
 
     def _wordings(self, body: Body) -> Iterator[dict[str, Any]]:
-        return wording.wordings(body, mentions=self._settings.mentions)
+        return slack_compose.wordings(body, mentions=self._settings.mentions)
 
     def _receipt(self, part: Part, shown: Shown) -> Receipt:
         return _landed(shown, None if part.kind is PartKind.PLAIN else _view(shown))
@@ -239,7 +239,7 @@ class SlackAdapter:
             raise Rejected("Slack shows files to all, and this answer is for one")
         if self._host.clock.wall() - handle.at >= RESPONSE_SECONDS:
             raise Rejected(TOO_LATE)
-        said = wording.message(part.body, mentions=self._settings.mentions)
+        said = slack_compose.message(part.body, mentions=self._settings.mentions)
         budget = f"{self._key}/{part.target.chat}"
         private = {"response_type": "ephemeral", "replace_original": False}
         await self._client.respond(handle.response_url, {**private, **said}, budget=budget)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from tidings.adapters.slack import compose as wording
-from tidings.adapters.slack import render
+from tidings.adapters.slack import compose, render
 from tidings.adapters.slack.address import Handle, Shown, handle_of, is_direct
 from tidings.adapters.slack.client import GONE, UNDRAWN, Client, Refused, Scopeless
 from tidings.core.clock import Clock
@@ -162,7 +161,7 @@ class Streams:
 
     def _growing(self, shown: Shown, text: str) -> dict[str, Any]:
         if not shown.stream:
-            return wording.growing(text, mentions=self._mentions)
+            return compose.growing(text, mentions=self._mentions)
         whole = render.stream(text, mentions=self._mentions)
         return {"markdown_text": render.tail(whole, render.UPDATE_LIMIT) or render.MARK}
 
@@ -192,7 +191,7 @@ class Streams:
         said = {"channel": shown.channel, "ts": shown.ts, "metadata": metadata, "budget": f"{self._account}/update"}
         fitting = (
             words
-            for words in wording.wordings(body, mentions=self._mentions)
+            for words in compose.wordings(body, mentions=self._mentions)
             if len(words["text"]) <= render.UPDATE_LIMIT
         )
         try:
@@ -211,7 +210,7 @@ class Streams:
         if known is None or not final.startswith(known) or len(final) > render.LIMIT:
             await self._end(shown, live)
             return False
-        blocks = wording.buttons(body.choices) or None
+        blocks = compose.buttons(body.choices) or None
         rest = final[len(known) :] or None
         try:
             await self._call("chat.stopStream", shown, markdown_text=rest, blocks=blocks, metadata=metadata)

@@ -15,8 +15,7 @@ from telegram.error import BadRequest, ChatMigrated, TelegramError
 
 from tidings.adapters.shared import files
 from tidings.adapters.shared.token_lock import claim
-from tidings.adapters.telegram import render
-from tidings.adapters.telegram import uploads as upload
+from tidings.adapters.telegram import render, uploads
 from tidings.adapters.telegram.address import Shown, shown_of
 from tidings.adapters.telegram.client import (
     GONE,
@@ -296,7 +295,7 @@ class TelegramAdapter:
             raise
 
     async def _send_file(self, part: Part) -> Receipt:
-        file = await upload.load(part.body.files[0])
+        file = await uploads.load(part.body.files[0])
         call: dict[str, Any] = {**_place(part.target), "caption": part.body.text[:1024]}
         refused: BadRequest | None = None
         for method, field in file.ways:
@@ -305,7 +304,7 @@ class TelegramAdapter:
                 return _receipt(sent)
             except BadRequest as error:
                 # What is not the picture or the voice that it looks like is still a file.
-                if not says(error, upload.NOT_WHAT_IT_SEEMS):
+                if not says(error, uploads.NOT_WHAT_IT_SEEMS):
                     raise
                 refused = error
         raise refused or AssertionError("a document is always tried")

@@ -19,7 +19,7 @@ from telegram import Bot
 from telegram.error import BadRequest, ChatMigrated, Conflict, Forbidden, InvalidToken, NetworkError, TelegramError
 from telegram.request import BaseRequest, RequestData
 
-from tidings.adapters.shared import http_client as phases
+from tidings.adapters.shared import http_client
 from tidings.adapters.shared.proxy import way
 from tidings.core.errors import (
     Doubtful,
@@ -165,7 +165,7 @@ class _Request(BaseRequest):
 
     async def _ask(self, method: str, url: str, seconds: float, data: Any = None) -> tuple[int, bytes]:
         timeout = aiohttp.ClientTimeout(connect=CONNECT_SECONDS, sock_read=seconds)
-        phase = phases.Phase()
+        phase = http_client.Phase()
         try:
             # A call that is sent elsewhere would be made twice.
             call = self._session(url).request(
@@ -191,7 +191,7 @@ class _Request(BaseRequest):
                     ssl=_certificates() if server.scheme == "https" else True,
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                trace_configs=[phases.traced()],
+                trace_configs=[http_client.traced()],
                 proxy=way(self._proxy, url).by,
             )
         return self._made

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, AnyStr, NamedTuple
 
 from tidings.adapters.shared import tables
-from tidings.adapters.telegram import formulas as figures
+from tidings.adapters.telegram import formulas
 from tidings.core.outbound.splitter import utf16_length
 
 # Whitespace that the parser keeps where it would drop a space.
@@ -172,7 +172,7 @@ class Draft:
             latex = _MARGIN.sub("\n", unveil(found["inline"] or found["display"]))
             # \[x\] may as well be an escaped bracket.
             sure = found["inline"] is not None or _OPERATOR.search(latex)
-            if sure and figures.is_formula(latex) and not code.holds(found.start()):
+            if sure and formulas.is_formula(latex) and not code.holds(found.start()):
                 before = None
                 if found["inline"] is None and text[found.end() : found.end() + 1] in ("", "\n"):
                     before = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
@@ -218,7 +218,7 @@ class _Row(NamedTuple):
         self.say(url, f" ({url})" if url not in self.cells[-1] else "")
 
     def spell(self, latex: str) -> None:
-        shown = "; ".join(figures.spell(latex)) if figures.is_formula(latex) else f"${latex}$"
+        shown = "; ".join(formulas.spell(latex)) if formulas.is_formula(latex) else f"${latex}$"
         self.say(latex, shown)
         self.exchanged.append((latex, shown))
 
@@ -289,7 +289,7 @@ class _Walk:
     def _formula(self, veiled: str, start: int, end: int, *, display: bool) -> None:
         latex = unveil(veiled)
         follows = self.data[end : end + 1].decode("ascii", "replace")
-        if not figures.is_formula(latex) or _NO_FORMULA.match(follows):
+        if not formulas.is_formula(latex) or _NO_FORMULA.match(follows):
             self._keep_apart(start)
             return
         before = self._before(start) if display and follows in ("", "\n") else None
@@ -387,7 +387,7 @@ def _veil(found: re.Match[str]) -> str:
 
 def _formula(latex: str, before: str | None) -> str:
     """A box of its own where it stands alone, after `before`; else a word of the sentence."""
-    lines = figures.spell(latex)
+    lines = formulas.spell(latex)
     if before is None or before.strip(" \t>"):
         return tables.span("; ".join(lines).strip()).translate(_VEIL)
     return tables.box(lines, before).translate(_VEIL)

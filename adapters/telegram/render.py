@@ -8,7 +8,7 @@ from functools import cache, partial
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeVar
 
-from tidings.adapters.telegram import markdown as dialect
+from tidings.adapters.telegram import markdown as telegram_markdown
 from tidings.core.outbound import splitter
 
 # What a message may hold, in UTF-16 units after rendering. Telegram counts characters: this is the safe side.
@@ -47,25 +47,25 @@ def length(text: str) -> int:
 
 def render(markdown: str) -> Rendered:
     """Never raises and never loses a word: what the converter would lose is shown as it was written."""
-    source = dialect.clean(markdown)
+    source = telegram_markdown.clean(markdown)
     bare = Rendered(source.strip(), ())
     if not (_INLINE_MARKUP.search(source) or _BLOCK_MARKUP.search(source)) or _ABYSS.search(source):
         return bare
     tools = _tools()
-    draft = dialect.Draft(source, tools.parse)
+    draft = telegram_markdown.Draft(source, tools.parse)
     # Only after a first paragraph does the converter put code on a line of its own.
-    text, entities = tools.convert(f"{dialect.SPACE}\n\n{draft.safe()}")
+    text, entities = tools.convert(f"{telegram_markdown.SPACE}\n\n{draft.safe()}")
     # Twice as many as are shown, for some will prove needless.
     useful = _choose(entities, 2 * MOST_ENTITIES, attrgetter("type"))
-    rendered = _finish(dialect.unveil(text), [entity.to_dict() for entity in useful])
+    rendered = _finish(telegram_markdown.unveil(text), [entity.to_dict() for entity in useful])
     hidden = [entity[key] for entity in rendered.entities for key in ("url", "language") if key in entity]
-    lost = draft.ink() - dialect.ink(" ".join([rendered.text, *hidden]))
+    lost = draft.ink() - telegram_markdown.ink(" ".join([rendered.text, *hidden]))
     return rendered if rendered.text and not lost else bare
 
 
 def plain(markdown: str, limit: int = LIMIT) -> str:
     """What is sent when entities are refused: the source or, where that is too long, what it shows."""
-    source = dialect.clean(markdown).strip()
+    source = telegram_markdown.clean(markdown).strip()
     return source if length(source) <= limit else render(markdown).text
 
 
@@ -73,10 +73,10 @@ def wants_rich(markdown: str) -> bool:
     """Is there a table, a formula or something folded, outside of code? Entities show these badly."""
     if not _RICH_HINT.search(markdown):
         return False
-    source = dialect.clean(markdown)
+    source = telegram_markdown.clean(markdown)
     if _ABYSS.search(source):
         return False
-    draft = dialect.Draft(source, _tools().parse)
+    draft = telegram_markdown.Draft(source, _tools().parse)
     draft.safe()
     return draft.rich
 
@@ -92,7 +92,7 @@ def compose(markdown: str, limit: int = LIMIT) -> tuple[str, ...]:
         return ()
     if length(markdown) <= WORTH_A_TRY * limit and length(render(markdown).text) <= limit:
         return (markdown,)
-    return tuple(part for piece in _pieces(dialect.clean(markdown), limit) for part in _fit(piece, limit))
+    return tuple(part for piece in _pieces(telegram_markdown.clean(markdown), limit) for part in _fit(piece, limit))
 
 
 def tail(rendered: Rendered, limit: int) -> Rendered:
@@ -192,7 +192,7 @@ def _tighten(entity: dict[str, Any], units: bytes) -> dict[str, Any]:
     end -= len(inside) - len(inside.rstrip())
     if entity["type"] != "pre":
         start += len(inside) - len(inside.lstrip())
-    words = {key: dialect.unveil(value) for key, value in entity.items() if isinstance(value, str)}
+    words = {key: telegram_markdown.unveil(value) for key, value in entity.items() if isinstance(value, str)}
     return {**entity, **words, "offset": start, "length": end - start}
 
 
@@ -200,7 +200,7 @@ def _pieces(source: str, limit: int) -> Iterator[str]:
     """Cut by what they measure before rendering; tables are kept whole, or cut between two rows."""
     units: list[tuple[str, int]] = []
     if not _ABYSS.search(source):
-        for text, sizes in dialect.Draft(source, _tools().parse).pieces():
+        for text, sizes in telegram_markdown.Draft(source, _tools().parse).pieces():
             units += _cut_table(text, sizes, limit) if sizes else _prose(text, limit)
     # Nothing is left of folds around nothing.
     units = units or list(_prose(source, limit))

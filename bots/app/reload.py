@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel
 
-from tidings.bots.app import agents as building
+from tidings.bots.app import agents as app_agents
 from tidings.bots.app.agents import Staff
 from tidings.core.errors import ConfigError
 
@@ -82,7 +82,7 @@ class Reloading:
         for task in self._asides:
             task.cancel()
         await asyncio.gather(*self._asides, return_exceptions=True)
-        await building.close([*self._staff.agents.values(), *self._retired])
+        await app_agents.close([*self._staff.agents.values(), *self._retired])
 
     def prepare(self) -> None:
         """Brings in what takes long, aside: a heavy library must keep nobody from being heard."""
@@ -115,9 +115,9 @@ class Reloading:
         old, before = self._loaded, self._staff
         new = await asyncio.to_thread(self._load)
         # A module that was never needed before may take seconds to come in.
-        await asyncio.to_thread(building.bring_in, new.bots)
+        await asyncio.to_thread(app_agents.bring_in, new.bots)
         kept = {name: before.agents[name] for name, bot in new.bots.items() if old.bots.get(name) == bot}
-        fresh = building.build({name: bot for name, bot in new.bots.items() if name not in kept}, before.turnstile)
+        fresh = app_agents.build({name: bot for name, bot in new.bots.items() if name not in kept}, before.turnstile)
         agents = {**kept, **fresh.agents}
         staff = Staff({name: agents[name] for name in new.bots}, fresh.kinds, before.turnstile)
         commands = self._commands(new, staff)
@@ -126,7 +126,7 @@ class Reloading:
         self._loaded, self._staff = new, staff
         self._keep(new)
         if fresh.agents:
-            self._begin(building.prepare(tuple(fresh.agents.values())))
+            self._begin(app_agents.prepare(tuple(fresh.agents.values())))
         if gone := [agent for agent in before.agents.values() if not _is_among(agent, staff.agents)]:
             self._retired += gone
             self._begin(self._retire(gone, gateway))
@@ -138,14 +138,14 @@ class Reloading:
         return change
 
     async def _prepare(self) -> None:
-        await building.prepare(tuple(self._staff.agents.values()))
+        await app_agents.prepare(tuple(self._staff.agents.values()))
         # Libraries stay until the end; each time the garbage collector looks through them, everybody waits.
         self._freeze()
 
     async def _retire(self, agents: list[Agent], gateway: Gateway) -> None:
         await gateway.released(agents)
         self._retired = [each for each in self._retired if not any(each is agent for agent in agents)]
-        await building.close(agents)
+        await app_agents.close(agents)
 
     def _restart(self, new: Loaded, fresh: Staff, commands: Sequence[Command]) -> Iterator[str]:
         old = self._first

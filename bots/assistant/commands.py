@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tidings.bots.assistant import model_choice as choosing
+from tidings.bots.assistant import model_choice
 from tidings.bots.assistant.settings import Assistant
 from tidings.core.inbound.commands import Command, Obeyed
 from tidings.core.memory import preferences
@@ -44,11 +44,11 @@ def commands(bot_of: Callable[[Inbound], str], settings: Mapping[str, Assistant]
 def _model(tx: Transaction, inbound: Inbound, bot: Assistant) -> str:
     conversation, wanted = inbound.conversation.id, inbound.argument
     if not wanted:
-        return _which(bot, choosing.chosen(bot, preferences.read(tx, conversation).get("model", "")))
+        return _which(bot, model_choice.chosen(bot, preferences.read(tx, conversation).get("model", "")))
     if wanted.lower() == DEFAULT:
         preferences.choose(tx, conversation, "model", "")
         return f"From now on {bot.model} answers here again."
-    name, trouble = choosing.permit(bot, wanted)
+    name, trouble = model_choice.permit(bot, wanted)
     if trouble:
         return trouble
     preferences.choose(tx, conversation, "model", "" if name == bot.model else name)
@@ -60,12 +60,12 @@ def _which(bot: Assistant, chosen: str) -> str:
         first = f"{chosen} answers here, as was chosen by /model. /model {DEFAULT} goes back to {bot.model}."
     else:
         first = f"{bot.model} answers here."
-    others = [name for name in choosing.choices(bot) if name != (chosen or bot.model)]
+    others = [name for name in model_choice.choices(bot) if name != (chosen or bot.model)]
     lines = [first]
     if others:
-        lines.append(f"/model NAME chooses another:\n{choosing.lines(others)}")
+        lines.append(f"/model NAME chooses another:\n{model_choice.lines(others)}")
     if not bot.models:
-        whose = f"of {own}" if (own := choosing.provider(bot)) else "at the same address"
+        whose = f"of {own}" if (own := model_choice.provider(bot)) else "at the same address"
         lines.append(f"/model NAME chooses any {'other ' if others else ''}model {whose}, by its name.")
     elif not others:
         lines.append("There is no other to choose.")

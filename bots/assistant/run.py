@@ -13,9 +13,7 @@ from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, UserProm
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
-from tidings.bots.assistant import attachments as intake
-from tidings.bots.assistant import compaction, memory, prompt
-from tidings.bots.assistant import model_choice as choosing
+from tidings.bots.assistant import attachments, compaction, memory, model_choice, prompt
 from tidings.bots.assistant.ask import Answer, Asking, Kind, Question, Unanswered
 from tidings.bots.assistant.budget import Budget
 from tidings.bots.assistant.loop_guard import Guard
@@ -59,7 +57,7 @@ class Work:
         self._memory = memory.of(turn)
         # What a run has spent before a restart counts too.
         budget.spent = self._memory.spent
-        self._chosen = choosing.chosen(settings, turn.preferences.get("model", ""))
+        self._chosen = model_choice.chosen(settings, turn.preferences.get("model", ""))
         self._choices = models.choices(self._chosen)
         self._using = Using(toolbox, Guard(settings.rails), turn.desk, turn.run, self._memory.calls)
         given = turn.message.given.instructions if turn.message.given else ""
@@ -118,7 +116,7 @@ class Work:
                 self._spoke = self._apart = True
                 yield TextDelta(said)
             return
-        heard = await intake.take(self._turn, images=built.images)
+        heard = await attachments.take(self._turn, images=built.images)
         self._memory.hear(heard.content)
         for complaint in heard.refused:
             yield self._say(f"({complaint})")

@@ -139,23 +139,23 @@ class Doctor:
             self.note(*remark)
 
     def _stands_in(self, place: Place) -> None:
-        from tidings.bots.app import last_good as fallback
+        from tidings.bots.app import last_good
 
         file = place.config or place.home / "tidings.toml"
-        if fallback.recall(place.home, file) is not None:
-            folder = place.home / fallback.FOLDER
+        if last_good.recall(place.home, file) is not None:
+            folder = place.home / last_good.FOLDER
             self.fail("settings", f"until that is mended, a start takes those of the last good one, from {folder}")
 
     def bots(self, bots: Mapping[str, Bot], environment: Mapping[str, str]) -> None:
         """Each by itself, the default first; no provider is asked anything."""
         import asyncio
 
-        from tidings.bots.app import agents as building
+        from tidings.bots.app import agents
         from tidings.bots.app.roster import ASSISTANT
 
         for name, bot in bots.items():
             with self.examining(f"bot {name}"):
-                building.build({name: bot})
+                agents.build({name: bot})
                 if bot.chosen_agent != ASSISTANT:
                     self.ok(f"bot {name}", f"{bot.chosen_agent} answers")
                 else:
@@ -264,7 +264,7 @@ class Doctor:
     def gateway(self, health: dict[str, Any], loaded: Loaded | None, home: Path) -> None:
         from importlib.metadata import version
 
-        from tidings.bots.app import last_good as fallback
+        from tidings.bots.app import last_good
 
         self.ok("gateway", f"version {health['version']} runs")
         if health["version"] != (installed := version("tidings")):
@@ -276,7 +276,7 @@ class Doctor:
                 self.warn("gateway", f"{part['name']} is {part['state']}: {part['last_error']}")
         for alarm in health["alarms"]:
             self.warn("gateway", f"alarm {alarm['name']}, {alarm['count']} times: {alarm['last']}")
-        kept = fallback.recall(home, loaded.file) if loaded else None
+        kept = last_good.recall(home, loaded.file) if loaded else None
         if loaded and kept and [text or "" for text in loaded.texts] != list(kept):
             self.warn("gateway", f"{loaded.file} was changed since it started: tidings reload, or restart it")
 

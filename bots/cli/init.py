@@ -149,7 +149,7 @@ class SetUp:
         """The settings that others may see, and the secrets apart from them."""
         from tidings.bots.app.roster import secrets_file
         from tidings.bots.app.settings import SECRET
-        from tidings.bots.cli import toml_edit as scribe
+        from tidings.bots.cli import toml_edit
 
         # Once more, all together.
         loaded = self._load()
@@ -158,7 +158,7 @@ class SetUp:
         for path, changes in ((loaded.file, plain), (secrets_file(loaded.file), secret)):
             if not changes:
                 continue
-            copy = scribe.save(path, changes)
+            copy = toml_edit.save(path, changes)
             keys = ", ".join(f"[{section}] {key}" for section, key in changes)
             self._tell(f"{path} says now: {keys}" + (f"; what it said before is in {copy.name}" if copy else ""))
         self._warn_of_variables()

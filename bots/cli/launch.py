@@ -84,11 +84,11 @@ def stop(place: Place) -> int:
         os.kill(holder, signal.SIGTERM)
     except (OSError, ValueError) as error:
         raise TidingsError(f"the gateway in {place.home} could not be stopped: {error}") from error
-    from tidings.core.work.processes import identity as kin
+    from tidings.core.work.processes import identity
 
     for _ in _moments(START_SECONDS):
         # One that has ended and that nobody has noticed yet is no longer in the way.
-        if not kin.born(holder):
+        if not identity.born(holder):
             return holder
     raise TidingsError(f"the gateway in {place.home} has not ended for {START_SECONDS:g} s")
 

@@ -22,7 +22,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.run import AgentRun
 from pydantic_ai.usage import RunUsage
 
-from tidings.bots.assistant import attachments as intake
+from tidings.bots.assistant import attachments
 from tidings.bots.assistant.turnstile import Turnstile
 from tidings.bots.hosted.agent import Stage
 from tidings.bots.hosted.memory import recall, seal
@@ -116,7 +116,7 @@ class Play:
             await self._say(memory.answer)
             return Ending()
         given = self._turn.message.given
-        heard = None if memory.resumed else await intake.take(self._turn, images=False)
+        heard = None if memory.resumed else await attachments.take(self._turn, images=False)
         for complaint in heard.refused if heard else ():
             await self._stage.show(TextDelta(f"({complaint})\n\n"))
         iterating = self._agent.iter(

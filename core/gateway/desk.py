@@ -36,8 +36,8 @@ from tidings.core.inbound import access, policy
 from tidings.core.inbound.access import Access
 from tidings.core.inbound.dispatcher import Bots, Dispatcher
 from tidings.core.inbound.door import Door
-from tidings.core.memory import history as records
-from tidings.core.memory import person_notes as notes
+from tidings.core.memory import history as memory_history
+from tidings.core.memory import person_notes
 from tidings.core.operations import overview
 from tidings.core.operations.erasure import Erasure
 from tidings.core.operations.upkeep import Upkeep
@@ -88,7 +88,7 @@ class FrontDesk:
         return (self._bots.default, *others)
 
     async def run(self, id: str) -> Run:
-        run = await self._store.read(lambda tx: records.run(tx, id, self._ahead))
+        run = await self._store.read(lambda tx: memory_history.run(tx, id, self._ahead))
         return replace(run, bot=self._bots.find(run.message))
 
     async def forget(self, run: str) -> None:
@@ -98,14 +98,14 @@ class FrontDesk:
         self, adapter: str, chat: str, limit: int, before: int, member: str = ""
     ) -> list[ConversationLine]:
         return await self._store.read(
-            lambda tx: records.conversations(tx, adapter, chat, limit, before, self._ahead, member)
+            lambda tx: memory_history.conversations(tx, adapter, chat, limit, before, self._ahead, member)
         )
 
     async def memory(self, conversation: str, before: str, limit: int) -> tuple[Entry, ...]:
-        return await self._store.read(lambda tx: records.memory(tx, conversation, before, limit))
+        return await self._store.read(lambda tx: memory_history.memory(tx, conversation, before, limit))
 
     async def history(self, conversation: str, limit: int, after: int) -> list[HistoryLine]:
-        return await self._store.read(lambda tx: records.history(tx, conversation, limit, after))
+        return await self._store.read(lambda tx: memory_history.history(tx, conversation, limit, after))
 
     @property
     def _ahead(self) -> float:
@@ -117,7 +117,9 @@ class FrontDesk:
         if not target.chat or not self._access.ids.isdisjoint(policy.names_of(target)):
             return True
         place = self._courier.origin(target)
-        known, last = await self._store.read(lambda tx: (records.is_known(tx, place), records.newest(tx, place)))
+        known, last = await self._store.read(
+            lambda tx: (memory_history.is_known(tx, place), memory_history.newest(tx, place))
+        )
         # A group may have other members; a removed person in a private chat is told nothing more.
         is_private = last is not None and last.target.audience is Audience.PRIVATE
         return known and not (is_private and last is not None and self._access.lapsed(last.asker))
@@ -230,15 +232,15 @@ class FrontDesk:
         return await adapter.fetch(attachment)
 
     async def knows(self, conversation: str) -> bool:
-        return await self._store.read(lambda tx: records.knows(tx, conversation))
+        return await self._store.read(lambda tx: memory_history.knows(tx, conversation))
 
     async def remember(self, text: str) -> bool:
         about = _reader(context.current())
-        return await self._store.write(lambda tx: notes.keep(tx, about, text, self._clock.wall()))
+        return await self._store.write(lambda tx: person_notes.keep(tx, about, text, self._clock.wall()))
 
     async def recall(self, words: str, limit: int) -> list[Remembered]:
         about = _reader(context.current())
-        return await self._store.read(lambda tx: notes.find(tx, about, words, limit))
+        return await self._store.read(lambda tx: person_notes.find(tx, about, words, limit))
 
     async def health(self) -> Health:
         glance, fault = await self._glance()
@@ -297,9 +299,9 @@ def _tell_recent(tx: Transaction, adapter: str, account: str, words: str, since:
     return lanes
 
 
-def _reader(session: Session) -> notes.Reader:
+def _reader(session: Session) -> person_notes.Reader:
     """Work without a person has the notes of whom it is done for, as they are seen where it was asked for."""
     asked = session.asker
     target, sender = (asked.target, asked.sender) if asked else (session.target, session.sender)
     private = target.audience is session.target.audience is Audience.PRIVATE
-    return notes.Reader(session.bot, policy.name_of(target, sender), private)
+    return person_notes.Reader(session.bot, policy.name_of(target, sender), private)

@@ -15,7 +15,7 @@ from tidings.core.agent import Agent
 from tidings.core.clock import Clock
 from tidings.core.errors import ConfigError, StandingBy
 from tidings.core.failpoints import fail_here
-from tidings.core.gateway import restarts as governor
+from tidings.core.gateway import restarts
 from tidings.core.gateway.desk import FrontDesk
 from tidings.core.gateway.parts import Office
 from tidings.core.gateway.supervisor import Supervisor
@@ -33,7 +33,7 @@ from tidings.core.outbound.courier import Courier
 from tidings.core.outbound.draft import Drafts
 from tidings.core.runs.feed import Feed
 from tidings.core.settings import Board, Core, Rule
-from tidings.core.store import steady_time as epoch
+from tidings.core.store import steady_time
 from tidings.core.store.adapter_state import StoredNotebook
 from tidings.core.store.lock import HomeLock
 from tidings.core.store.sqlite import DATABASE, open_store
@@ -142,7 +142,7 @@ class Gateway(FrontDesk):
 
     async def _set_the_clock(self) -> None:
         """And whatever is told of this life of the gateway."""
-        self._steady = await self._store.insist(epoch.steady_clock)
+        self._steady = await self._store.insist(steady_time.steady_clock)
         self._clock = self._given_clock or self._steady
         self._alarms = Alarms(self._clock)
         if not self._clock.confirmed:
@@ -270,8 +270,10 @@ class Gateway(FrontDesk):
             await self._clock.sleep(SWEEP_SECONDS)
             # A write, so that a store that is well again is known to be, and steady time survives a reboot.
             now = self._clock.now()
-            await self._store.insist(lambda tx, now=now: epoch.mark(tx, now))  # type: ignore[misc]
-            if not self._steady.confirmed and await self._store.insist(lambda tx: epoch.confirm(tx, self._steady)):
+            await self._store.insist(lambda tx, now=now: steady_time.mark(tx, now))  # type: ignore[misc]
+            if not self._steady.confirmed and await self._store.insist(
+                lambda tx: steady_time.confirm(tx, self._steady)
+            ):
                 log.info("the clock is confirmed: time has caught up with it")
             await self._dispatcher.sweep()
             await self._courier.sweep()
@@ -330,14 +332,14 @@ class _Phases:
 async def _wait_after_quick_starts(notebook: StoredNotebook, now: float) -> None:
     """Returns when the adapter may listen in this process, and has counted that. Raises StandingBy."""
     stored = await notebook.read("starts")
-    last = decode(stored, type=governor.Starts) if stored else None
-    if (wait := governor.wait(last, now)) > 0 and last is not None:
+    last = decode(stored, type=restarts.Starts) if stored else None
+    if (wait := restarts.wait(last, now)) > 0 and last is not None:
         raise StandingBy(
             f"the gateway was started {last.quick + 1} times in quick succession, so it listens only in {wait:.0f} s;"
             " the log says why it ended",
             wait,
         )
-    await notebook.write("starts", encode(governor.begun(last, now)).decode())
+    await notebook.write("starts", encode(restarts.begun(last, now)).decode())
 
 
 def _check_bots(rules: Sequence[Rule], bots: Mapping[str, Agent], default_bot: str, board: Board) -> None:

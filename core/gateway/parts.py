@@ -24,7 +24,7 @@ from tidings.core.work.processes.processes import Processes
 from tidings.core.work.schedules.commands import Bookings
 from tidings.core.work.schedules.schedules import Schedules
 from tidings.core.work.schedules.shell import Jobs
-from tidings.core.work.tasks import rows as ledger
+from tidings.core.work.tasks import rows as task_rows
 from tidings.core.work.tasks.commands import Requests
 from tidings.core.work.tasks.delegation import Delegation, Follow
 from tidings.core.work.tasks.tasks import TaskKind, Tasks
@@ -59,7 +59,7 @@ class Office:
         self._delegation = Delegation(store, clock, settings, dispatcher, follow, door.stop)
         settlement.report_to(Origin.TASK, self._delegation.ended)
         self.processes = Processes(store, clock, settings, dispatcher, home)
-        stops = {ledger.DELEGATE: self._stop_run, ledger.PROCESS: self.processes.end}
+        stops = {task_rows.DELEGATE: self._stop_run, task_rows.PROCESS: self.processes.end}
         self.tasks = Tasks(store, clock, courier, dispatcher, self._delegation, kinds, workspaces, stops, mandates)
         jobs = Jobs(store, clock, settings, dispatcher, workspaces)
         self.schedules = Schedules(store, clock, settings, courier, dispatcher, jobs, owner, mandates)

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from tidings.core.inbound import inbox, policy
 from tidings.core.inbound.settlement import After
-from tidings.core.memory import undo as recollection
-from tidings.core.memory import usage
+from tidings.core.memory import undo, usage
 from tidings.core.store.store import Transaction
 from tidings.core.types import Inbound
 
@@ -117,15 +116,15 @@ def _stop(tx: Transaction, inbound: Inbound) -> Obeyed:
 
 
 def _undo(tx: Transaction, inbound: Inbound) -> Obeyed:
-    return Obeyed(recollection.take_back(tx, inbound.conversation.id, "take back").words)
+    return Obeyed(undo.take_back(tx, inbound.conversation.id, "take back").words)
 
 
 def _retry(tx: Transaction, inbound: Inbound) -> Obeyed:
     """Has no reply of its own where something is tried again: the new outcome is the answer."""
-    taken = recollection.take_back(tx, inbound.conversation.id, "try again")
+    taken = undo.take_back(tx, inbound.conversation.id, "try again")
     if taken.message is None:
         return Obeyed(taken.words)
-    return Obeyed(again=recollection.again(taken.message, inbound))
+    return Obeyed(again=undo.again(taken.message, inbound))
 
 
 BUILT_IN = (

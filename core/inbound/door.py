@@ -30,7 +30,7 @@ from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.runs import journal
 from tidings.core.runs.journal import Publish
 from tidings.core.settings import Limits
-from tidings.core.store import adapter_state as notebook
+from tidings.core.store import adapter_state
 from tidings.core.store.store import Store, Transaction
 from tidings.core.telemetry.metrics import Meters
 from tidings.core.types import (
@@ -117,7 +117,7 @@ class Door:
         """The door as one adapter sees it: its notes go to its own notebook."""
 
         async def receive(inbound: Inbound, note: Note | None = None) -> Admission:
-            write_note = notebook.writer(adapter, account, note)
+            write_note = adapter_state.writer(adapter, account, note)
             return await self._receive(inbound, write_note)
 
         return receive

@@ -18,9 +18,8 @@ from msgspec.structs import replace
 from tidings.core.clock import Clock
 from tidings.core.errors import Unknown
 from tidings.core.inbound import inbox
-from tidings.core.memory import undo as recollection
-from tidings.core.operations import old_files as files
-from tidings.core.operations import retention
+from tidings.core.memory import undo
+from tidings.core.operations import old_files, retention
 from tidings.core.runs import journal
 from tidings.core.store.store import Row, Store, Transaction
 from tidings.core.types import Inbound, is_passing, workspace_name
@@ -118,7 +117,7 @@ def erase(tx: Transaction, run: str) -> None:
         generation,
         row["seq"],
     )
-    recollection.restore(tx, conversation, generation)
+    undo.restore(tx, conversation, generation)
     for part in (row, *tx.all("SELECT run, message FROM inbox WHERE joined = ?", run)):
         _empty(tx, part)
     if is_passing(conversation) and not _others(tx, conversation, run):
@@ -129,7 +128,7 @@ def files_of(tx: Transaction, run: str, home: Path) -> list[Path]:
     """Copies made for sending, output of its commands, and the workspace if the conversation ends with this run."""
     row, outcome = _row(tx, run), journal.outcome(tx, run)
     handed = [Path(file.path) for file in outcome.files] if outcome else []
-    found = [path for path in handed if home / files.ATTACHMENTS in path.parents]
+    found = [path for path in handed if home / old_files.ATTACHMENTS in path.parents]
     for task in _tasks(tx, row["conversation"], run):
         found.append(home / "processes" / task["id"])
         if task["work"] and tx.one("SELECT 1 FROM inbox WHERE run = ?", task["work"]):

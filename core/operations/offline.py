@@ -16,13 +16,10 @@ from tidings.core.clock import SystemClock
 from tidings.core.desk.runs import DeliveryLine, Overview, Pruned
 from tidings.core.errors import StoreRefused, TidingsError
 from tidings.core.inbound import access
-from tidings.core.operations import backup, overview, retention
-from tidings.core.operations import old_files as files
-from tidings.core.outbound import repair as redress
+from tidings.core.operations import backup, old_files, overview, retention
+from tidings.core.outbound import repair
 from tidings.core.settings import Retention as Periods
-from tidings.core.store import adapter_state as notebook
-from tidings.core.store import migrate
-from tidings.core.store import steady_time as epoch
+from tidings.core.store import adapter_state, migrate, steady_time
 from tidings.core.store.checks import inspect
 from tidings.core.store.lock import HomeLock, is_there
 from tidings.core.store.sqlite import DATABASE, SqliteTransaction, connect
@@ -38,10 +35,10 @@ class OfflineNotebook:
         self._account = account
 
     async def read(self, name: str) -> str | None:
-        return notebook.read(self._tx, self._adapter, self._account, name)
+        return adapter_state.read(self._tx, self._adapter, self._account, name)
 
     async def write(self, name: str, value: str) -> None:
-        notebook.write(self._tx, self._adapter, self._account, Note(name=name, value=value))
+        adapter_state.write(self._tx, self._adapter, self._account, Note(name=name, value=value))
 
 
 def allow(home: Path, id: str) -> bool:
@@ -89,7 +86,7 @@ def look_over(home: Path) -> Overview | None:
             if connection.execute("PRAGMA user_version").fetchone()[0] < migrate.files()[-1][0]:
                 # The next start brings it up to this version; until then its tables are others.
                 return None
-            clock = epoch.read(tx)
+            clock = steady_time.read(tx)
             return overview.overview(tx, clock.wall() - clock.now())
         finally:
             connection.close()
@@ -117,7 +114,7 @@ def prune(home: Path, periods: Periods, older_than: float | None, *, rehearsal: 
     """As a running gateway does it, and then gives the space back to the disk."""
     _need_store(home)
     with _opened(home) as tx:
-        clock = epoch.read(tx)
+        clock = steady_time.read(tx)
         retention.check(clock)
         terms = retention.terms(periods, clock, older_than=older_than, rehearsal=rehearsal)
         pruned = Pruned()
@@ -127,7 +124,7 @@ def prune(home: Path, periods: Periods, older_than: float | None, *, rehearsal: 
             place, some = retention.step(tx, place, terms)
             tx.execute("COMMIT")
             pruned += some
-        pruned += retention.remove_files(home, files.kept(tx), terms)
+        pruned += retention.remove_files(home, old_files.kept(tx), terms)
         if not rehearsal:
             _give_back(tx, home)
         return replace(pruned, spare_bytes=retention.spare_bytes(tx))
@@ -149,22 +146,22 @@ def _need_store(home: Path) -> None:
 def deliveries(home: Path, *, waiting: bool, limit: int) -> list[DeliveryLine]:
     _need_store(home)
     with _opened(home) as tx:
-        clock = epoch.read(tx)
-        states = redress.OPEN if waiting else redress.IN_TROUBLE
-        return redress.lines(tx, states, limit, 0, clock.wall() - clock.now())
+        clock = steady_time.read(tx)
+        states = repair.OPEN if waiting else repair.IN_TROUBLE
+        return repair.lines(tx, states, limit, 0, clock.wall() - clock.now())
 
 
 def retry(home: Path, id: str) -> str:
     """The next start sends it."""
     _need_store(home)
     with _one_transaction(home) as tx:
-        return redress.retry(tx, id, epoch.read(tx).now(), edits=False)
+        return repair.retry(tx, id, steady_time.read(tx).now(), edits=False)
 
 
 def drop(home: Path, id: str) -> None:
     _need_store(home)
     with _one_transaction(home) as tx:
-        redress.drop(tx, id, epoch.read(tx).now())
+        repair.drop(tx, id, steady_time.read(tx).now())
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tidings.core.clock import Clock
 from tidings.core.desk.runs import Pruned
 from tidings.core.errors import Conflict
-from tidings.core.operations import old_files as files
+from tidings.core.operations import old_files
 from tidings.core.settings import Retention as Periods
 from tidings.core.store.store import Row, Store, Transaction
 from tidings.core.types import is_passing
@@ -140,9 +140,9 @@ class Retention:
         return done.place
 
     async def _remove_files(self, terms: Terms) -> Pruned:
-        if not any((self._home / name).is_dir() for name in (files.ATTACHMENTS, files.BOARD)):
+        if not any((self._home / name).is_dir() for name in (old_files.ATTACHMENTS, old_files.BOARD)):
             return Pruned()
-        kept = await self._store.insist(files.kept)
+        kept = await self._store.insist(old_files.kept)
         return await asyncio.to_thread(remove_files, self._home, kept, terms)
 
 
@@ -171,8 +171,8 @@ def describe(pruned: Pruned) -> str:
     return ", ".join(told) or "nothing"
 
 
-def remove_files(home: Path, kept: files.Kept, terms: Terms) -> Pruned:
-    return files.remove(home, kept, terms.attachments, terms.records, rehearsal=terms.rehearsal)
+def remove_files(home: Path, kept: old_files.Kept, terms: Terms) -> Pruned:
+    return old_files.remove(home, kept, terms.attachments, terms.records, rehearsal=terms.rehearsal)
 
 
 def spare_bytes(tx: Transaction) -> int:

@@ -15,10 +15,10 @@ from tidings.core.desk.runs import DeliveryLine, Pruned
 from tidings.core.errors import Conflict
 from tidings.core.operations import retention
 from tidings.core.operations.backup import STORE
-from tidings.core.outbound import repair as redress
+from tidings.core.outbound import repair
 from tidings.core.outbound.courier import Courier
 from tidings.core.settings import Retention as Periods
-from tidings.core.store import checks as inspection
+from tidings.core.store import checks
 from tidings.core.store.store import Store, Transaction
 from tidings.core.telemetry.alarms import Alarms
 
@@ -37,7 +37,7 @@ class Upkeep:
         alarms: Alarms,
         periods: Periods,
         home: Path,
-        checked_bytes: int = inspection.CHECKED_BYTES,
+        checked_bytes: int = checks.CHECKED_BYTES,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -63,7 +63,7 @@ class Upkeep:
 
     async def _look_over(self) -> None:
         """Once after the start, for what the start did not wait for."""
-        if found := await inspection.damage(self._home / STORE):
+        if found := await checks.damage(self._home / STORE):
             self._alarms.sound("store", f"the store is damaged ({found}); stop, and restore your newest backup")
 
     async def snapshot(self) -> Path:
@@ -89,22 +89,22 @@ class Upkeep:
         return msgspec.structs.replace(pruned, spare_bytes=spare)
 
     async def deliveries(self, *, waiting: bool, limit: int, before: int = 0) -> list[DeliveryLine]:
-        states = redress.OPEN if waiting else redress.IN_TROUBLE
+        states = repair.OPEN if waiting else repair.IN_TROUBLE
         ahead = self._clock.wall() - self._clock.now()
-        return await self._store.read(lambda tx: redress.lines(tx, states, limit, before, ahead))
+        return await self._store.read(lambda tx: repair.lines(tx, states, limit, before, ahead))
 
     async def retry(self, id: str) -> str:
         def unit(tx: Transaction) -> tuple[str, str]:
-            target = redress.target_of(tx, id)
+            target = repair.target_of(tx, id)
             can = self._courier.can(target)
-            return redress.retry(tx, id, self._clock.now(), edits=can is not None and can.streaming_edits), target.lane
+            return repair.retry(tx, id, self._clock.now(), edits=can is not None and can.streaming_edits), target.lane
 
         words, lane = await self._store.write(unit)
         self._courier.decided(id, lane)
         return words
 
     async def drop(self, id: str) -> None:
-        owed = await self._store.write(lambda tx: redress.drop(tx, id, self._clock.now()))
+        owed = await self._store.write(lambda tx: repair.drop(tx, id, self._clock.now()))
         self._courier.dropped(owed)
 
 

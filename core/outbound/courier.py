@@ -23,8 +23,7 @@ from tidings.core.errors import (
     ViewLost,
 )
 from tidings.core.failpoints import fail_here
-from tidings.core.outbound import compose as fitting
-from tidings.core.outbound import doubts, outbox, pace
+from tidings.core.outbound import compose, doubts, outbox, pace
 from tidings.core.outbound.doubts import Arrival
 from tidings.core.outbound.moved_chats import Aliases
 from tidings.core.outbound.outages import Outages
@@ -191,13 +190,13 @@ class Courier:
         adapter = self._adapter(owed.target)
         if adapter is None or owed.target.lane in self._lanes or self._stopped:
             return None
-        if not fitting.is_quick(owed.body):
+        if not compose.is_quick(owed.body):
             # A long body is composed in another thread; the caller does not wait for that.
             return None
         if self._outages.is_on(_account(owed)):
             return None
         can = adapter.can(self._aliases.where(owed.target))
-        bodies = fitting.compose(adapter, owed.target, owed.body, can)
+        bodies = compose.compose(adapter, owed.target, owed.body, can)
         if not self._budgets.take(can.pace):
             return None
         self._lanes[owed.target.lane] = Lane()
@@ -289,7 +288,7 @@ class Courier:
             lane.idle = False
             return None
         can = adapter.can(self._aliases.where(due.owed.target))
-        bodies = () if due.composed else await fitting.compose_aside(adapter, due.owed.target, due.body, can)
+        bodies = () if due.composed else await compose.compose_aside(adapter, due.owed.target, due.body, can)
         fail_here("out.claimed")
         # Before its turn: a show in flight may meet a pause, which then counts for this part too.
         await self.views.await_show(due.owed.run)
@@ -441,7 +440,7 @@ class Courier:
             # A view is one message; only the final is cut.
             await self._reject(sending, "it does not fit")
             return
-        bodies = await fitting.smaller_aside(adapter, sending.owed.target, sending.body, marked=sending.marked)
+        bodies = await compose.smaller_aside(adapter, sending.owed.target, sending.body, marked=sending.marked)
         if len(bodies) < 2:
             await self._reject(sending, "the platform finds it too long and it cannot be cut")
             return

@@ -13,9 +13,9 @@ from pathlib import Path
 from tidings.core.desk.board import CardState, Hand, NewCard
 from tidings.core.store.sqlite import open_store
 from tidings.core.store.store import Store, Transaction
-from tidings.core.work.board import cards as cardfile
-from tidings.core.work.board import rules as board
-from tidings.core.work.board import text as board_text
+from tidings.core.work.board import cards as card_rows
+from tidings.core.work.board import rules as board_rules
+from tidings.core.work.board import text
 from tidings.core.work.board.cards import Moment
 
 CARDS = 10_000
@@ -43,9 +43,9 @@ def _fill(tx: Transaction, cards: int) -> None:
     for number in range(cards):
         parents = (str(number),) if number % 20 == 19 else ()
         new = NewCard(f"card {number}", assignee="bot", parents=parents, priority=number % 5)
-        row = board.add(tx, new, HAND, ("bot",), cards + 1, _at()).card
+        row = board_rules.add(tx, new, HAND, ("bot",), cards + 1, _at()).card
         if number % 2 and row["state"] == CardState.READY:
-            board.finish(tx, str(row["id"]), "done", HAND, _at())
+            board_rules.finish(tx, str(row["id"]), "done", HAND, _at())
 
 
 def _at() -> Moment:
@@ -53,22 +53,22 @@ def _at() -> Moment:
 
 
 def _list(tx: Transaction) -> None:
-    board_text.board(cardfile.board(tx, (), 40, "", 0.0), 2000.0)
+    text.board(card_rows.board(tx, (), 40, "", 0.0), 2000.0)
 
 
 def _list_done(tx: Transaction) -> None:
     """The half of the board that has ended, newest first."""
-    board_text.board(cardfile.board(tx, (CardState.DONE,), 40, "", 0.0), 2000.0)
+    text.board(card_rows.board(tx, (CardState.DONE,), 40, "", 0.0), 2000.0)
 
 
 def _claim(tx: Transaction) -> None:
-    assert len(board.claim(tx, 4, LEASE, _at())) == 4
+    assert len(board_rules.claim(tx, 4, LEASE, _at())) == 4
 
 
 def _complete(tx: Transaction) -> None:
     row = tx.one("SELECT card, number, fence FROM card_attempts WHERE ended IS NULL LIMIT 1")
     assert row is not None
-    board.complete(tx, board.Hold(row["card"], row["number"], row["fence"]), "done", (), _at())
+    board_rules.complete(tx, board_rules.Hold(row["card"], row["number"], row["fence"]), "done", (), _at())
 
 
 async def _taken(store: Store, unit: Callable[[Transaction], None]) -> list[float]:

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from tests.scenario.operations.test_process import gateway, status
-from tidings.adapters.local import socket as local
+from tidings.adapters.local import socket
 
 # Nobody listens there: every connection is refused.
 NOWHERE = "http://127.0.0.1:9"
@@ -36,7 +36,7 @@ async def measure(home: Path, seconds: float, chats: int) -> dict[str, float]:
     }
     async with gateway(home, TIDINGS_BOT__AGENT="echo", **platforms) as process:
         for chat in range(1, chats + 1):
-            await local.call(home, {"verb": "notify", "target": f"telegram:{chat}", "text": "hello"})
+            await socket.call(home, {"verb": "notify", "target": f"telegram:{chat}", "text": "hello"})
         await asyncio.sleep(SETTLING_SECONDS)
         before = processor_seconds(process.pid)
         await asyncio.sleep(seconds)

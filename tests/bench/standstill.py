@@ -22,7 +22,7 @@ from tests.worlds.telegram import TelegramWorld
 from tests.worlds.world import opened
 from tidings.adapters.console.adapter import ConsoleAdapter
 from tidings.adapters.console.settings import ConsoleSettings
-from tidings.adapters.local import socket as local
+from tidings.adapters.local import socket
 from tidings.adapters.local.socket import LocalServer, SocketLine
 from tidings.core.adapter import Platform
 from tidings.core.agent import Event, Finished, TextDelta, Turn
@@ -150,7 +150,7 @@ async def on_console(home: Path, characters: int) -> Figures:
     gateway = Gateway(home, settings, [console], {"bot": Talker(characters)}, "bot", server, FakeServer())
     async with server, gateway, server.serving(home):
         await eventually(lambda: is_attended(home))
-        async with local.connect(home) as line:
+        async with socket.connect(home) as line:
             await line.write(HELLO)
             await line.read()
             watching: list[asyncio.Task[None]] = []
@@ -163,7 +163,7 @@ async def on_console(home: Path, characters: int) -> Figures:
 
 
 async def is_attended(home: Path) -> bool:
-    async with local.connect(home) as line:
+    async with socket.connect(home) as line:
         await line.write(HELLO)
         return "attached" in (await line.read() or {})
 

@@ -28,7 +28,7 @@ from tidings.core.clock import SystemClock
 from tidings.core.desk.runs import Pruned
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.inbound import inbox
-from tidings.core.memory import undo as recollection
+from tidings.core.memory import undo
 from tidings.core.operations import retention
 from tidings.core.outbound import outbox
 from tidings.core.settings import Core
@@ -206,7 +206,7 @@ def _questions(
     yield "is a target known", lambda: gateway.permitted(Target(adapter="paper", chat=str(dice.randint(1, 999))))
     yield "a message is stored and claimed", lambda: store.write(lambda tx: _claim(tx, somebody()))
     yield "in the busy chat", lambda: store.write(lambda tx: _claim(tx, busy))
-    yield "the last exchange is taken back", lambda: store.write(lambda tx: recollection.take_back(tx, somebody(), "x"))
+    yield "the last exchange is taken back", lambda: store.write(lambda tx: undo.take_back(tx, somebody(), "x"))
     yield "what a sweep looks for", lambda: store.read(_sweep)
 
 

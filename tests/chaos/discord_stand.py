@@ -21,8 +21,7 @@ from tests.simulators.discord.simulator import Call as DiscordCall
 from tests.simulators.discord.simulator import Message as DiscordMessage
 from tests.simulators.paper.simulator import Call, Effect, Kind, Message, Odds
 from tests.simulators.paper.wire import Ask, Upload
-from tidings.adapters.discord import adapter, client, render
-from tidings.adapters.discord import socket as gateway
+from tidings.adapters.discord import adapter, client, render, socket
 from tidings.adapters.discord.adapter import DiscordAdapter
 from tidings.adapters.discord.address import channel_of, handle_of
 from tidings.adapters.discord.client import READ_SECONDS, Client
@@ -89,7 +88,7 @@ class DiscordStand(NamedTuple):
             setattr(render, name, partial(getattr(render, name), limit=self.platform.limit))
         client.UPLOAD_SECONDS = CALL_SECONDS
         client.SHUT_OUT_SECONDS = SHUT_OUT_SECONDS
-        gateway.CONNECT_SECONDS = CONNECT_SECONDS
+        socket.CONNECT_SECONDS = CONNECT_SECONDS
         setattr(adapter, "Client", DyedClient)  # noqa: B010
         settings = DiscordAccount(
             token=SecretStr(TOKEN),

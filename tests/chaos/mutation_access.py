@@ -15,7 +15,7 @@ from tidings.core.inbound.policy import Judgement
 from tidings.core.redaction import remember
 from tidings.core.store.store import Transaction
 from tidings.core.types import Asker, Inbound
-from tidings.core.work.board import cards as cardfile
+from tidings.core.work.board import cards as card_rows
 from tidings.core.work.board.permits import Permits
 
 
@@ -80,7 +80,7 @@ def folder_of_others() -> None:
     def may_share(tx: Transaction, folder: str, asker: Asker | None) -> bool:
         return True
 
-    swap(cardfile, "may_share", may_share)
+    swap(card_rows, "may_share", may_share)
 
 
 def key_in_the_journal() -> None:

@@ -101,12 +101,12 @@ def anybodys_run() -> None:
 
 def any_page_may_post() -> None:
     """A form needs no permission, so any open tab drives the agent."""
-    from tidings.adapters.api import serve as reception
+    from tidings.adapters.api import serve
 
     def check_kind(request: Any) -> None:
         return
 
-    swap(reception, "check_kind", check_kind)
+    swap(serve, "check_kind", check_kind)
 
 
 def any_name_leads_here() -> None:
@@ -145,25 +145,25 @@ def tools_as_the_clients_own() -> None:
 
 def every_failure_is_repeated() -> None:
     """The status says that the server is at fault, so a client asks again and the tools work again."""
-    from tidings.adapters.api import errors as problem
+    from tidings.adapters.api import errors
 
     def status_of_failure(outcome: Outcome) -> tuple[int, None]:
         return 502, None
 
-    swap(problem, "status_of_failure", status_of_failure)
+    swap(errors, "status_of_failure", status_of_failure)
 
 
 def anybodys_items() -> None:
     """An item that is only named is looked up without asking whose it is."""
     from tidings.adapters.api.adapter import ApiAdapter
     from tidings.adapters.api.guard import Call
-    from tidings.adapters.api.handlers import response_items as references
+    from tidings.adapters.api.handlers import response_items
     from tidings.core.desk.runs import Run
 
     async def stored(api: ApiAdapter, call: Call, id: str) -> Run:
-        return await api.host.desk.run(references.run_of(id))
+        return await api.host.desk.run(response_items.run_of(id))
 
-    swap(references, "stored", stored)
+    swap(response_items, "stored", stored)
 
 
 def person_by_the_body() -> None:
@@ -180,25 +180,25 @@ def person_by_the_body() -> None:
 
 def titles_in_the_talk() -> None:
     """What a chat program asks beside the talk is stored in it."""
-    from tidings.adapters.api import callers as naming
+    from tidings.adapters.api import callers
     from tidings.adapters.api.messages import Said
     from tidings.adapters.api.models import Named
 
     def is_side_task(given: Named, said: Said) -> bool:
         return False
 
-    swap(naming, "_is_side_task", is_side_task)
+    swap(callers, "_is_side_task", is_side_task)
 
 
 def validators_own_words() -> None:
     """A fault is told as the library puts it, with the names of our types."""
     from pydantic import ValidationError
 
-    from tidings.adapters.api import guard as gate
+    from tidings.adapters.api import guard
     from tidings.adapters.api.validation import Fault
 
     def fault_of(error: ValidationError, values: Any) -> Fault:
         first = error.errors(include_url=False)[0]
         return Fault(".".join(map(str, first["loc"])), first["msg"])
 
-    swap(gate, "fault_of", fault_of)
+    swap(guard, "fault_of", fault_of)

@@ -126,12 +126,12 @@ def tool_acts_before_it_is_stored() -> None:
 
 def others_words_unfenced() -> None:
     """What a stranger wrote stands beside what the person said, and looks the same."""
-    from tidings.bots.assistant import use_tools as using
+    from tidings.bots.assistant import use_tools as assistant_use_tools
 
     def fence(text: str, source: str) -> str:
         return text
 
-    swap(using, "fence", fence)
+    swap(assistant_use_tools, "fence", fence)
 
 
 def first_call_ends_the_answer() -> None:
@@ -211,10 +211,10 @@ def turnstile_without_an_order() -> None:
 
 def libraries_looked_through_again() -> None:
     """The garbage collector goes through everything that was imported, every time."""
-    from tidings.bots.app import agents as building
+    from tidings.bots.app import agents
     from tidings.bots.app.reload import Reloading
 
     async def prepare(self: Reloading) -> None:
-        await building.prepare(tuple(self._staff.agents.values()))
+        await agents.prepare(tuple(self._staff.agents.values()))
 
     swap(Reloading, "_prepare", prepare)

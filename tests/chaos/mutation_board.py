@@ -8,9 +8,9 @@ from tests.chaos.mutation_seams import swap
 from tidings.core.inbound.settlement import After
 from tidings.core.store.store import Row, Transaction
 from tidings.core.types import File
-from tidings.core.work.board import cards as cardfile
-from tidings.core.work.board import rules as board
-from tidings.core.work.board import workers as crew
+from tidings.core.work.board import cards as card_rows
+from tidings.core.work.board import rules as board_rules
+from tidings.core.work.board import workers
 from tidings.core.work.board.cards import Moment
 from tidings.core.work.board.rules import Hold
 from tidings.core.work.board.supervisor import Foreman
@@ -25,12 +25,12 @@ def late_verdict_counts() -> None:
         assert row is not None
         return row
 
-    swap(board, "held", held)
+    swap(board_rules, "held", held)
 
 
 def second_block_is_no_news() -> None:
     """The key of a notice names the card and not what happened to it."""
-    real = cardfile.tell
+    real = card_rows.tell
 
     def tell(
         tx: Transaction,
@@ -44,7 +44,7 @@ def second_block_is_no_news() -> None:
     ) -> After:
         return real(tx, card, 0, text, at, files, told=told)
 
-    swap(cardfile, "tell", tell)
+    swap(card_rows, "tell", tell)
 
 
 def effect_tried_again() -> None:
@@ -55,7 +55,7 @@ def effect_tried_again() -> None:
         self: Foreman, tx: Transaction, attempt: Row, verdict: Verdict, notes: str, at: Moment, *, effect: bool = False
     ) -> After:
         tx.execute("UPDATE card_attempts SET effect = 0 WHERE card = ? AND ended IS NULL", attempt["card"])
-        harmless = board.open_attempt(tx, attempt["card"])
+        harmless = board_rules.open_attempt(tx, attempt["card"])
         assert harmless is not None
         return real(self, tx, harmless, verdict, notes, at)
 
@@ -82,4 +82,4 @@ def sleep_counts_as_silence() -> None:
 
 def sleep_counts_as_work() -> None:
     """The time that a worker has runs out while the machine sleeps."""
-    swap(crew, "HOP_SECONDS", 1e9)
+    swap(workers, "HOP_SECONDS", 1e9)

@@ -32,20 +32,20 @@ def cursor_before_the_message() -> None:
 
 def nonce_by_lot() -> None:
     """As the library draws it: a second try is a second message."""
-    from tidings.adapters.discord import compose as wording
+    from tidings.adapters.discord import compose
 
     def nonce_of(part: Part) -> str:
         return secrets.token_hex(12)
 
-    swap(wording, "nonce_of", nonce_of)
+    swap(compose, "nonce_of", nonce_of)
 
 
 def mentions_as_the_library_has_them() -> None:
     """Whoever leaves them out allows them all."""
-    from tidings.adapters.discord import compose as wording
+    from tidings.adapters.discord import compose
     from tidings.adapters.discord.compose import Words
 
-    real = wording.message
+    real = compose.message
 
     def message(
         body: Body, words: Words, uploads: tuple[tuple[str, bytes], ...], *, previews: bool = False
@@ -53,7 +53,7 @@ def mentions_as_the_library_has_them() -> None:
         said = real(body, words, uploads, previews=previews)
         return {name: value for name, value in said.items() if name != "allowed_mentions"}
 
-    swap(wording, "message", message)
+    swap(compose, "message", message)
 
 
 def key_of_the_event() -> None:

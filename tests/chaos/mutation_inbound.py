@@ -21,8 +21,7 @@ from tidings.core.inbound import door, inbox, recovery
 from tidings.core.inbound.dispatcher import Dispatcher
 from tidings.core.inbound.door import Door
 from tidings.core.inbound.inbox import Claim
-from tidings.core.memory import person_notes as notes
-from tidings.core.memory import undo as recollection
+from tidings.core.memory import person_notes, undo
 from tidings.core.memory.undo import TakenBack
 from tidings.core.outbound import outbox
 from tidings.core.outbound.courier import Courier, Reserved
@@ -160,7 +159,7 @@ def effect_repeated_after_restart() -> None:
 
 def retries_crowd_out_the_memory() -> None:
     """What was taken back counts among the memories that are kept."""
-    real = recollection.take_back
+    real = undo.take_back
 
     def take_back(tx: Transaction, conversation: str, purpose: str) -> TakenBack:
         sql = "SELECT run, checkpoint FROM inbox WHERE conversation = ? AND checkpoint IS NOT NULL"
@@ -170,7 +169,7 @@ def retries_crowd_out_the_memory() -> None:
             tx.execute("UPDATE inbox SET checkpoint = ? WHERE run = ?", row["checkpoint"], row["run"])
         return taken
 
-    swap(recollection, "take_back", take_back)
+    swap(undo, "take_back", take_back)
 
 
 def undone_by_arrival() -> None:
@@ -181,7 +180,7 @@ def undone_by_arrival() -> None:
         row = tx.one(sql, conversation, generation)
         return ([row["run"]], inbox.message_of(tx, row["run"])) if row else None
 
-    swap(recollection, "_last_exchange", last_exchange)
+    swap(undo, "_last_exchange", last_exchange)
 
 
 def crash_loop_for_ever() -> None:
@@ -259,9 +258,9 @@ def a_units_fault_is_the_stores() -> None:
 
 def notes_shown_to_everybody() -> None:
     """What was noted in private is recalled before others."""
-    real = notes.find
+    real = person_notes.find
 
-    def find(tx: Transaction, about: notes.Reader, words: str, limit: int) -> list[Remembered]:
+    def find(tx: Transaction, about: person_notes.Reader, words: str, limit: int) -> list[Remembered]:
         return real(tx, about._replace(private=True), words, limit)
 
-    swap(notes, "find", find)
+    swap(person_notes, "find", find)

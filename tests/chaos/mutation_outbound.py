@@ -9,9 +9,7 @@ import msgspec
 from tests.chaos.mutation_seams import swap
 from tidings.core.errors import RateLimited
 from tidings.core.operations import offline
-from tidings.core.outbound import compose as fitting
-from tidings.core.outbound import courier, doubts, draft, outbox, pace
-from tidings.core.outbound import resolver as settler
+from tidings.core.outbound import compose, courier, doubts, draft, outbox, pace, resolver
 from tidings.core.outbound.courier import Courier, Reserved
 from tidings.core.outbound.draft import Draft
 from tidings.core.outbound.moved_chats import Aliases
@@ -107,12 +105,12 @@ def decided_about_another_doubt() -> None:
     def is_still(doubtful: Head | None, asked: Head) -> bool:
         return doubtful is not None
 
-    swap(settler, "is_still", is_still)
+    swap(resolver, "is_still", is_still)
 
 
 def asks_for_ever() -> None:
     """An adapter whose code fails each time is asked until the answer has expired."""
-    swap(settler, "READBACK_FAULTS", 1_000_000)
+    swap(resolver, "READBACK_FAULTS", 1_000_000)
 
 
 def half_of_it_is_done() -> None:
@@ -260,7 +258,7 @@ def growing_answer_composed_whole() -> None:
 
 def long_final_composed_on_the_loop() -> None:
     """Nobody else is served while a long answer is cut into parts."""
-    swap(fitting, "is_quick", lambda body: True)
+    swap(compose, "is_quick", lambda body: True)
 
 
 def done_before_delivered() -> None:

@@ -10,14 +10,14 @@ from tests.chaos.mutation_seams import swap
 from tidings.core.clock import Clock
 from tidings.core.inbound import inbox
 from tidings.core.operations import erasure, retention
-from tidings.core.store import steady_time as epoch
+from tidings.core.store import steady_time
 from tidings.core.store.store import Row, Transaction
 from tidings.core.types import Inbound
 
 
 def far_clock_believed_at_once() -> None:
     """The clock of a machine that boots forty days ahead ends all that was owed."""
-    swap(epoch, "BELIEVED_SECONDS", math.inf)
+    swap(steady_time, "BELIEVED_SECONDS", math.inf)
 
 
 def pruned_by_a_clock_that_may_be_wrong() -> None:

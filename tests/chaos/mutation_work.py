@@ -24,16 +24,16 @@ from tidings.core.outbound.outbox import Owed
 from tidings.core.runs import journal
 from tidings.core.store.store import Row, Transaction
 from tidings.core.types import Author, Body, File, Inbound, Receipt, Target
-from tidings.core.work.processes import identity as kin
+from tidings.core.work.processes import identity
 from tidings.core.work.processes.folder import Traces
 from tidings.core.work.processes.processes import Processes
-from tidings.core.work.schedules import rows as agenda
-from tidings.core.work.schedules import when as timing
+from tidings.core.work.schedules import rows as schedule_rows
+from tidings.core.work.schedules import when as schedule_when
 from tidings.core.work.schedules.firing import Watch
 from tidings.core.work.schedules.rows import Fired
 from tidings.core.work.schedules.shell import Jobs
 from tidings.core.work.schedules.when import When
-from tidings.core.work.tasks import rows as ledger
+from tidings.core.work.tasks import rows as task_rows
 from tidings.core.work.tasks.tasks import Tasks
 
 
@@ -65,16 +65,16 @@ def woken_and_silent() -> None:
 
 def adopted_by_number_alone() -> None:
     """Whoever has the number now is taken for the process that had it."""
-    until_gone, tell = kin.until_gone, kin.tell
+    until_gone, tell = identity.until_gone, identity.tell
 
     async def wait(pid: int, birth: str) -> None:
-        await until_gone(pid, kin.born(pid))
+        await until_gone(pid, identity.born(pid))
 
     def signal(pid: int, birth: str, number: int) -> bool:
-        return tell(pid, kin.born(pid), number)
+        return tell(pid, identity.born(pid), number)
 
-    swap(kin, "until_gone", wait)
-    swap(kin, "tell", signal)
+    swap(identity, "until_gone", wait)
+    swap(identity, "tell", signal)
 
 
 def begins_before_it_is_known() -> None:
@@ -91,7 +91,7 @@ def begins_before_it_is_known() -> None:
 
 def instant_fired_again() -> None:
     """What has been fired is not asked: an instant that comes again runs again."""
-    begin = agenda.begin
+    begin = schedule_rows.begin
 
     def first_unfired(self: Watch, tx: Transaction, row: Row, when: When) -> float | None:
         return when.after(self._clock.wall())
@@ -104,7 +104,7 @@ def instant_fired_again() -> None:
         return begin(tx, schedule, plan, instant, due, clock, late)
 
     swap(Watch, "_first_unfired", first_unfired)
-    swap(agenda, "begin", begin_again)
+    swap(schedule_rows, "begin", begin_again)
 
 
 def cut_off_command_runs_again() -> None:
@@ -116,7 +116,7 @@ def cut_off_command_runs_again() -> None:
 
 
 def job_answers_whoever_wrote_last() -> None:
-    real = agenda._tell
+    real = schedule_rows._tell
 
     def tell(
         tx: Transaction, firing: str, plan: Plan, where: Target, words: str, clock: Clock, files: tuple[File, ...] = ()
@@ -125,7 +125,7 @@ def job_answers_whoever_wrote_last() -> None:
         last = msgspec.json.decode(row["message"], type=Inbound).target if row else where
         return real(tx, firing, plan, last, words, clock, files)
 
-    swap(agenda, "_tell", tell)
+    swap(schedule_rows, "_tell", tell)
 
 
 def lost_and_not_told() -> None:
@@ -197,12 +197,12 @@ def alert_where_the_trouble_is() -> None:
 
 def end_of_a_failure_is_silent() -> None:
     """Only what went well is told."""
-    real = ledger.end
+    real = task_rows.end
 
-    def end(tx: Transaction, row: Row, how: ledger.End, clock: Clock) -> After:
+    def end(tx: Transaction, row: Row, how: task_rows.End, clock: Clock) -> After:
         return real(tx, row, how._replace(words=how.words if how.state == "succeeded" else ""), clock)
 
-    swap(ledger, "end", end)
+    swap(task_rows, "end", end)
 
 
 def unknown_entry_breaks_the_reader() -> None:
@@ -220,7 +220,7 @@ def minutes_of_an_hour_are_an_interval() -> None:
     def spelled_out(cron: str) -> str:
         return cron
 
-    swap(timing, "_spelled_out", spelled_out)
+    swap(schedule_when, "_spelled_out", spelled_out)
 
 
 def history_counts_anew() -> None:

@@ -32,7 +32,7 @@ from tests.chaos import crowd
 from tests.worlds.fakes import FakeServer
 from tidings.adapters.console.adapter import ConsoleAdapter
 from tidings.adapters.console.settings import ConsoleSettings
-from tidings.adapters.local import socket as local
+from tidings.adapters.local import socket
 from tidings.core import failpoints
 from tidings.core.adapter import Platform
 from tidings.core.agent import Effect, Event, Finished, TextDelta, ToolFinished, ToolStarted, Turn
@@ -153,7 +153,7 @@ async def _live(life: Life, lifeline: Connection) -> None:
     platforms.append(Platform(CONSOLE, "main", lambda host: ConsoleAdapter("main", ConsoleSettings(), host)))
     allowed = tuple(f"{name}:{person}" for name in PLATFORMS for person in crowd.STANDS[name].people)
     settings = Core(access=Access(allow=allowed), work=Work(delegates=1000, processes=1000))
-    async with local.LocalServer() as server:
+    async with socket.LocalServer() as server:
         gateway = Gateway(home, settings, platforms, {"bot": Promising()}, "bot", server, FakeServer(), KINDS)
         async with gateway, server.serving(home):
             await asyncio.Event().wait()
@@ -167,7 +167,7 @@ class Seat:
         self.shown: dict[str, str] = {}
         self._home = home
         self._unstored: dict[str, str] = {}
-        self._line: local.SocketLine | None = None
+        self._line: socket.SocketLine | None = None
 
     @property
     def is_heard(self) -> bool:
@@ -186,7 +186,7 @@ class Seat:
     async def sit(self) -> None:
         while True:
             try:
-                async with local.connect(self._home) as line:
+                async with socket.connect(self._home) as line:
                     await line.write({"verb": "chat", "chat": "hall", "thread": self.thread})
                     if "attached" in (await line.read() or {}):
                         await self._listen(line)
@@ -194,7 +194,7 @@ class Seat:
                 self._line = None
             await asyncio.sleep(0.02)
 
-    async def _listen(self, line: local.SocketLine) -> None:
+    async def _listen(self, line: socket.SocketLine) -> None:
         self._line = line
         for key, text in list(self._unstored.items()):
             await line.write({"say": text, "key": key})

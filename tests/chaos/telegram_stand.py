@@ -20,8 +20,7 @@ from tests.simulators.paper.wire import Ask, Upload
 from tests.simulators.telegram.simulator import TOKEN, Entity, TelegramServer
 from tests.simulators.telegram.simulator import Call as TelegramCall
 from tests.simulators.telegram.simulator import Message as TelegramMessage
-from tidings.adapters.telegram import adapter, client
-from tidings.adapters.telegram import listen as intake
+from tidings.adapters.telegram import adapter, client, listen
 from tidings.adapters.telegram.adapter import TelegramAdapter
 from tidings.adapters.telegram.client import Client
 from tidings.adapters.telegram.settings import TelegramAccount
@@ -74,7 +73,7 @@ class TelegramStand(NamedTuple):
         tempfile.tempdir = str(host.attachments.parents[2])
         adapter.TEXT_UNITS = self.platform.limit
         client.UPLOAD_SECONDS = CALL_SECONDS
-        intake.POLL_SECONDS = POLL_SECONDS
+        listen.POLL_SECONDS = POLL_SECONDS
         return DyedAdapter(account, TelegramAccount(token=SecretStr(TOKEN), api_url=f"http://{address}"), host)
 
 

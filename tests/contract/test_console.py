@@ -15,7 +15,7 @@ from tests.worlds.fakes import host
 from tidings.adapters.console.adapter import PART_CHARACTERS, ConsoleAdapter
 from tidings.adapters.console.settings import ConsoleSettings
 from tidings.adapters.console.terminal import Talk
-from tidings.adapters.local import socket as local
+from tidings.adapters.local import socket
 from tidings.adapters.local.socket import LocalServer
 from tidings.core.adapter import Adapter, Line
 from tidings.core.clock import SystemClock
@@ -130,9 +130,9 @@ class Person:
 
     async def _sit(self, attached: asyncio.Future[None]) -> None:
         chat, thread = self._place
-        async with local.connect(self._home) as line:
+        async with socket.connect(self._home) as line:
             await line.write({"verb": "chat", "chat": chat, "thread": thread})
-            local.checked(await line.read() or {})
+            socket.checked(await line.read() or {})
             self._line = line
             attached.set_result(None)
             await self.talk.hear(Tap(line, self))

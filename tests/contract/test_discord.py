@@ -20,7 +20,7 @@ from tests.contract.adapters import (
 )
 from tests.simulators.discord.simulator import DiscordServer, Person
 from tests.worlds.fakes import MemoryNotebook, host
-from tidings.adapters.discord import socket as gateway
+from tidings.adapters.discord import socket
 from tidings.adapters.discord.adapter import DiscordAdapter
 from tidings.adapters.discord.address import channel_of
 from tidings.adapters.discord.settings import DiscordAccount
@@ -221,7 +221,7 @@ class TestDiscord(AdapterContract):
     async def platform(
         self, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> AsyncIterator[Harness]:
-        monkeypatch.setattr(gateway, "INVALID_SECONDS", (0.0, 0.01))
+        monkeypatch.setattr(socket, "INVALID_SECONDS", (0.0, 0.01))
         async with DiscordServer() as discord:
             harness = DiscordHarness(discord, request.param, tmp_path)
             await harness.acquaint()

@@ -26,8 +26,7 @@ from tests.simulators.slack.simulator import Channel, Message, Person, SlackServ
 from tests.worlds.builders import part
 from tests.worlds.fakes import FakeDesk, host
 from tidings.adapters.shared.http_server import HttpServer
-from tidings.adapters.slack import render
-from tidings.adapters.slack import socket as sockets
+from tidings.adapters.slack import render, socket
 from tidings.adapters.slack.adapter import SlackAdapter
 from tidings.adapters.slack.address import Handle
 from tidings.adapters.slack.settings import SlackAccount
@@ -239,8 +238,8 @@ class TestSlack(AdapterContract):
     async def platform(
         self, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> AsyncIterator[Harness]:
-        monkeypatch.setattr(sockets, "PING_SECONDS", 0.2)
-        monkeypatch.setattr(sockets, "PAUSES", (0.05,) * 20)
+        monkeypatch.setattr(socket, "PING_SECONDS", 0.2)
+        monkeypatch.setattr(socket, "PAUSES", (0.05,) * 20)
         async with quick() as slack:
             harness = SlackHarness(slack, request.param, tmp_path)
             await harness.acquaint()

@@ -28,8 +28,8 @@ from tidings.core.errors import Fenced, Unkeepable
 from tidings.core.store import migrate
 from tidings.core.store.sqlite import SqliteTransaction
 from tidings.core.types import Target
-from tidings.core.work.board import cards as cardfile
-from tidings.core.work.board import rules as board
+from tidings.core.work.board import cards as card_rows
+from tidings.core.work.board import rules as board_rules
 from tidings.core.work.board.cards import Moment
 from tidings.core.work.board.rules import Hold
 
@@ -91,7 +91,7 @@ class Machine(RuleBasedStateMachine):
         return result
 
     def state(self, id: str) -> str:
-        return str(cardfile.find(self.tx, id)["state"])
+        return str(card_rows.find(self.tx, id)["state"])
 
     def written(self) -> list[tuple[object, ...]]:
         tables = ("cards", "card_attempts", "card_events", "deliveries")
@@ -111,13 +111,13 @@ class Machine(RuleBasedStateMachine):
     def add(self, parents: list[str], triage: bool, priority: int) -> str:
         self.made += 1
         new = NewCard("a card", assignee="bot", parents=tuple(parents), triage=triage, priority=priority)
-        return str(self.unit(lambda: board.add(self.tx, new, WATCHER, ROSTER, 1000, self.at, anybody)).card["id"])
+        return str(self.unit(lambda: board_rules.add(self.tx, new, WATCHER, ROSTER, 1000, self.at, anybody)).card["id"])
 
     @rule(parent=cards, child=cards)
     def link(self, parent: str, child: str) -> None:
-        cyclic = cardfile.leads_to(self.tx, int(child), int(parent))
+        cyclic = card_rows.leads_to(self.tx, int(child), int(parent))
         try:
-            self.unit(lambda: board.link(self.tx, parent, child, WATCHER, self.at, anybody))
+            self.unit(lambda: board_rules.link(self.tx, parent, child, WATCHER, self.at, anybody))
         except Unkeepable:
             assert cyclic or self.state(child) in ("running", "review", "done", "archived")
         else:
@@ -130,7 +130,7 @@ class Machine(RuleBasedStateMachine):
         ready = self.connection.execute(
             "SELECT id FROM cards WHERE state = 'ready' AND due <= ? ORDER BY priority DESC, id", (self.now,)
         ).fetchall()
-        claimed = self.unit(lambda: board.claim(self.tx, count, LEASE, self.at))
+        claimed = self.unit(lambda: board_rules.claim(self.tx, count, LEASE, self.at))
         assert [each.hold.card for each in claimed] == [row["id"] for row in ready[:count]], "the most urgent first"
         for each in claimed:
             self.live[each.hold.card] = each.hold
@@ -154,27 +154,27 @@ class Machine(RuleBasedStateMachine):
         """Its card is somebody else's now, and stays so."""
         for hold in self.zombies:
             if hold.card in self.live and self.live[hold.card] != hold:
-                assert not self.write(hold, lambda hold=hold: board.complete(self.tx, hold, "late", (), self.at))  # type: ignore[misc]
+                assert not self.write(hold, lambda hold=hold: board_rules.complete(self.tx, hold, "late", (), self.at))  # type: ignore[misc]
 
     @rule(hold=holds)
     def heartbeat(self, hold: Hold) -> None:
-        if self.write(hold, lambda: board.renew(self.tx, hold, LEASE, self.at)):
-            assert cardfile.find(self.tx, str(hold.card))["lease"] == self.now + LEASE
+        if self.write(hold, lambda: board_rules.renew(self.tx, hold, LEASE, self.at)):
+            assert card_rows.find(self.tx, str(hold.card))["lease"] == self.now + LEASE
 
     @rule(hold=holds)
     def complete(self, hold: Hold) -> None:
-        before, watchers = self.owed(), len(cardfile.watchers(self.tx, hold.card))
-        if self.write(hold, lambda: board.complete(self.tx, hold, "done", (), self.at)):
+        before, watchers = self.owed(), len(card_rows.watchers(self.tx, hold.card))
+        if self.write(hold, lambda: board_rules.complete(self.tx, hold, "done", (), self.at)):
             del self.live[hold.card]
             assert self.owed() - before == watchers, "each watcher is told once"
             assert self.state(str(hold.card)) == "done"
 
     @rule(hold=holds, kind=KINDS, reason=REASONS)
     def block(self, hold: Hold, kind: Block, reason: str) -> None:
-        row = cardfile.find(self.tx, str(hold.card))
-        mark = kind.value if kind in board.BY_KIND else f"{kind}: {reason}"
-        before, watchers = self.owed(), len(cardfile.watchers(self.tx, hold.card))
-        if self.write(hold, lambda: board.block(self.tx, hold, kind, reason, "", self.at)):
+        row = card_rows.find(self.tx, str(hold.card))
+        mark = kind.value if kind in board_rules.BY_KIND else f"{kind}: {reason}"
+        before, watchers = self.owed(), len(card_rows.watchers(self.tx, hold.card))
+        if self.write(hold, lambda: board_rules.block(self.tx, hold, kind, reason, "", self.at)):
             del self.live[hold.card]
             again = row["blocked_before"] == mark
             assert self.state(str(hold.card)) == ("triage" if again else "blocked")
@@ -183,13 +183,13 @@ class Machine(RuleBasedStateMachine):
 
     @rule(hold=holds)
     def review(self, hold: Hold) -> None:
-        if self.write(hold, lambda: board.review(self.tx, hold, "look", self.at)):
+        if self.write(hold, lambda: board_rules.review(self.tx, hold, "look", self.at)):
             del self.live[hold.card]
 
     @rule(hold=holds, pause=st.sampled_from([0.0, 30.0]))
     def put_back(self, hold: Hold, pause: float) -> None:
         due = self.now + pause
-        if self.write(hold, lambda: board.put_back(self.tx, hold, Block.PROTOCOL, "silent", "", due, self.at)):
+        if self.write(hold, lambda: board_rules.put_back(self.tx, hold, Block.PROTOCOL, "silent", "", due, self.at)):
             del self.live[hold.card]
             assert self.state(str(hold.card)) == "ready"
 
@@ -198,19 +198,19 @@ class Machine(RuleBasedStateMachine):
     def leases_run_out(self) -> None:
         """As the foreman does it: whoever was silent for too long loses the card."""
         for card, hold in list(self.live.items()):
-            lease = cardfile.find(self.tx, str(card))["lease"]
+            lease = card_rows.find(self.tx, str(card))["lease"]
             assert lease is not None
             if lease <= self.now:
                 self.unit(
-                    lambda hold=hold: board.put_back(self.tx, hold, Block.HANG, "silent", "", self.now, self.at)  # type: ignore[misc]
+                    lambda hold=hold: board_rules.put_back(self.tx, hold, Block.HANG, "silent", "", self.now, self.at)  # type: ignore[misc]
                 )
                 del self.live[card]
 
     @rule(card=cards, hand=st.sampled_from([WATCHER, BOT]))
     def unblock(self, card: str, hand: Hand) -> None:
-        row = cardfile.find(self.tx, card)
+        row = card_rows.find(self.tx, card)
         try:
-            self.unit(lambda: board.unblock(self.tx, card, "go", hand, self.at))
+            self.unit(lambda: board_rules.unblock(self.tx, card, "go", hand, self.at))
         except Unkeepable:
             assert (
                 row["state"] not in ("blocked", "triage", "review")
@@ -225,7 +225,7 @@ class Machine(RuleBasedStateMachine):
     def finish(self, card: str) -> None:
         before = self.state(card)
         try:
-            self.unit(lambda: board.finish(self.tx, card, "", WATCHER, self.at))
+            self.unit(lambda: board_rules.finish(self.tx, card, "", WATCHER, self.at))
         except Unkeepable:
             assert before in ("running", "done", "archived")
 
@@ -233,7 +233,7 @@ class Machine(RuleBasedStateMachine):
     def set_aside(self, card: str, reason: str, hand: Hand) -> None:
         before = self.state(card)
         try:
-            self.unit(lambda: board.set_aside(self.tx, card, Block.NEEDS_INPUT, reason, hand, self.at))
+            self.unit(lambda: board_rules.set_aside(self.tx, card, Block.NEEDS_INPUT, reason, hand, self.at))
         except Unkeepable:
             is_gated = before in ("triage", "review") and not hand.is_person
             assert is_gated or before in ("running", "done", "archived", "blocked")
@@ -242,7 +242,7 @@ class Machine(RuleBasedStateMachine):
     @rule(card=cards)
     def archive(self, card: str) -> None:
         try:
-            freed = self.unit(lambda: board.archive(self.tx, card, WATCHER, self.at))
+            freed = self.unit(lambda: board_rules.archive(self.tx, card, WATCHER, self.at))
         except Unkeepable:
             return
         held = self.live.pop(int(card), None)
@@ -270,7 +270,7 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def what_is_ready_waits_for_nothing_and_what_waits_says_for_what(self) -> None:
         for row in self.connection.execute("SELECT * FROM cards").fetchall():
-            waits = [parent for parent in cardfile.parents(self.tx, row["id"]) if parent["finished"] is None]
+            waits = [parent for parent in card_rows.parents(self.tx, row["id"]) if parent["finished"] is None]
             if row["state"] in ("ready", "running"):
                 assert not waits
             if row["state"] == "todo":

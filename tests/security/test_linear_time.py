@@ -24,12 +24,12 @@ from tidings.adapters.telegram import render as telegram_render
 from tidings.bots.assistant import prompt
 from tidings.bots.assistant.tools import page
 from tidings.bots.assistant.tools.tool import ToolError
-from tidings.bots.cli import toml_edit as scribe
+from tidings.bots.cli import toml_edit
 from tidings.core import redaction
 from tidings.core.errors import Unkeepable
 from tidings.core.outbound import splitter
 from tidings.core.work.board import orders
-from tidings.core.work.schedules import when as timing
+from tidings.core.work.schedules import when
 
 # Made while the gateway runs, and why each can do no harm.
 MADE_LATER = {
@@ -88,8 +88,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "discord, read": _on_discord,
     "page.readable": lambda text: page.readable(text.encode("utf-8", "replace"), "text/html", None, BASE),
     "board": lambda text: orders.parse(f"add {text}"),
-    "time": lambda text: timing.split(text, "UTC", 0.0, every=False),
-    "scribe": lambda text: scribe._set(f"[bot]\nname = {text}", "bot", "name", "name = 1"),
+    "time": lambda text: when.split(text, "UTC", 0.0, every=False),
+    "scribe": lambda text: toml_edit._set(f"[bot]\nname = {text}", "bot", "name", "name = 1"),
 }
 
 

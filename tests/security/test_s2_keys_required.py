@@ -18,7 +18,7 @@ from tests.worlds.world import Echo
 from tidings.adapters.api.keys import make_own, read_own
 from tidings.adapters.api.routes import ENDPOINTS
 from tidings.adapters.api.settings import HttpSettings
-from tidings.adapters.local import socket as local
+from tidings.adapters.local import socket
 from tidings.bots import main
 from tidings.core.errors import ConfigError
 from tidings.core.redaction import clean
@@ -86,7 +86,7 @@ async def test_s2_the_first_start_makes_a_key_for_the_owner_alone_and_names_its_
     async with gateway(tmp_path):
         assert (tmp_path / "api.key").read_text().strip() == secret
         assert (tmp_path / "stderr.log").read_text().count("a key for the HTTP API was made") == 1
-        assert secret not in str(await local.call(tmp_path, {"verb": "status"}))
+        assert secret not in str(await socket.call(tmp_path, {"verb": "status"}))
     found = await asyncio.to_thread(subprocess.run, ["grep", "-rl", "--exclude=api.key", secret, tmp_path])
     assert found.returncode == 1, "it is kept nowhere else"
 

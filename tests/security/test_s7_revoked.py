@@ -14,7 +14,7 @@ from tests.security.wire import JSON, bearer, connected, request
 from tests.worlds.api import ApiWorld
 from tests.worlds.world import Gate, Scripted
 from tidings.adapters.api import sse
-from tidings.adapters.local import socket as local
+from tidings.adapters.local import socket
 
 # As long as S7 allows, and well below the next sign of life: no event and no timer may be needed.
 WITHIN_SECONDS = 5.0
@@ -24,7 +24,7 @@ WORDS = ["word " * 40_000] * 40
 
 async def revoke(api: ApiWorld, name: str) -> None:
     """As the command line does."""
-    await local.call(api.home, {"verb": "key", "do": "revoke", "name": name})
+    await socket.call(api.home, {"verb": "key", "do": "revoke", "name": name})
 
 
 async def chat(http: httpx.AsyncClient, stream: bool) -> httpx.Response:
@@ -152,10 +152,10 @@ async def test_s7_a_request_whose_body_is_still_coming_is_not_served_any_more(tm
 async def test_s7_a_revoked_key_does_not_come_back_with_one_that_is_made_at_the_same_time(tmp_path: Path) -> None:
     async with ApiWorld(tmp_path, Scripted("hello"), console=True) as api:
         secret = await api.new_key("mine", "chat")
-        changes = [local.call(tmp_path, {"verb": "key", "do": "add", "name": f"n{number}"}) for number in range(10)]
-        listing = local.call(tmp_path, {"verb": "key", "do": "list"})
+        changes = [socket.call(tmp_path, {"verb": "key", "do": "add", "name": f"n{number}"}) for number in range(10)]
+        listing = socket.call(tmp_path, {"verb": "key", "do": "list"})
         await asyncio.gather(*changes[:5], revoke(api, "mine"), listing, *changes[5:])
-        listed = (await local.call(tmp_path, {"verb": "key", "do": "list"}))["keys"]
+        listed = (await socket.call(tmp_path, {"verb": "key", "do": "list"}))["keys"]
         assert {key["name"] for key in listed} == {"owner", *(f"n{number}" for number in range(10))}
         async with api.client(secret) as http:
             assert (await http.get("/v1/models")).status_code == 401

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tidings.bots.app import agents as building
+from tidings.bots.app import agents as app_agents
 from tidings.bots.app.roster import Bot
 from tidings.bots.assistant.agent import Assistant
 from tidings.bots.demo.agent import DemoAgent
@@ -54,7 +54,7 @@ def test_each_bot_gets_its_agent_and_all_their_kinds_of_work(own: Path) -> None:
         "class": Bot(agent="own_agents:Helper"),
         "object": Bot(agent="own_agents:helper"),
     }
-    staff = building.build(bots)
+    staff = app_agents.build(bots)
     assert list(staff.agents) == list(bots)
     demo, parrot, rosa, made, found = staff.agents.values()
     assert isinstance(demo, DemoAgent)
@@ -69,7 +69,7 @@ def test_each_bot_gets_its_agent_and_all_their_kinds_of_work(own: Path) -> None:
 def test_work_of_one_name_from_two_modules_is_refused(own: Path) -> None:
     (own / "own_others.py").write_text(OWN)
     with pytest.raises(ConfigError, match="two agents offer background work named 'help'"):
-        building.build({"a": Bot(agent="own_agents:Helper"), "b": Bot(agent="own_others:Helper")})
+        app_agents.build({"a": Bot(agent="own_agents:Helper"), "b": Bot(agent="own_others:Helper")})
 
 
 @pytest.mark.parametrize(
@@ -90,15 +90,15 @@ def test_what_cannot_be_had_is_told_with_the_name_of_the_bot(own: Path, bot: Bot
     (own / "own_broken.py").write_text("raise RuntimeError('Set the `X_API_KEY` environment variable')")
     (own / "own_scribble.py").write_text("def agent(:")
     (own / "own_keyless.py").write_text("import os\nagent = os.environ['MY_OWN_KEY']")
-    building.bring_in({"rosa": bot})
+    app_agents.bring_in({"rosa": bot})
     with pytest.raises(ConfigError) as caught:
-        building.build({"rosa": bot})
+        app_agents.build({"rosa": bot})
     assert words in str(caught.value)
 
 
 def test_an_agent_of_the_model_library_is_hosted_with_the_tools_that_its_settings_permit(own: Path) -> None:
     (own / "own_library.py").write_text("from pydantic_ai import Agent\nagent = Agent('test', name='cook')\n")
-    agent = building.build({"cook": Bot(agent="own_library:agent", tools=("oven",))}).agents["cook"]
+    agent = app_agents.build({"cook": Bot(agent="own_library:agent", tools=("oven",))}).agents["cook"]
     from tidings.bots.hosted.agent import HostedAgent
 
     assert isinstance(agent, HostedAgent)
@@ -109,7 +109,7 @@ def test_a_bot_with_a_model_is_built_without_the_heavy_library() -> None:
 import os, sys
 from pathlib import Path
 from tidings.adapters import catalog
-from tidings.bots.app import agents as building, settings
+from tidings.bots.app import agents as app_agents, settings
 from tidings.bots.assistant.commands import commands
 loaded = settings.load(catalog.sections(), Path("nowhere"), None, os.environ)
 staff = building.build(loaded.bots)
@@ -155,9 +155,9 @@ async def test_one_agent_that_fails_keeps_no_other_from_being_prepared_and_close
     caplog.set_level(logging.WARNING)
     first, second = Fickle(ValueError("no oven")), Fickle()
     agents: list[Agent] = [EchoAgent(), first, second]
-    await building.prepare(agents)
+    await app_agents.prepare(agents)
     assert first.said == second.said == ["prepared"]
-    await building.close(agents)
+    await app_agents.close(agents)
     assert first.said == second.said == ["prepared", "closed"]
     assert [record.message for record in caplog.records] == [
         "Fickle is not ready yet: ValueError('no oven')",

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tidings.bots.app.roster import Bot
-from tidings.bots.assistant import model_choice as choosing
+from tidings.bots.assistant import model_choice
 from tidings.bots.assistant.settings import Assistant
 
 ADDRESS = "http://127.0.0.1:1/v1"
@@ -29,27 +29,27 @@ PROXY = Assistant(model="openai:gpt-5-mini", base_url=ADDRESS)
     ],
 )
 def test_at_an_address_any_name_is_asked_for_there(bot: Assistant, wanted: str, name: str) -> None:
-    assert choosing.permit(bot, wanted) == (name, "")
+    assert model_choice.permit(bot, wanted) == (name, "")
 
 
 @pytest.mark.parametrize("wanted", ["openai:gpt-5", "anthropic:claude", "mistral:7b", "gateway/openai:gpt-5"])
 @pytest.mark.parametrize("bot", [BARE, TAGGED])
 def test_nobody_can_choose_a_provider_whose_key_only_lies_in_the_environment(bot: Assistant, wanted: str) -> None:
-    name, trouble = choosing.permit(bot, wanted)
+    name, trouble = model_choice.permit(bot, wanted)
     assert not name
     assert "another provider would need another key. Write /model NAME for a model at the same address." in trouble
 
 
 def test_what_was_chosen_counts_only_while_the_settings_permit_it() -> None:
-    assert choosing.chosen(HOSTED, "openai:gpt-5") == "openai:gpt-5"
-    assert choosing.chosen(HOSTED, "openai:gpt-5-mini") == ""
-    assert choosing.chosen(HOSTED, "") == ""
-    assert choosing.chosen(Bot(model="anthropic:claude"), "openai:gpt-5") == ""
-    assert choosing.chosen(Bot(model="openai:gpt-5-mini", models=("gpt-5-nano",)), "openai:gpt-5") == ""
+    assert model_choice.chosen(HOSTED, "openai:gpt-5") == "openai:gpt-5"
+    assert model_choice.chosen(HOSTED, "openai:gpt-5-mini") == ""
+    assert model_choice.chosen(HOSTED, "") == ""
+    assert model_choice.chosen(Bot(model="anthropic:claude"), "openai:gpt-5") == ""
+    assert model_choice.chosen(Bot(model="openai:gpt-5-mini", models=("gpt-5-nano",)), "openai:gpt-5") == ""
 
 
 def test_the_providers_are_those_of_the_library() -> None:
     from pydantic_ai.providers import infer_provider_class
 
     cases = re.findall(r"^ +case ('.+):$", inspect.getsource(infer_provider_class), re.MULTILINE)
-    assert {name for case in cases for name in re.findall(r"'([^']+)'", case)} == choosing.PROVIDERS
+    assert {name for case in cases for name in re.findall(r"'([^']+)'", case)} == model_choice.PROVIDERS

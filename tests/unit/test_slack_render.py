@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.simulators.slack.texts import check_blocks, pings
-from tidings.adapters.slack import compose as wording
+from tidings.adapters.slack import compose as slack_compose
 from tidings.adapters.slack import render
 from tidings.adapters.slack.render import LIMIT, MOST_BLOCKS, block, compose, fallback, settled, stream, tail
 from tidings.core.types import Body, Choice
@@ -40,7 +40,7 @@ def words(text: str) -> list[str]:
 @pytest.mark.parametrize("call", CALLS)
 def test_nobody_is_called_by_an_answer(call: str) -> None:
     names = {"ann": "U012AB3CD"}
-    said = wording.message(Body(text=f"hello {call} there"), mentions=False)
+    said = slack_compose.message(Body(text=f"hello {call} there"), mentions=False)
     assert pings(said["text"], tuple(said["blocks"]), names) == ()
     assert pings(stream(f"hello {call} there"), (), names) == ()
     assert words(block(call)) == words(call), "what was said can still be read"
@@ -48,7 +48,7 @@ def test_nobody_is_called_by_an_answer(call: str) -> None:
 
 @pytest.mark.parametrize("call", CALLS)
 def test_people_may_be_called_where_the_owner_says_so_and_channels_never(call: str) -> None:
-    said = wording.message(Body(text=call), mentions=True)
+    said = slack_compose.message(Body(text=call), mentions=True)
     called = pings(said["text"], tuple(said["blocks"]), {})
     assert set(called) <= {"U012AB3CD", "W012AB3CD", "S012AB3CD"}
     assert bool(called) == ("<@" in call or "subteam" in call)
@@ -100,9 +100,9 @@ def test_what_only_looks_like_a_table_stays_as_it_is() -> None:
 
 def test_buttons_stand_below_and_many_stand_in_rows() -> None:
     choices = tuple(Choice(id=f"c{number}", label="x" * 100) for number in range(30))
-    said = wording.message(Body(text="choose", choices=choices), mentions=False)
+    said = slack_compose.message(Body(text="choose", choices=choices), mentions=False)
     assert [len(each.get("elements", ())) for each in check_blocks(said["blocks"])] == [0, 25, 5]
-    alone = wording.message(Body(choices=choices[:2]), mentions=False)
+    alone = slack_compose.message(Body(choices=choices[:2]), mentions=False)
     assert [each["type"] for each in check_blocks(alone["blocks"])] == ["actions"]
     assert alone["text"]
 
@@ -129,7 +129,7 @@ def test_every_part_of_a_long_text_fits_and_no_word_is_lost(text: str) -> None:
     parts = compose(text)
     assert len(parts) > 1
     for part in parts:
-        said = wording.message(Body(text=part), mentions=False)
+        said = slack_compose.message(Body(text=part), mentions=False)
         assert len(block(part)) <= LIMIT
         assert render._blocks(part) <= MOST_BLOCKS
         assert part.count("```") % 2 == 0

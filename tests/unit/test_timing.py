@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidings.core.errors import Unkeepable
-from tidings.core.work.schedules import when as timing
+from tidings.core.work.schedules import when as schedule_when
 from tidings.core.work.schedules import zones
 
 BERLIN, SANTIAGO, SYDNEY = "Europe/Berlin", "America/Santiago", "Australia/Sydney"
@@ -29,7 +29,7 @@ def local(instant: float | None, zone: str = BERLIN) -> str:
 
 
 def instants(when: str, zone: str, start: str, count: int) -> list[str]:
-    read, instant, found = timing.read(when, zone, at(start, zone)), at(start, zone), []
+    read, instant, found = schedule_when.read(when, zone, at(start, zone)), at(start, zone), []
     for _ in range(count):
         following = read.after(instant)
         assert following is not None
@@ -72,9 +72,9 @@ def instants(when: str, zone: str, start: str, count: int) -> list[str]:
 def test_a_time_is_read_as_it_was_meant_and_means_the_same_when_it_is_read_again(
     text: str, kept: str, first: str
 ) -> None:
-    when = timing.read(text, BERLIN, NOW)
+    when = schedule_when.read(text, BERLIN, NOW)
     assert (when.text, local(when.after(NOW))) == (kept, first)
-    again = timing.known(when.text, when.zone)
+    again = schedule_when.known(when.text, when.zone)
     assert again._replace(relative=when.relative) == when
 
 
@@ -108,10 +108,10 @@ def test_a_time_is_read_as_it_was_meant_and_means_the_same_when_it_is_read_again
 def test_what_never_happens_is_refused_with_a_sentence(text: str, words: str) -> None:
     if not words:
         # A fifth Tuesday that is a 29th of February comes, though not soon.
-        assert timing.read(text, BERLIN, NOW).after(NOW) is not None
+        assert schedule_when.read(text, BERLIN, NOW).after(NOW) is not None
         return
     with pytest.raises(Unkeepable) as refused:
-        timing.read(text, BERLIN, NOW)
+        schedule_when.read(text, BERLIN, NOW)
     assert words in str(refused.value)
 
 
@@ -131,14 +131,14 @@ def test_what_never_happens_is_refused_with_a_sentence(text: str, words: str) ->
 def test_the_time_at_the_beginning_of_a_sentence_is_told_from_the_rest(
     every: bool, text: str, when: str, rest: str
 ) -> None:
-    read, found = timing.split(text, BERLIN, NOW, every=every)
+    read, found = schedule_when.split(text, BERLIN, NOW, every=every)
     assert (read.text, found) == (when, rest)
 
 
 @pytest.mark.parametrize(("every", "text"), [(True, "| hi"), (False, "every day at 9:00 | hi"), (True, "tell me")])
 def test_a_sentence_without_its_time_is_refused(every: bool, text: str) -> None:
     with pytest.raises(Unkeepable):
-        timing.split(text, BERLIN, NOW, every=every)
+        schedule_when.split(text, BERLIN, NOW, every=every)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_daily_time_comes_once_a_day_at_both_changes_of_the_clocks(
 
 def test_within_the_hour_that_comes_twice_nothing_is_found_that_has_passed() -> None:
     second = at("2026-10-25 02:10", fold=1)
-    assert local(timing.read("30 2 * * *", BERLIN, second).after(second)) == "2026-10-26 02:30+0100"
+    assert local(schedule_when.read("30 2 * * *", BERLIN, second).after(second)) == "2026-10-26 02:30+0100"
 
 
 @pytest.mark.parametrize("text", ["*/20 2 * * *", "*/20,40 2 * * *", "0,20,40 2 * * *"])
@@ -193,7 +193,7 @@ def test_a_midnight_that_a_change_skips_comes_when_the_change_is_over() -> None:
     [("2026-03-29 02:30", "2026-03-29 03:00+0200"), ("2026-10-25 02:30", "2026-10-25 02:30+0200")],
 )
 def test_one_moment_that_is_skipped_or_doubled_comes_once(text: str, expected: str) -> None:
-    assert local(timing.read(text, BERLIN, NOW).moment) == expected
+    assert local(schedule_when.read(text, BERLIN, NOW).moment) == expected
 
 
 def test_a_leap_day_comes_in_leap_years() -> None:
@@ -218,7 +218,7 @@ def test_the_next_instant_is_always_later_and_is_one_of_the_pattern(
     fields: tuple[str, ...], zone: str, now: float
 ) -> None:
     try:
-        when = timing.read(" ".join(fields), zone, now)
+        when = schedule_when.read(" ".join(fields), zone, now)
     except Unkeepable:
         return
     first = when.after(now)
@@ -246,7 +246,7 @@ def _matching(field: str, size: int) -> set[int]:
 
 @given(st.floats(1.7e9, 2.0e9), st.integers(1, 10_000), st.floats(0, 1e6))
 def test_an_interval_goes_on_by_itself_however_long_nobody_looked(start: float, minutes: int, away: float) -> None:
-    when = timing.read(f"every {minutes}m", "UTC", start)
+    when = schedule_when.read(f"every {minutes}m", "UTC", start)
     newest = when.newest(start, start + away)
     assert start + away - when.seconds < newest + 0.001
     assert newest <= start + away

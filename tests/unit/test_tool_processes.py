@@ -21,7 +21,7 @@ from tidings.core.desk.work import Launch, Log, Manner, Task, TaskState
 from tidings.core.errors import Overdrawn, Unkeepable
 from tidings.core.settings import Work
 from tidings.core.types import Errand
-from tidings.core.work.processes import report as reports
+from tidings.core.work.processes import report
 from tidings.core.work.processes.folder import Matches, Status
 from tidings.core.work.processes.processes import MOST_PATTERNS, _check
 from tidings.core.work.processes.report import Case
@@ -248,15 +248,15 @@ def case(status: Status | None, **more: Any) -> Case:
     ],
 )
 def test_each_end_has_its_words(known: Case, state: str, words: str) -> None:
-    end = reports.ended(known, Work())
+    end = report.ended(known, Work())
     assert (end.state, end.words) == (state, f"{words}\n\nThe end of its output:\n```\none\ntwo\n```")
-    assert reports.ended(known, Work(notices="short")).words == words
+    assert report.ended(known, Work(notices="short")).words == words
 
 
 def test_nothing_in_an_output_closes_its_fence_and_a_long_one_is_cut() -> None:
-    told = reports.ended(case(Status("exited", 0, 1, 0), output="```\nx\n````"), Work()).words
+    told = report.ended(case(Status("exited", 0, 1, 0), output="```\nx\n````"), Work()).words
     assert told.endswith("\n`````\n```\nx\n````\n`````")
-    long = reports.ended(case(Status("exited", 0, 1, 0), output="x" * 5000 + "\nlast"), Work()).words
+    long = report.ended(case(Status("exited", 0, 1, 0), output="x" * 5000 + "\nlast"), Work()).words
     assert (len(long) < 1_700, long.endswith("xx\nlast\n```")) == (True, True)
 
 

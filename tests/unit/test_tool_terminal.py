@@ -16,7 +16,7 @@ from tests.worlds.tool_bench import in_session, use
 from tidings.bots.assistant.tools import terminal
 from tidings.bots.assistant.tools.tool import ToolError
 from tidings.core.agent import Effect
-from tidings.core.work.processes import foreground as child
+from tidings.core.work.processes import foreground
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 30.0
@@ -118,11 +118,11 @@ async def test_a_hundred_megabytes_stay_bounded_and_are_counted(workspace: Path)
 
 
 def test_an_excerpt_never_holds_more_than_it_keeps() -> None:
-    excerpt = child.Excerpt(10)
+    excerpt = foreground.Excerpt(10)
     for letter in b"abcdefghijklmnopqrstuvwxyz":
         excerpt.add(bytes([letter]))
     assert excerpt.text() == "abcde\n[... 16 bytes left out ...]\nvwxyz"
-    whole = child.Excerpt(10)
+    whole = foreground.Excerpt(10)
     whole.add("abé".encode()[:3])
     whole.add("abé".encode()[3:] + b"fghij")
     assert whole.text() == "abéfghij"
@@ -190,7 +190,7 @@ async def test_one_that_is_cancelled_twice_leaves_none_either(workspace: Path) -
     with pytest.raises(asyncio.CancelledError):
         await running
     assert await witness.gone()
-    await asyncio.gather(*child.endings)
+    await asyncio.gather(*foreground.endings)
 
 
 async def test_one_that_is_cancelled_before_it_began_never_begins(workspace: Path) -> None:

@@ -41,7 +41,7 @@ from tidings.adapters.console.adapter import ConsoleAdapter, _owner
 from tidings.adapters.console.settings import ConsoleSettings
 from tidings.adapters.discord.adapter import DiscordAdapter
 from tidings.adapters.discord.settings import DiscordAccount
-from tidings.adapters.local import socket as local
+from tidings.adapters.local import socket
 from tidings.adapters.local.socket import LocalServer
 from tidings.adapters.shared.http_server import HttpServer
 from tidings.adapters.slack.adapter import SlackAdapter
@@ -276,7 +276,7 @@ class OnConsole(_Talks):
 
     async def _talk(self, person: int, text: str) -> None:
         """Sits down in a chat of one's own, and reads on until the whole answer is there."""
-        async with local.connect(self._home) as line:
+        async with socket.connect(self._home) as line:
             await line.write({"verb": "chat", "chat": str(person), "thread": ""})
             await line.write({"say": text, "key": f"{person} {text}"})
             ended = whole = False

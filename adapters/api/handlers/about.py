@@ -11,7 +11,7 @@ from aiohttp import web
 from tidings.adapters.api.adapter import ApiAdapter, answer
 from tidings.adapters.api.errors import not_found
 from tidings.adapters.api.guard import Call
-from tidings.adapters.api.handlers import openapi as description
+from tidings.adapters.api.handlers import openapi as handlers_openapi
 from tidings.core.telemetry.metrics import BOUNDS
 
 RETENTION_SECONDS = 86_400
@@ -138,4 +138,4 @@ class _Collector:
 async def openapi(api: ApiAdapter, call: Call) -> web.StreamResponse:
     from tidings.adapters.api.routes import ENDPOINTS
 
-    return answer(description.describe(ENDPOINTS, (await api.host.desk.health()).version))
+    return answer(handlers_openapi.describe(ENDPOINTS, (await api.host.desk.health()).version))

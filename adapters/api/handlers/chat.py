@@ -8,8 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tidings.adapters.api import messages as talk
-from tidings.adapters.api import sse
+from tidings.adapters.api import messages, sse
 from tidings.adapters.api.adapter import ApiAdapter, answer
 from tidings.adapters.api.callers import conversation_named, person_named
 from tidings.adapters.api.errors import failed
@@ -23,7 +22,7 @@ REASONS = {OutcomeKind.COMPLETED: "stop", OutcomeKind.HALTED: "length"}
 async def complete(api: ApiAdapter, call: Call) -> web.StreamResponse:
     body = await read_json(call.request)
     asked = validate(ChatRequest, body)
-    said = talk.of_chat(asked.messages)
+    said = messages.of_chat(asked.messages)
     bot = api.bot(asked.model)
     conversation = api.conversation(call.key, conversation_named(call, said, None), person_named(call, asked.user))
     # The request's messages are all the model sees, also where the conversation has a name.
@@ -45,7 +44,7 @@ async def complete(api: ApiAdapter, call: Call) -> web.StreamResponse:
         raise
     if outcome.kind not in REASONS:
         raise failed(outcome)
-    message = {"role": "assistant", "content": outcome.text + talk.besides(outcome), "refusal": None}
+    message = {"role": "assistant", "content": outcome.text + messages.besides(outcome), "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": REASONS[outcome.kind]}
     whole = {"object": "chat.completion", **head, "choices": [choice], "usage": _usage(outcome.usage)}
     if outcome.kind is OutcomeKind.HALTED:
@@ -77,7 +76,7 @@ async def _chunks(api: ApiAdapter, run: str, void: int, head: dict[str, Any], co
 
 def _ending(head: dict[str, Any], outcome: Outcome, counts: bool) -> list[bytes]:
     if outcome.kind in REASONS:
-        words = talk.besides(outcome)
+        words = messages.besides(outcome)
         ending = [_chunk(head, {"content": words})] if words else []
         ending.append(_chunk(head, {}, REASONS[outcome.kind]))
         if counts:

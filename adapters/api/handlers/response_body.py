@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.adapters.api import messages as talk
+from tidings.adapters.api import messages
 from tidings.adapters.api.errors import error_of
 from tidings.adapters.api.settings import ToolItems
 from tidings.core.agent import JournalEvent, Outcome, OutcomeKind, ReasoningDelta, TextDelta, ToolFinished, ToolStarted
@@ -51,7 +51,7 @@ class Building:
                 yield from self._close()
                 yield from (self._call(event) if self._tool_items == "mcp_call" else self._function(event))
             case Outcome() as outcome:
-                if words := talk.besides(outcome):
+                if words := messages.besides(outcome):
                     yield from self._say("message", words)
                 yield from self._close()
                 for call in tuple(self._calls):

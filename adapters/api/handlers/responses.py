@@ -7,13 +7,12 @@ from contextlib import suppress
 
 from aiohttp import web
 
-from tidings.adapters.api import messages as talk
-from tidings.adapters.api import sse
+from tidings.adapters.api import messages, sse
 from tidings.adapters.api.adapter import ApiAdapter, answer
 from tidings.adapters.api.callers import conversation_named, person_named
 from tidings.adapters.api.errors import Problem, not_found, status_of_failure, stopping
 from tidings.adapters.api.guard import Call, query_of, read_json, validate
-from tidings.adapters.api.handlers import response_items as references
+from tidings.adapters.api.handlers import response_items
 from tidings.adapters.api.handlers.response_body import Building
 from tidings.adapters.api.handlers.response_items import built, finished, items_given, stored
 from tidings.adapters.api.models import Again, InputItems, ResponseRequest
@@ -33,7 +32,7 @@ async def create(api: ApiAdapter, call: Call) -> web.StreamResponse:
     follows = before = ""
     if asked.previous_response_id:
         given, follows, before = await chain(api, call, asked.previous_response_id)
-    said = talk.of_input(await references.resolve(api, call, asked.input), asked.instructions, given)
+    said = messages.of_input(await response_items.resolve(api, call, asked.input), asked.instructions, given)
     name = before or conversation_named(call, said, asked.conversation)
     alone = name is None or bool(follows)
     conversation = api.conversation(call.key, name, person_named(call, asked.user))
@@ -138,7 +137,7 @@ async def _turn(api: ApiAdapter, run: Run) -> list[Entry]:
             case ToolStarted(call=call, name=name):
                 names[call] = name
             case ToolFinished(call=call, output=output, error=error):
-                words = talk.label(names.get(call), output or error)
+                words = messages.label(names.get(call), output or error)
                 outputs.append(Entry(author=Author.NOTICE, text=words))
             case _:
                 continue

@@ -7,12 +7,11 @@ from typing import Any
 
 from aiohttp import web
 
-from tidings.adapters.api import messages as talk
-from tidings.adapters.api import sse
+from tidings.adapters.api import messages, sse
 from tidings.adapters.api.adapter import ApiAdapter, answer
 from tidings.adapters.api.callers import conversation_named, person_named
 from tidings.adapters.api.guard import Call, headers_of, query_of, read_json, validate
-from tidings.adapters.api.handlers import response_items as references
+from tidings.adapters.api.handlers import response_items
 from tidings.adapters.api.handlers.responses import chain
 from tidings.adapters.api.models import After, RunRequest, Seen
 from tidings.core.agent import (
@@ -33,11 +32,11 @@ PREVIEW = 200
 async def begin(api: ApiAdapter, call: Call) -> web.StreamResponse:
     body = await read_json(call.request)
     asked = validate(RunRequest, body)
-    given = talk.of_history(asked.conversation_history or ())
+    given = messages.of_history(asked.conversation_history or ())
     follows = before = ""
     if asked.previous_response_id and not given.history:
         given, follows, before = await chain(api, call, asked.previous_response_id)
-    said = talk.of_input(await references.resolve(api, call, asked.input), asked.instructions, given)
+    said = messages.of_input(await response_items.resolve(api, call, asked.input), asked.instructions, given)
     alone = bool(asked.conversation_history or follows)
     name = conversation_named(call, said, asked.session_id or asked.conversation) or before
     conversation = api.conversation(call.key, name, person_named(call, asked.user))

@@ -22,7 +22,7 @@ from tidings.core import context
 from tidings.core.agent import Effect
 from tidings.core.errors import Unsupported
 from tidings.core.types import File
-from tidings.core.work.processes import foreground as child
+from tidings.core.work.processes import foreground
 
 SHOWN_CHARACTERS = 30_000
 SHOWN_ENTRIES = 500
@@ -201,7 +201,7 @@ async def find(asked: Searching, seconds: float) -> str:
     order = json.dumps({"text": asked.text, "regex": asked.regex, "ignore_case": asked.ignore_case})
     # A pattern can take for ever and would hold the interpreter all the time, so it gets one that can be killed.
     program = (sys.executable, "-I", "-S", search.__file__, order)
-    ended = await child.run(program, folder, seconds, SEARCH_OUTPUT_BYTES)
+    ended = await foreground.run(program, folder, seconds, SEARCH_OUTPUT_BYTES)
     if ended.code is None:
         raise ToolError("The search took too long and was ended; use a simpler pattern, or a plain text.")
     if ended.code == search.BAD_PATTERN:

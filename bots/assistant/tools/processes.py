@@ -11,7 +11,7 @@ from tidings.core import context
 from tidings.core.agent import Effect
 from tidings.core.desk.work import Task
 from tidings.core.errors import Overdrawn, Unknown
-from tidings.core.work.tasks import rows as ledger
+from tidings.core.work.tasks import rows as task_rows
 from tidings.core.work.wording import lasting
 
 MOST_LISTED = 20
@@ -78,7 +78,7 @@ async def act(asked: Act, occasion: Occasion) -> Result:
 async def _own(occasion: Occasion) -> list[Task]:
     """Those of other conversations do not exist here."""
     tasks = await occasion.desk.tasks.all(context.current().conversation.id, MOST_KNOWN)
-    return [task for task in tasks if task.kind == ledger.PROCESS]
+    return [task for task in tasks if task.kind == task_rows.PROCESS]
 
 
 async def _find(id: str, occasion: Occasion) -> Task:

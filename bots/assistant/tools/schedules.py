@@ -93,9 +93,9 @@ async def _own(occasion: Occasion, session: context.Session, id: str) -> Schedul
 
 
 def _line(schedule: Schedule) -> str:
-    from tidings.core.work.schedules import commands as bookings
+    from tidings.core.work.schedules import commands
 
-    return bookings.line(schedule, time.time())
+    return commands.line(schedule, time.time())
 
 
 TOOLS = (

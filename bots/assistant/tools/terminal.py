@@ -15,7 +15,7 @@ from tidings.core import context
 from tidings.core.agent import Effect
 from tidings.core.desk.work import Launch, Manner
 from tidings.core.errors import Overdrawn, Unkeepable, Unstored
-from tidings.core.work.processes import foreground as child
+from tidings.core.work.processes import foreground
 
 USUAL_SECONDS = 60.0
 MOST_SECONDS = 300.0
@@ -136,7 +136,7 @@ async def _ground() -> tuple[str, Path]:
 async def _run(command: str, seconds: float) -> Result:
     try:
         shell, folder = await _ground()
-        ended = await child.run((shell, "-c", command), folder, seconds, OUTPUT_BYTES)
+        ended = await foreground.run((shell, "-c", command), folder, seconds, OUTPUT_BYTES)
     except OSError as error:
         raise ToolError(f"The command could not be started: {error.strerror}.") from error
     output = ended.output.rstrip("\n") or "(no output)"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from tidings.core.desk.board import Block, CardState
 from tidings.core.store.store import Row
-from tidings.core.work.board import cards as cardfile
+from tidings.core.work.board import cards as card_rows
 
 # What a notice says of what a worker has written; the card has all of it.
 NOTICE_CHARACTERS = 3000
@@ -73,5 +73,5 @@ def _numbers(cards: Sequence[int]) -> str:
 
 
 def _in_short(text: str) -> str:
-    said = cardfile.words(text)
+    said = card_rows.words(text)
     return said if len(said) <= NOTICE_CHARACTERS else f"{said[: NOTICE_CHARACTERS - 1]}…"

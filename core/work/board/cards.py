@@ -28,7 +28,7 @@ from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.redaction import one_line, plain
 from tidings.core.store.store import Row, Transaction
 from tidings.core.types import Asker, Body, Conversation, File, Target, encode
-from tidings.core.work.tasks import rows as ledger
+from tidings.core.work.tasks import rows as task_rows
 
 # What a row keeps of what a worker says.
 WORDS_CHARACTERS = 20_000
@@ -86,11 +86,11 @@ def may_share(tx: Transaction, folder: str, asker: Asker | None) -> bool:
     if own is not None:
         # The folder of a card that does not exist yet is reserved, too.
         first = tx.one("SELECT asker FROM cards WHERE id = ?", int(own[1]))
-        return first is not None and _place(ledger.asker_of(first)) == _place(asker)
+        return first is not None and _place(task_rows.asker_of(first)) == _place(asker)
     first = tx.one(
         "SELECT asker FROM cards WHERE lower(workspace) = ? AND workspace <> '' ORDER BY id LIMIT 1", folder.lower()
     )
-    return first is None or _place(ledger.asker_of(first)) == _place(asker)
+    return first is None or _place(task_rows.asker_of(first)) == _place(asker)
 
 
 def _place(asker: Asker | None) -> str:

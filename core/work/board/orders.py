@@ -13,8 +13,8 @@ from tidings.core.inbound.settlement import After
 from tidings.core.store.store import Row, Transaction
 from tidings.core.types import Target, parse_target
 from tidings.core.work.board import card_news
-from tidings.core.work.board import cards as cardfile
-from tidings.core.work.board import rules as board
+from tidings.core.work.board import cards as card_rows
+from tidings.core.work.board import rules as board_rules
 from tidings.core.work.board import text as board_text
 from tidings.core.work.board.cards import Moment
 from tidings.core.work.board.permits import Permits
@@ -153,65 +153,65 @@ class Orders:
         states = tuple(CardState(name) for name in order.other.split() if name in list(CardState))
         if order.other and not states:
             raise Unkeepable(f"{order.other!r} is no state; there are: {', '.join(CardState)}")
-        shown = cardfile.board(tx, states, SHOWN, "", at.ahead)
+        shown = card_rows.board(tx, states, SHOWN, "", at.ahead)
         return board_text.board(shown, at.wall)
 
     def show(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
-        card = cardfile.card(tx, order.id, at.ahead)
+        card = card_rows.card(tx, order.id, at.ahead)
         return Done(card.id, words=board_text.card(card, at.wall))
 
     def comment(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
         if not order.text:
             raise Unkeepable(f"say what to write: /board comment {order.id} TEXT")
-        row = cardfile.find(tx, order.id)
-        cardfile.comment(tx, row["id"], hand.name, order.text, at)
+        row = card_rows.find(tx, order.id)
+        card_rows.comment(tx, row["id"], hand.name, order.text, at)
         return Done(str(row["id"]), words=f"Written on {card_news.named(row)}.")
 
     def attach(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
-        row = cardfile.find(tx, order.id)
+        row = card_rows.find(tx, order.id)
         if order.file is None and not is_link(order.text):
             raise Unkeepable(
                 f"attach a link: /board attach {row['id']} https://…; words go with /board comment, and files by the"
                 " command line"
             )
         file = order.file or link(order.text, hand.name)
-        cardfile.attach(tx, row["id"], msgspec.structs.replace(file, by=hand.name))
+        card_rows.attach(tx, row["id"], msgspec.structs.replace(file, by=hand.name))
         return Done(str(row["id"]), words=f"Attached to {card_news.named(row)}: {file.name}.")
 
     def unblock(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
-        return self._moved(tx, order, board.unblock(tx, order.id, order.text, hand, at))
+        return self._moved(tx, order, board_rules.unblock(tx, order.id, order.text, hand, at))
 
     def finish(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
-        return self._moved(tx, order, board.finish(tx, order.id, order.text, hand, at))
+        return self._moved(tx, order, board_rules.finish(tx, order.id, order.text, hand, at))
 
     def block(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
-        return self._moved(tx, order, board.set_aside(tx, order.id, Block.NEEDS_INPUT, order.text, hand, at))
+        return self._moved(tx, order, board_rules.set_aside(tx, order.id, Block.NEEDS_INPUT, order.text, hand, at))
 
     def link(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
         if not order.other:
             raise Unkeepable("say which card waits: /board link 3 12 lets 12 wait for 3")
-        after = board.link(tx, order.id, order.other, hand, at, self._permits.may_change)
+        after = board_rules.link(tx, order.id, order.other, hand, at, self._permits.may_change)
         return self._moved(tx, Order("link", id=order.other), after)
 
     def archive(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
-        freed = board.archive(tx, order.id, hand, at)
+        freed = board_rules.archive(tx, order.id, hand, at)
         return self._moved(tx, order, freed.after)._replace(ended=freed.attempt)
 
     def watch(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
-        row = cardfile.find(tx, order.id)
+        row = card_rows.find(tx, order.id)
         target = parse_target(order.target) if order.target else hand.target
         if target is None:
             raise Unkeepable("say who watches it: platform:CHAT or platform:CHAT:THREAD")
         if order.verb == "unwatch":
-            gone = cardfile.unwatch(tx, row["id"], target)
+            gone = card_rows.unwatch(tx, row["id"], target)
             return Done(order.id, words=f"{target} {'no longer hears' if gone else 'did not hear'} of #{row['id']}.")
         if not self._may_tell(target):
             raise Unsupported("async_delivery", str(target))
-        cardfile.watch(tx, row["id"], target, None if order.target else hand.conversation)
+        card_rows.watch(tx, row["id"], target, None if order.target else hand.conversation)
         return Done(order.id, words=f"{target} hears when {card_news.named(row)} is done or blocked.")
 
     def _moved(self, tx: Transaction, order: Order, after: After) -> Done:
-        row = cardfile.find(tx, order.id)
+        row = card_rows.find(tx, order.id)
         words = f"{card_news.named(row)} is {card_news.state(row, ' now')}."
         return Done(str(row["id"]), words=words, after=after)
 

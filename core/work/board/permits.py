@@ -10,7 +10,7 @@ from tidings.core.inbound.dispatcher import Bots
 from tidings.core.settings import Board
 from tidings.core.store.store import Row, Transaction
 from tidings.core.types import Origin
-from tidings.core.work.board import cards as cardfile
+from tidings.core.work.board import cards as card_rows
 
 
 class Permits:
@@ -40,7 +40,7 @@ class Permits:
 
     def check(self, tx: Transaction, id: str, hand: Hand) -> None:
         """Writing on a card steers its bot, so not everyone may. Raises Unkeepable with words for the person."""
-        row = cardfile.find(tx, id)
+        row = card_rows.find(tx, id)
         if hand.is_owner or _has_made(row, hand) or _watches(tx, row["id"], hand):
             return
         if self._settings.people != "all":

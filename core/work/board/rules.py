@@ -16,7 +16,7 @@ from tidings.core.redaction import one_line, plain
 from tidings.core.store.store import Row, Transaction
 from tidings.core.types import File, encode
 from tidings.core.work.board import card_news
-from tidings.core.work.board import cards as cardfile
+from tidings.core.work.board import cards as card_rows
 from tidings.core.work.board.cards import Moment
 
 # Whether a card may be changed by somebody: else what they make of it is not told to those who watch it.
@@ -85,7 +85,7 @@ def add(
     )
     if waiting and waiting["n"] >= open_cards:
         raise Overdrawn(f"the board has {open_cards:,} open cards already: end or archive some")
-    parents = [cardfile.find(tx, parent)["id"] for parent in new.parents]
+    parents = [card_rows.find(tx, parent)["id"] for parent in new.parents]
     tx.execute(
         "INSERT INTO cards (title, body, assignee, priority, workspace, budget, state, made_by, sender, key, created,"
         " changed, asker) VALUES (?, ?, ?, ?, ?, ?, 'triage', ?, ?, ?, ?, ?, ?)",
@@ -108,37 +108,37 @@ def add(
     for parent in dict.fromkeys(parents):
         tx.execute("INSERT INTO card_links (parent, child) VALUES (?, ?)", parent, card)
         if may_change(tx, str(parent), hand):
-            cardfile.inherit(tx, parent, card)
+            card_rows.inherit(tx, parent, card)
     if hand.target is not None:
-        cardfile.watch(tx, card, hand.target, hand.conversation)
-    cardfile.note(tx, card, "created", title, hand.name, at)
+        card_rows.watch(tx, card, hand.target, hand.conversation)
+    card_rows.note(tx, card, "created", title, hand.name, at)
     if new.triage:
         tx.execute("UPDATE cards SET reason = 'nobody has let it go yet' WHERE id = ?", card)
     after = After() if new.triage else _let_go(tx, card, at, _answered(hand))
-    return Added(cardfile.find(tx, str(card)), after)
+    return Added(card_rows.find(tx, str(card)), after)
 
 
 def _check_folder(tx: Transaction, name: str, hand: Hand) -> None:
     """Raises Unkeepable for a folder of another conversation; the owner may name any."""
     if not (len(name) <= 100 and name.isascii() and all(letter.isalnum() or letter in "-_" for letter in name)):
         raise Unkeepable("a workspace is the name of one folder: letters, digits, - and _")
-    if name and not hand.is_owner and not cardfile.may_share(tx, name, hand.asker):
+    if name and not hand.is_owner and not card_rows.may_share(tx, name, hand.asker):
         raise Unkeepable(f"the folder {name} belongs to another conversation: choose another name")
 
 
 def link(tx: Transaction, parent: str, child: str, hand: Hand, at: Moment, may_change: MayChange) -> After:
     """From now on the child waits for the parent."""
-    before, behind = cardfile.find(tx, parent), cardfile.find(tx, child)
+    before, behind = card_rows.find(tx, parent), card_rows.find(tx, child)
     if behind["state"] not in LINKABLE:
         raise Unkeepable(f"#{behind['id']} is {behind['state']}: it no longer waits for anything")
     if tx.one("SELECT 1 FROM card_links WHERE parent = ? AND child = ?", before["id"], behind["id"]):
         return After()
-    if cardfile.leads_to(tx, behind["id"], before["id"]):
+    if card_rows.leads_to(tx, behind["id"], before["id"]):
         raise Unkeepable(f"#{before['id']} waits for #{behind['id']} already: they would wait for each other")
     tx.execute("INSERT INTO card_links (parent, child) VALUES (?, ?)", before["id"], behind["id"])
     if may_change(tx, parent, hand):
-        cardfile.inherit(tx, before["id"], behind["id"])
-    cardfile.note(tx, behind["id"], "linked", f"waits for #{before['id']}", hand.name, at)
+        card_rows.inherit(tx, before["id"], behind["id"])
+    card_rows.note(tx, behind["id"], "linked", f"waits for #{before['id']}", hand.name, at)
     if behind["state"] in (CardState.TODO, CardState.READY) or behind["block"] == Block.DEPENDENCY:
         return _let_go(tx, behind["id"], at, _answered(hand))
     return After()
@@ -178,8 +178,8 @@ def _claim(tx: Transaction, row: Row, lease: float, at: Moment) -> Claimed:
         fence,
         at.now,
     )
-    cardfile.note(tx, card, "claimed", f"attempt {hold.attempt}", row["assignee"], at)
-    return Claimed(hold, cardfile.find(tx, str(card)))
+    card_rows.note(tx, card, "claimed", f"attempt {hold.attempt}", row["assignee"], at)
+    return Claimed(hold, card_rows.find(tx, str(card)))
 
 
 def held(tx: Transaction, hold: Hold) -> Row:
@@ -200,14 +200,14 @@ def complete(tx: Transaction, hold: Hold, summary: str, files: tuple[CardFile, .
     if not summary.strip():
         raise Unkeepable("say in the summary what was done: those who wait for it read nothing else")
     for file in files:
-        cardfile.attach(tx, hold.card, file)
+        card_rows.attach(tx, hold.card, file)
     _end(tx, hold, Ending.COMPLETE, "", "", summary, at)
     return _finish(tx, row, summary, row["assignee"], at)
 
 
 def block(tx: Transaction, hold: Hold, kind: Block, reason: str, notes: str, at: Moment) -> After:
     """The verdict of a worker, or of whoever supervises it."""
-    row, reason = held(tx, hold), cardfile.line(reason)
+    row, reason = held(tx, hold), card_rows.line(reason)
     if not reason:
         raise Unkeepable("say why it is blocked, so that somebody can do something about it")
     _end(tx, hold, Ending.BLOCKED, kind, reason, notes, at)
@@ -220,9 +220,9 @@ def review(tx: Transaction, hold: Hold, summary: str, at: Moment) -> After:
         raise Unkeepable("say in the summary what is to be looked at")
     _end(tx, hold, Ending.REVIEW, "", "", summary, at)
     _move(tx, hold.card, CardState.REVIEW, "", "", at)
-    tx.execute("UPDATE cards SET summary = ? WHERE id = ?", cardfile.words(summary), hold.card)
-    event = cardfile.note(tx, hold.card, "review", summary, row["assignee"], at)
-    return cardfile.tell(tx, hold.card, event, card_news.review(row, summary), at)
+    tx.execute("UPDATE cards SET summary = ? WHERE id = ?", card_rows.words(summary), hold.card)
+    event = card_rows.note(tx, hold.card, "review", summary, row["assignee"], at)
+    return card_rows.tell(tx, hold.card, event, card_news.review(row, summary), at)
 
 
 def put_back(tx: Transaction, hold: Hold, kind: Block, reason: str, notes: str, due: float, at: Moment) -> None:
@@ -231,22 +231,22 @@ def put_back(tx: Transaction, hold: Hold, kind: Block, reason: str, notes: str, 
     _end(tx, hold, Ending.RETRY, kind, reason, notes, at)
     _move(tx, hold.card, CardState.READY, "", "", at)
     tx.execute("UPDATE cards SET due = ? WHERE id = ?", due, hold.card)
-    cardfile.note(tx, hold.card, "retried", f"{kind}: {reason}", row["assignee"], at)
+    card_rows.note(tx, hold.card, "retried", f"{kind}: {reason}", row["assignee"], at)
 
 
 def unblock(tx: Transaction, id: str, comment: str, hand: Hand, at: Moment) -> After:
-    row = cardfile.find(tx, id)
+    row = card_rows.find(tx, id)
     if row["state"] not in (CardState.BLOCKED, CardState.TRIAGE, CardState.REVIEW):
         raise Unkeepable(f"#{row['id']} is {row['state']}: there is nothing to unblock")
     _check_gate(row, hand)
     if row["block"] == Block.DEPENDENCY and not _gives_up_waiting(tx, row["id"], hand):
         raise Unkeepable(f"#{row['id']} {row['reason']}: it goes on by itself when that is done")
     if comment.strip():
-        cardfile.remark(tx, row["id"], hand.name, comment, at)
-    cardfile.note(tx, row["id"], "unblocked", comment, hand.name, at)
+        card_rows.remark(tx, row["id"], hand.name, comment, at)
+    card_rows.note(tx, row["id"], "unblocked", comment, hand.name, at)
     tx.execute("UPDATE cards SET tries = 0, due = ? WHERE id = ?", at.now, row["id"])
     after = _let_go(tx, row["id"], at, _answered(hand))
-    for child in cardfile.children(tx, row["id"]):
+    for child in card_rows.children(tx, row["id"]):
         if child["block"] == Block.DEPENDENCY:
             after += _let_go(tx, child["id"], at)
     return after
@@ -259,7 +259,7 @@ def _check_gate(row: Row, hand: Hand) -> None:
 
 def _gives_up_waiting(tx: Transaction, card: int, hand: Hand) -> bool:
     """What was archived is never done: a person may decide that it need not be."""
-    waits = cardfile.waits_for(tx, card)
+    waits = card_rows.waits_for(tx, card)
     if not hand.is_person or any(parent["state"] != CardState.ARCHIVED for parent in waits):
         return False
     for parent in waits:
@@ -275,7 +275,7 @@ def finish(tx: Transaction, id: str, summary: str, hand: Hand, at: Moment) -> Af
 
 def set_aside(tx: Transaction, id: str, kind: Block, reason: str, hand: Hand, at: Moment) -> After:
     """Somebody else than its worker blocks it."""
-    row, reason = _at_rest(tx, id, hand), cardfile.line(reason)
+    row, reason = _at_rest(tx, id, hand), card_rows.line(reason)
     if not reason:
         raise Unkeepable("say why it is blocked, so that somebody can do something about it")
     if row["state"] == CardState.BLOCKED:
@@ -284,7 +284,7 @@ def set_aside(tx: Transaction, id: str, kind: Block, reason: str, hand: Hand, at
 
 
 def _at_rest(tx: Transaction, id: str, hand: Hand) -> Row:
-    row = cardfile.find(tx, id)
+    row = card_rows.find(tx, id)
     _check_gate(row, hand)
     if row["state"] == CardState.RUNNING:
         raise Unkeepable(f"{row['assignee']} works on #{row['id']} right now: wait for it, or archive the card")
@@ -295,7 +295,7 @@ def _at_rest(tx: Transaction, id: str, hand: Hand) -> Row:
 
 def archive(tx: Transaction, id: str, hand: Hand, at: Moment) -> Freed:
     """From any state; its worker may write nothing more, and is to be ended."""
-    row = cardfile.find(tx, id)
+    row = card_rows.find(tx, id)
     if row["state"] == CardState.ARCHIVED:
         raise Unkeepable(f"#{row['id']} is archived already")
     attempt = open_attempt(tx, row["id"])
@@ -303,11 +303,11 @@ def archive(tx: Transaction, id: str, hand: Hand, at: Moment) -> Freed:
         hold = Hold(row["id"], attempt["number"], attempt["fence"])
         _end(tx, hold, Ending.ARCHIVED, "", f"archived by {hand.name}", "", at)
     _move(tx, row["id"], CardState.ARCHIVED, "", "", at)
-    cardfile.note(tx, row["id"], "archived", row["title"], hand.name, at)
+    card_rows.note(tx, row["id"], "archived", row["title"], hand.name, at)
     after = After()
     if row["finished"] is None:
         # What was blocked with it no longer goes on by itself, so it is blocked anew.
-        for child in cardfile.children(tx, row["id"]):
+        for child in card_rows.children(tx, row["id"]):
             if child["block"] == Block.DEPENDENCY:
                 _move(tx, child["id"], CardState.TODO, "", "", at)
         after, _ = _hold_back(tx, row["id"], f"waits for #{row['id']}, which was archived", at, ())
@@ -325,8 +325,8 @@ def _end(tx: Transaction, hold: Hold, ending: Ending, kind: str, reason: str, no
         at.now,
         ending,
         kind,
-        cardfile.line(reason),
-        cardfile.words(notes),
+        card_rows.line(reason),
+        card_rows.words(notes),
         hold.card,
         hold.attempt,
     )
@@ -346,10 +346,10 @@ def _move(tx: Transaction, card: int, state: CardState, block: str, reason: str,
 
 
 def _finish(tx: Transaction, row: Row, summary: str, by: str, at: Moment) -> After:
-    card, said = row["id"], cardfile.words(summary)
+    card, said = row["id"], card_rows.words(summary)
     tx.execute("UPDATE cards SET summary = ?, finished = ?, blocked_before = '' WHERE id = ?", said, at.now, card)
     _move(tx, card, CardState.DONE, "", "", at)
-    event = cardfile.note(tx, card, "completed", said, by, at)
+    event = card_rows.note(tx, card, "completed", said, by, at)
     # What was made goes with the news; what people have given for it they have.
     files = tx.all(
         "SELECT * FROM card_files WHERE card = ? AND place LIKE '/%' AND (by IN (?, ?) OR by LIKE 'attempt %')"
@@ -359,8 +359,8 @@ def _finish(tx: Transaction, row: Row, summary: str, by: str, at: Moment) -> Aft
         by,
     )
     sent = tuple(File(path=file["place"], name=file["name"]) for file in files)
-    after = cardfile.tell(tx, card, event, card_news.done(row, said), at, sent)
-    for child in cardfile.children(tx, card):
+    after = card_rows.tell(tx, card, event, card_news.done(row, said), at, sent)
+    for child in card_rows.children(tx, card):
         if child["state"] == CardState.TODO or child["block"] == Block.DEPENDENCY:
             after += _let_go(tx, child["id"], at)
     return after
@@ -368,12 +368,12 @@ def _finish(tx: Transaction, row: Row, summary: str, by: str, at: Moment) -> Aft
 
 def _let_go(tx: Transaction, card: int, at: Moment, told: Collection[str] = ()) -> After:
     """Ready when everything before it is done; else it waits, and says so where that has come to a stop."""
-    waits = cardfile.waits_for(tx, card)
+    waits = card_rows.waits_for(tx, card)
     stuck = [parent for parent in waits if parent["state"] in card_news.HELD_UP]
-    row = cardfile.find(tx, str(card))
+    row = card_rows.find(tx, str(card))
     if not waits:
         _move(tx, card, CardState.READY, "", "", at)
-        cardfile.note(tx, card, "promoted", "", "", at)
+        card_rows.note(tx, card, "promoted", "", "", at)
         return After()
     if not stuck and row["block"] != Block.DEPENDENCY:
         _move(tx, card, CardState.TODO, "", "", at)
@@ -402,18 +402,18 @@ def _block(
     _move(tx, card, CardState.TRIAGE if again else CardState.BLOCKED, kind, reason, at)
     if kind is not Block.DEPENDENCY:
         tx.execute("UPDATE cards SET blocked_before = ? WHERE id = ?", mark, card)
-    event = cardfile.note(tx, card, "asked a person" if again else "blocked", f"{kind}: {reason}", by, at)
+    event = card_rows.note(tx, card, "asked a person" if again else "blocked", f"{kind}: {reason}", by, at)
     stuck = "blocked" if not again else "waiting for a person"
-    places = cardfile.watchers(tx, card)
+    places = card_rows.watchers(tx, card)
     after, behind = _hold_back(tx, card, f"waits for #{card}, which is {stuck} ({kind.phrase})", at, places)
     said = card_news.blocked(row, kind, reason, notes, behind, again=again)
-    return after + cardfile.tell(tx, card, event, said, at, told=told)
+    return after + card_rows.tell(tx, card, event, said, at, told=told)
 
 
 def _hold_back(tx: Transaction, card: int, reason: str, at: Moment, told: Collection[str]) -> tuple[After, list[int]]:
     """What waits for it is blocked too, however far behind; each who watches any of it is told once."""
     behind, news = list[int](), list[tuple[Row, str]]()
-    waiting = [(child, card, reason) for child in cardfile.children(tx, card)]
+    waiting = [(child, card, reason) for child in card_rows.children(tx, card)]
     while waiting:
         child, before, why = waiting.pop(0)
         own: int = child["id"]
@@ -426,16 +426,16 @@ def _hold_back(tx: Transaction, card: int, reason: str, at: Moment, told: Collec
             _move(tx, own, CardState.BLOCKED, Block.DEPENDENCY, why, at)
             news.append((child, why))
         further = f"waits for #{own}, which is blocked ({Block.DEPENDENCY.phrase})"
-        waiting += [(each, own, further) for each in cardfile.children(tx, own)]
+        waiting += [(each, own, further) for each in card_rows.children(tx, own)]
     after, heard = After(), set(told)
     for number, (child, why) in enumerate(news):
-        event = cardfile.note(tx, child["id"], "blocked", f"{Block.DEPENDENCY}: {why}", "", at)
+        event = card_rows.note(tx, child["id"], "blocked", f"{Block.DEPENDENCY}: {why}", "", at)
         said = card_news.held_back(child, why, [later["id"] for later, _ in news[number + 1 :]])
-        after += cardfile.tell(tx, child["id"], event, said, at, told=heard)
-        heard.update(cardfile.watchers(tx, child["id"]))
+        after += card_rows.tell(tx, child["id"], event, said, at, told=heard)
+        heard.update(card_rows.watchers(tx, child["id"]))
     return after, behind
 
 
 def _is_held_by_another(tx: Transaction, card: int, cause: int) -> bool:
-    waits = (parent for parent in cardfile.waits_for(tx, card) if parent["id"] != cause)
+    waits = (parent for parent in card_rows.waits_for(tx, card) if parent["id"] != cause)
     return any(parent["state"] in card_news.HELD_UP for parent in waits)

@@ -19,9 +19,9 @@ from tidings.core.runs import journal
 from tidings.core.settings import Board as Settings
 from tidings.core.store.store import Store, Transaction
 from tidings.core.types import Audience, Inbound, Target
-from tidings.core.work.board import cards as cardfile
+from tidings.core.work.board import cards as card_rows
 from tidings.core.work.board import orders, verdicts
-from tidings.core.work.board import rules as board
+from tidings.core.work.board import rules as board_rules
 from tidings.core.work.board import supervisor as foreman
 from tidings.core.work.board.cards import Moment
 from tidings.core.work.board.orders import Done
@@ -69,46 +69,46 @@ class Clerk:
         return await self._write(unit)
 
     async def get(self, id: str) -> Card:
-        return await self._store.read(lambda tx: cardfile.card(tx, id, self._foreman.moment.ahead))
+        return await self._store.read(lambda tx: card_rows.card(tx, id, self._foreman.moment.ahead))
 
     async def all(self, states: tuple[CardState, ...], limit: int, *, assignee: str = "") -> Board:
         ahead = self._foreman.moment.ahead
-        return await self._store.read(lambda tx: cardfile.board(tx, states, min(limit, LISTED), assignee, ahead))
+        return await self._store.read(lambda tx: card_rows.board(tx, states, min(limit, LISTED), assignee, ahead))
 
     async def link(self, parent: str, child: str, hand: Hand) -> Card:
         may_change = self._permits.may_change
-        return await self._change(child, hand, lambda tx, at: board.link(tx, parent, child, hand, at, may_change))
+        return await self._change(child, hand, lambda tx, at: board_rules.link(tx, parent, child, hand, at, may_change))
 
     async def comment(self, id: str, text: str, hand: Hand, key: str = "") -> None:
         if not text.strip():
             raise Unkeepable("there is nothing in this comment")
 
         def unit(tx: Transaction, at: Moment) -> After:
-            cardfile.comment(tx, cardfile.find(tx, id)["id"], hand.name, text, at, key)
+            card_rows.comment(tx, card_rows.find(tx, id)["id"], hand.name, text, at, key)
             return After()
 
         await self._change(id, hand, unit)
 
     async def attach(self, id: str, file: CardFile, hand: Hand) -> None:
         def unit(tx: Transaction, at: Moment) -> After:
-            cardfile.attach(tx, cardfile.find(tx, id)["id"], file)
+            card_rows.attach(tx, card_rows.find(tx, id)["id"], file)
             return After()
 
         await self._change(id, hand, unit)
 
     async def unblock(self, id: str, comment: str, hand: Hand) -> Card:
-        return await self._change(id, hand, lambda tx, at: board.unblock(tx, id, comment, hand, at))
+        return await self._change(id, hand, lambda tx, at: board_rules.unblock(tx, id, comment, hand, at))
 
     async def finish(self, id: str, summary: str, hand: Hand) -> Card:
-        return await self._change(id, hand, lambda tx, at: board.finish(tx, id, summary, hand, at))
+        return await self._change(id, hand, lambda tx, at: board_rules.finish(tx, id, summary, hand, at))
 
     async def set_aside(self, id: str, kind: Block, reason: str, hand: Hand) -> Card:
-        return await self._change(id, hand, lambda tx, at: board.set_aside(tx, id, kind, reason, hand, at))
+        return await self._change(id, hand, lambda tx, at: board_rules.set_aside(tx, id, kind, reason, hand, at))
 
     async def archive(self, id: str, hand: Hand) -> Card:
         def unit(tx: Transaction, at: Moment) -> Done:
             self._permits.check(tx, id, hand)
-            freed = board.archive(tx, id, hand, at)
+            freed = board_rules.archive(tx, id, hand, at)
             return Done(id, after=freed.after, ended=freed.attempt)
 
         return await self._write(unit)
@@ -118,11 +118,11 @@ class Clerk:
             raise Unsupported("async_delivery", str(target))
 
         def unit(tx: Transaction, at: Moment) -> Done:
-            card = cardfile.find(tx, id)["id"]
+            card = card_rows.find(tx, id)["id"]
             if on:
-                cardfile.watch(tx, card, target, None)
+                card_rows.watch(tx, card, target, None)
             else:
-                cardfile.unwatch(tx, card, target)
+                card_rows.unwatch(tx, card, target)
             return Done(id)
 
         return await self._write(unit)
@@ -138,9 +138,9 @@ class Clerk:
 
         def unit(tx: Transaction, at: Moment) -> Done:
             hold = _hold(tx, session.run)
-            board.renew(tx, hold, self._settings.lease_seconds, at)
+            board_rules.renew(tx, hold, self._settings.lease_seconds, at)
             if note.strip():
-                cardfile.beat(tx, hold.card, note, session.bot, at)
+                card_rows.beat(tx, hold.card, note, session.bot, at)
             return Done(str(hold.card))
 
         await self._write(unit)
@@ -152,7 +152,7 @@ class Clerk:
                 raise Unkeepable(
                     "an approval was denied in this attempt, so it cannot be complete: block it with the kind approval"
                 )
-            return board.complete(tx, hold, summary, artifacts, at)
+            return board_rules.complete(tx, hold, summary, artifacts, at)
 
         run = context.current().run
         return await self._verdict(Ending.COMPLETE, verdict)
@@ -160,10 +160,12 @@ class Clerk:
     async def block(self, kind: Block, reason: str, notes: str) -> Card:
         if kind not in BY_WORKER:
             raise Unkeepable(f"a worker cannot say {kind}; there are: {', '.join(BY_WORKER)}")
-        return await self._verdict(Ending.BLOCKED, lambda tx, hold, at: board.block(tx, hold, kind, reason, notes, at))
+        return await self._verdict(
+            Ending.BLOCKED, lambda tx, hold, at: board_rules.block(tx, hold, kind, reason, notes, at)
+        )
 
     async def request_review(self, summary: str) -> Card:
-        return await self._verdict(Ending.REVIEW, lambda tx, hold, at: board.review(tx, hold, summary, at))
+        return await self._verdict(Ending.REVIEW, lambda tx, hold, at: board_rules.review(tx, hold, summary, at))
 
     async def _verdict(self, ending: Ending, give: Callable[[Transaction, Hold, Moment], After]) -> Card:
         """A run that was cut off right behind its verdict gives it again, and that is no second one."""
@@ -182,7 +184,7 @@ class Clerk:
         named = msgspec.structs.replace(new, assignee=new.assignee or self._permits.own_bot(hand))
         self._permits.check_assignee(named.assignee, hand)
         told, most = self._orders.reachable(hand), self._settings.open_cards
-        return board.add(tx, named, told, self._foreman.roster, most, at, self._permits.may_change)
+        return board_rules.add(tx, named, told, self._foreman.roster, most, at, self._permits.may_change)
 
     async def _change(self, id: str, hand: Hand, change: Callable[[Transaction, Moment], After]) -> Card:
         def unit(tx: Transaction, at: Moment) -> Done:
@@ -196,7 +198,7 @@ class Clerk:
 
         def whole(tx: Transaction) -> tuple[Done, Card]:
             done = unit(tx, at)
-            return done, cardfile.card(tx, done.card, at.ahead)
+            return done, card_rows.card(tx, done.card, at.ahead)
 
         done, card = await self._store.write(whole)
         await self._follow_up(done)
@@ -251,5 +253,5 @@ def _hold(tx: Transaction, run: str) -> Hold:
     if row is None:
         raise Unkeepable("only whoever works on a card can say how it ends")
     hold = Hold(row["card"], row["number"], row["fence"])
-    board.held(tx, hold)
+    board_rules.held(tx, hold)
     return hold

@@ -25,10 +25,10 @@ from tidings.core.runs import journal
 from tidings.core.settings import Board
 from tidings.core.store.store import Row, Store, Transaction
 from tidings.core.types import Conversation, Errand, Inbound, Origin, Sender, Target
-from tidings.core.work.board import brief as briefing
+from tidings.core.work.board import brief as board_brief
 from tidings.core.work.board import card_news, verdicts
-from tidings.core.work.board import cards as cardfile
-from tidings.core.work.board import rules as board
+from tidings.core.work.board import cards as card_rows
+from tidings.core.work.board import rules as board_rules
 from tidings.core.work.board import worker_process as workers
 from tidings.core.work.board.brief import Briefing, Parent
 from tidings.core.work.board.cards import Moment
@@ -36,8 +36,8 @@ from tidings.core.work.board.rules import Claimed, Hold
 from tidings.core.work.board.verdicts import Verdict
 from tidings.core.work.board.workers import Crew, Job
 from tidings.core.work.mandates import Mandates
-from tidings.core.work.processes import identity as kin
-from tidings.core.work.tasks import rows as ledger
+from tidings.core.work.processes import identity
+from tidings.core.work.tasks import rows as task_rows
 
 log = logging.getLogger(__name__)
 
@@ -187,7 +187,7 @@ class Foreman:
         running = tx.one("SELECT count(*) AS n FROM cards WHERE state = 'running'")
         free = max(self._settings.parallel - (running["n"] if running else 0), 0)
         after += self._set_aside_lapsed(tx, free, at)
-        for claimed in board.claim(tx, free, self._settings.lease_seconds, at):
+        for claimed in board_rules.claim(tx, free, self._settings.lease_seconds, at):
             brief = self._brief(tx, claimed, at)
             if claimed.card["assignee"] in self._settings.workers:
                 jobs.append(self._job(tx, claimed, brief))
@@ -205,7 +205,7 @@ class Foreman:
         """Whoever has not been heard of for so long has lost the card."""
         after, fenced = After(), []
         for card in tx.all("SELECT * FROM cards WHERE state = 'running' AND lease <= ?", at.now):
-            attempt = board.open_attempt(tx, card["id"])
+            attempt = board_rules.open_attempt(tx, card["id"])
             assert attempt is not None, "what runs has an attempt"
             silent = f"nothing was heard of it for {self._settings.lease_seconds:g} s; its log is {_log_of(attempt)}"
             kind = Block.INTERRUPTED if attempt["run"] else Block.HANG
@@ -221,17 +221,17 @@ class Foreman:
                 continue
             why = card_news.not_runnable(row["assignee"], self.roster)
             for card in tx.all("SELECT id FROM cards WHERE state = 'ready' AND assignee = ?", row["assignee"]):
-                after += board.set_aside(tx, str(card["id"]), Block.NOT_RUNNABLE, why, BOARD, at)
+                after += board_rules.set_aside(tx, str(card["id"]), Block.NOT_RUNNABLE, why, BOARD, at)
         return after
 
     def _take_back_lapsed(self, tx: Transaction, at: Moment, fenced: list[Row]) -> After:
         """Stops cards that are worked on for people who were removed."""
         after = After()
         for card in tx.all("SELECT * FROM cards WHERE state = 'running'"):
-            attempt = board.open_attempt(tx, card["id"])
-            if attempt is not None and (why := self._mandates.lapsed(ledger.asker_of(card))):
+            attempt = board_rules.open_attempt(tx, card["id"])
+            if attempt is not None and (why := self._mandates.lapsed(task_rows.asker_of(card))):
                 hold = Hold(card["id"], attempt["number"], attempt["fence"])
-                after += board.block(tx, hold, Block.STOPPED, why, "", at) + self._tell_lapsed(tx, card, why)
+                after += board_rules.block(tx, hold, Block.STOPPED, why, "", at) + self._tell_lapsed(tx, card, why)
                 fenced.append(attempt)
         return after
 
@@ -239,10 +239,12 @@ class Foreman:
         """Sets aside cards that would begin next, for people who were removed."""
         after = After()
         while lapsed := [
-            (card, why) for card in board.ready(tx, free, at) if (why := self._mandates.lapsed(ledger.asker_of(card)))
+            (card, why)
+            for card in board_rules.ready(tx, free, at)
+            if (why := self._mandates.lapsed(task_rows.asker_of(card)))
         ]:
             for card, why in lapsed:
-                after += board.set_aside(tx, str(card["id"]), Block.STOPPED, why, BOARD, at)
+                after += board_rules.set_aside(tx, str(card["id"]), Block.STOPPED, why, BOARD, at)
                 after += self._tell_lapsed(tx, card, why)
         return after
 
@@ -263,13 +265,15 @@ class Foreman:
         return min((moment for moment in (row["due"], beat) if moment is not None), default=None)
 
     def _brief(self, tx: Transaction, claimed: Claimed, at: Moment) -> Briefing:
-        card = cardfile.card(tx, str(claimed.hold.card), at.ahead)
+        card = card_rows.card(tx, str(claimed.hold.card), at.ahead)
         parents = []
-        for row in cardfile.parents(tx, claimed.hold.card):
+        for row in card_rows.parents(tx, claimed.hold.card):
             files = tx.all("SELECT name, place FROM card_files WHERE card = ? ORDER BY place", row["id"])
             names = tuple(f"{file['name']}: {file['place']}" for file in files)
             parents.append(Parent(str(row["id"]), row["title"], row["summary"], names))
-        return briefing.of(card, claimed.hold.attempt, tuple(parents), str(self._home / "workspaces" / card.workspace))
+        return board_brief.of(
+            card, claimed.hold.attempt, tuple(parents), str(self._home / "workspaces" / card.workspace)
+        )
 
     def _put_run(self, tx: Transaction, claimed: Claimed, brief: Briefing, at: Moment) -> After:
         """The claim and the run are one: neither is there without the other."""
@@ -282,13 +286,13 @@ class Foreman:
             target=Target(adapter=ADAPTER, chat=str(hold.card)),
             sender=sender,
             origin=Origin.CARD,
-            text=briefing.text(brief),
+            text=board_brief.text(brief),
             bot=card["assignee"],
             errand=Errand(
                 id=str(hold.card),
                 requests=card["budget"],
                 workspace=Path(brief.workspace).name,
-                asker=ledger.asker_of(card),
+                asker=task_rows.asker_of(card),
             ),
         )
         # What an earlier attempt had in mind comes by its notes; what it was told would only mislead.
@@ -344,7 +348,7 @@ class Foreman:
         for attempt in _open_processes(tx):
             if not attempt["effect"]:
                 hold = Hold(attempt["card"], attempt["number"], attempt["fence"])
-                board.put_back(tx, hold, Block.INTERRUPTED, "the gateway was stopped", "", at.now, at)
+                board_rules.put_back(tx, hold, Block.INTERRUPTED, "the gateway was stopped", "", at.now, at)
                 tx.execute("UPDATE cards SET tries = tries - 1 WHERE id = ?", attempt["card"])
 
     def _conclude(
@@ -352,14 +356,14 @@ class Foreman:
     ) -> After:
         """Tried again once if nothing would be done twice, else blocked with the reason."""
         hold = Hold(attempt["card"], attempt["number"], attempt["fence"])
-        card = board.held(tx, hold)
+        card = board_rules.held(tx, hold)
         effect = effect or bool(attempt["effect"])
         if verdict.may_retry and not effect and card["tries"] < self._settings.attempts:
             pause = min(self._settings.retry_seconds * 2 ** (card["tries"] - 1), LONGEST_PAUSE_SECONDS)
-            board.put_back(tx, hold, verdict.kind, verdict.reason, notes, at.now + pause, at)
+            board_rules.put_back(tx, hold, verdict.kind, verdict.reason, notes, at.now + pause, at)
             return After()
         twice = TWICE if verdict.may_retry and effect else ""
-        return board.block(tx, hold, verdict.kind, verdict.reason + twice, notes, at)
+        return board_rules.block(tx, hold, verdict.kind, verdict.reason + twice, notes, at)
 
 
 async def _see_off(pid: int, birth: str) -> None:
@@ -368,7 +372,7 @@ async def _see_off(pid: int, birth: str) -> None:
         return
     try:
         async with asyncio.timeout(workers.ENDING_SECONDS):
-            await kin.until_gone(pid, kin.born(pid))
+            await identity.until_gone(pid, identity.born(pid))
     except TimeoutError:
         log.error("the launcher %d does not end; its group is killed", pid)
         workers.kill_group(pid)

@@ -19,10 +19,9 @@ from tidings.core.inbound.dispatcher import Dispatcher
 from tidings.core.inbound.settlement import After
 from tidings.core.settings import Board
 from tidings.core.store.store import Store, Transaction
-from tidings.core.work.board import artifacts as handover
-from tidings.core.work.board import cards as cardfile
-from tidings.core.work.board import rules as board
-from tidings.core.work.board import verdicts
+from tidings.core.work.board import artifacts, verdicts
+from tidings.core.work.board import cards as card_rows
+from tidings.core.work.board import rules as board_rules
 from tidings.core.work.board.brief import Briefing
 from tidings.core.work.board.cards import Moment
 from tidings.core.work.board.rules import Hold
@@ -153,30 +152,30 @@ class Crew:
         places = {"attach": (said.place or said.name,), "complete": said.artifacts}.get(said.do, ())
         kept = self._home / "attachments" / "outgoing" / f"card-{job.hold.card}"
         by, workspace = f"attempt {job.hold.attempt}", Path(job.briefing.workspace)
-        return tuple(handover.take(place, workspace, kept, by) for place in places)
+        return tuple(artifacts.take(place, workspace, kept, by) for place in places)
 
     def _write(self, tx: Transaction, job: Job, said: Said, files: tuple[CardFile, ...], at: Moment) -> After:
         hold = job.hold
-        board.renew(tx, hold, self._settings.lease_seconds, at)
+        board_rules.renew(tx, hold, self._settings.lease_seconds, at)
         match said.do:
             case "heartbeat":
                 if said.note:
-                    cardfile.beat(tx, hold.card, said.note, f"attempt {hold.attempt}", at)
+                    card_rows.beat(tx, hold.card, said.note, f"attempt {hold.attempt}", at)
             case "comment":
-                cardfile.comment(tx, hold.card, f"attempt {hold.attempt}", said.text, at)
+                card_rows.comment(tx, hold.card, f"attempt {hold.attempt}", said.text, at)
             case "attach":
                 for file in files:
-                    cardfile.attach(tx, hold.card, msgspec.structs.replace(file, name=said.name or file.name))
+                    card_rows.attach(tx, hold.card, msgspec.structs.replace(file, name=said.name or file.name))
             case "effect":
                 tx.execute("UPDATE card_attempts SET effect = 1 WHERE card = ? AND number = ?", hold.card, hold.attempt)
             case "complete":
-                return board.complete(tx, hold, said.summary, files, at)
+                return board_rules.complete(tx, hold, said.summary, files, at)
             case "block":
                 if said.kind not in BY_WORKER:
                     raise Unkeepable(f"{said.kind!r} is no kind of block; there are: {', '.join(BY_WORKER)}")
-                return board.block(tx, hold, Block(said.kind), said.reason, said.notes, at)
+                return board_rules.block(tx, hold, Block(said.kind), said.reason, said.notes, at)
             case "review":
-                return board.review(tx, hold, said.summary, at)
+                return board_rules.review(tx, hold, said.summary, at)
             case _:
                 raise Unkeepable(f"there is no word {said.do!r} here")
         return After()
@@ -230,7 +229,7 @@ class _Watch:
 
 def _keep_pid(tx: Transaction, hold: Hold, pid: int) -> None:
     # Archived since it was claimed: whoever ended it has found nobody yet.
-    board.held(tx, hold)
+    board_rules.held(tx, hold)
     tx.execute(
         "UPDATE card_attempts SET pid = ?, born = ? WHERE card = ? AND number = ?",
         pid,

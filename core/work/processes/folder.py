@@ -17,7 +17,7 @@ import msgspec
 
 from tidings.core.desk.work import Log
 from tidings.core.errors import Overdrawn, Unknown
-from tidings.core.work.processes import identity as kin
+from tidings.core.work.processes import identity
 
 KEEPER = Path(__file__).with_name("process_main.py")
 # A pipe that is full for so long is one that nobody reads.
@@ -81,7 +81,7 @@ class Traces:
             pid = os.posix_spawn(
                 sys.executable,
                 [sys.executable, "-I", "-S", str(KEEPER), str(self.folder)],
-                {**environment, kin.MARK: self.folder.name},
+                {**environment, identity.MARK: self.folder.name},
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, waits, 0),
                     # What the keeper itself has to say is the reason why nothing else is there.

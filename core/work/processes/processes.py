@@ -25,13 +25,10 @@ from tidings.core.inbound.settlement import After
 from tidings.core.redaction import plain
 from tidings.core.settings import Work
 from tidings.core.store.store import Row, Store, Transaction
-from tidings.core.work.processes import foreground as child
-from tidings.core.work.processes import identity as kin
-from tidings.core.work.processes import patterns
-from tidings.core.work.processes import report as reports
+from tidings.core.work.processes import foreground, identity, patterns, report
 from tidings.core.work.processes.folder import Matches, Order, Traces
 from tidings.core.work.processes.report import Case
-from tidings.core.work.tasks import rows as ledger
+from tidings.core.work.tasks import rows as task_rows
 from tidings.core.work.tasks.rows import End, New
 
 log = logging.getLogger(__name__)
@@ -81,7 +78,7 @@ class Processes:
         await self.sweep()
 
     async def sweep(self) -> None:
-        rows = await self._store.read(lambda tx: tx.all(f"{JOINED} WHERE {ledger.OPEN}"))
+        rows = await self._store.read(lambda tx: tx.all(f"{JOINED} WHERE {task_rows.OPEN}"))
         for row in rows:
             # One that is just being started has no number yet either.
             if row["id"] not in self._watching and (row["pid"] is not None or not self._starting):
@@ -125,7 +122,7 @@ class Processes:
             raise
         try:
             fail_here("bg.spawned")
-            birth = kin.born(pid)
+            birth = identity.born(pid)
             await self._store.write(
                 lambda tx: tx.execute("UPDATE processes SET pid = ?, born = ? WHERE task = ?", pid, birth, task)
             )
@@ -141,22 +138,22 @@ class Processes:
         return task
 
     def _put(self, tx: Transaction, session: Session, launch: Launch) -> tuple[str, bool]:
-        if row := ledger.known(tx, launch.key):
+        if row := task_rows.known(tx, launch.key):
             return row["id"], False
-        if ledger.open_of(tx, session.conversation.id, ledger.PROCESS) >= self._settings.processes:
+        if task_rows.open_of(tx, session.conversation.id, task_rows.PROCESS) >= self._settings.processes:
             most = self._settings.processes
             raise Overdrawn(f"no more than {most} may run in the background here at once: wait for one, or kill one")
         if launch.manner is Manner.WAKE:
-            ledger.check_wake(tx, session.conversation.id)
-        new = New(ledger.PROCESS, launch.title, launch.title, launch.manner, state=TaskState.RUNNING, key=launch.key)
-        task = ledger.begin(tx, session, new, self._clock.now())
+            task_rows.check_wake(tx, session.conversation.id)
+        new = New(task_rows.PROCESS, launch.title, launch.title, launch.manner, state=TaskState.RUNNING, key=launch.key)
+        task = task_rows.begin(tx, session, new, self._clock.now())
         tx.execute("INSERT INTO processes (task, patterns) VALUES (?, ?)", task, msgspec.json.encode(launch.patterns))
         return task, True
 
     def _refuse(self, tx: Transaction, task: str, reason: str) -> None:
         """It was never promised."""
         tx.execute("UPDATE tasks SET manner = 'nothing' WHERE id = ?", task)
-        ledger.end(tx, ledger.find(tx, task), End(TaskState.FAILED, reason, ""), self._clock)
+        task_rows.end(tx, task_rows.find(tx, task), End(TaskState.FAILED, reason, ""), self._clock)
 
     def _order(self, launch: Launch) -> Order:
         most = self._settings.process_seconds
@@ -186,17 +183,17 @@ class Processes:
             log.error("a process could not be watched: %r", error, exc_info=error)
 
     async def _attend(self, task: str) -> None:
-        row = await self._store.read(lambda tx: tx.one(f"{JOINED} WHERE id = ? AND {ledger.OPEN}", task))
+        row = await self._store.read(lambda tx: tx.one(f"{JOINED} WHERE id = ? AND {task_rows.OPEN}", task))
         if row is None:
             return
         if row["pid"] is not None and msgspec.json.decode(row["patterns"]):
             await self._look_on(row)
         elif row["pid"] is not None:
-            await kin.until_gone(row["pid"], row["born"])
+            await identity.until_gone(row["pid"], row["born"])
         await self._close(task)
 
     async def _look_on(self, row: Row) -> None:
-        gone = asyncio.create_task(kin.until_gone(row["pid"], row["born"]))
+        gone = asyncio.create_task(identity.until_gone(row["pid"], row["born"]))
         try:
             while not await ended_within(self._clock, gone, LOOK_SECONDS):
                 await self._tell_matches(row["id"])
@@ -206,7 +203,7 @@ class Processes:
             await asyncio.wait({gone})
 
     async def _tell_matches(self, task: str) -> None:
-        row = await self._store.read(lambda tx: tx.one(f"{JOINED} WHERE id = ? AND {ledger.OPEN}", task))
+        row = await self._store.read(lambda tx: tx.one(f"{JOINED} WHERE id = ? AND {task_rows.OPEN}", task))
         if row is None or row["matched"] >= MOST_MATCH_NOTICES:
             return
         if row["matched"] and self._clock.now() - row["matched_at"] < MATCH_SECONDS:
@@ -214,19 +211,19 @@ class Processes:
         found = await asyncio.to_thread(self._traces(task).matches, row["scanned"])
         if found.end == row["scanned"]:
             return
-        words = reports.matched(row["title"], found, is_last=row["matched"] + 1 == MOST_MATCH_NOTICES)
+        words = report.matched(row["title"], found, is_last=row["matched"] + 1 == MOST_MATCH_NOTICES)
 
         def unit(tx: Transaction) -> After:
             # After its end no match is told any more, and no match twice.
             told = tx.execute(
                 "UPDATE processes SET scanned = ?, matched = matched + 1, matched_at = ? WHERE task = ? AND scanned = ?"
-                f" AND EXISTS (SELECT 1 FROM tasks WHERE id = processes.task AND {ledger.OPEN})",
+                f" AND EXISTS (SELECT 1 FROM tasks WHERE id = processes.task AND {task_rows.OPEN})",
                 found.end,
                 self._clock.now(),
                 task,
                 row["scanned"],
             )
-            return ledger.tell(tx, row, words, self._clock, f"match/{task}/{row['scanned']}") if told else After()
+            return task_rows.tell(tx, row, words, self._clock, f"match/{task}/{row['scanned']}") if told else After()
 
         self._dispatcher.hurry(await self._store.insist(unit))
 
@@ -238,11 +235,11 @@ class Processes:
         fail_here("bg.pre_notify")
 
         def unit(tx: Transaction) -> After:
-            now = ledger.find(tx, task)
+            now = task_rows.find(tx, task)
             if row["pid"] is None:
-                return ledger.end(tx, now, End(*reports.unbegun(now["title"])), self._clock)
+                return task_rows.end(tx, now, End(*report.unbegun(now["title"])), self._clock)
             asked = case._replace(stopped_by=now["stop_asked"] or "")
-            return ledger.end(tx, now, reports.ended(asked, self._settings), self._clock)
+            return task_rows.end(tx, now, report.ended(asked, self._settings), self._clock)
 
         self._dispatcher.hurry(await self._store.insist(unit))
         self._asked.pop(task, None)
@@ -250,7 +247,7 @@ class Processes:
     async def _case(self, row: Row) -> Case:
         traces = self._traces(row["id"])
         status = await asyncio.to_thread(traces.status)
-        is_here = kin.is_from_this_boot(row["born"])
+        is_here = identity.is_from_this_boot(row["born"])
         if status is None and (is_here or row["pid"] is None):
             await asyncio.to_thread(_end_all, row["id"], row["pid"])
         rest = Matches([], [], 0)
@@ -267,7 +264,7 @@ class Processes:
             return
         now = self._clock.now()
         is_stuck = now - self._asked.setdefault(row["id"], now) > STUCK_SECONDS
-        kin.tell(found["pid"], found["born"], signal.SIGKILL if is_stuck else signal.SIGTERM)
+        identity.tell(found["pid"], found["born"], signal.SIGKILL if is_stuck else signal.SIGTERM)
 
     async def log(self, id: str, start: int, limit: int) -> Log:
         row = await self._find(id)
@@ -289,18 +286,18 @@ class Processes:
             # Makes the keeper look, and harms none that is not ready to.
             process = await self._store.read(lambda tx: tx.one("SELECT * FROM processes WHERE task = ?", id))
             if process and process["pid"] is not None:
-                kin.tell(process["pid"], process["born"], signal.SIGCHLD)
+                identity.tell(process["pid"], process["born"], signal.SIGCHLD)
 
     async def wait(self, id: str, seconds: float) -> Task:
         await self._find(id)
         if watching := self._watching.get(id):
             await ended_within(self._clock, watching, seconds)
         ahead = round(self._clock.wall() - self._clock.now(), 1)
-        return ledger.task_of(await self._find(id), ahead)
+        return task_rows.task_of(await self._find(id), ahead)
 
     async def _find(self, id: str) -> Row:
-        row = await self._store.read(lambda tx: ledger.find(tx, id))
-        if row["kind"] != ledger.PROCESS:
+        row = await self._store.read(lambda tx: task_rows.find(tx, id))
+        if row["kind"] != task_rows.PROCESS:
             raise Unknown(f"{id} is no process")
         return row
 
@@ -338,7 +335,7 @@ async def _check(launch: Launch) -> None:
         return
     # Compiling a pattern may take seconds and would block the event loop.
     program = (sys.executable, "-I", "-S", patterns.__file__, json.dumps(launch.patterns))
-    ended = await child.run(program, Path("/"), READING_SECONDS, PATTERN_WORDS_BYTES)
+    ended = await foreground.run(program, Path("/"), READING_SECONDS, PATTERN_WORDS_BYTES)
     if ended.code == patterns.BAD:
         raise Unkeepable(ended.output.strip())
     if ended.code != 0:
@@ -347,5 +344,5 @@ async def _check(launch: Launch) -> None:
 
 def _end_all(task: str, keeper: int | None) -> None:
     for _ in range(KILLING_ROUNDS):
-        if not kin.end_all_of(task, keeper):
+        if not identity.end_all_of(task, keeper):
             return

@@ -12,8 +12,8 @@ from tidings.core.inbound.commands import Command, Obeyed
 from tidings.core.redaction import one_line
 from tidings.core.store.store import Transaction
 from tidings.core.types import Inbound
-from tidings.core.work.schedules import rows as agenda
-from tidings.core.work.schedules import when as timing
+from tidings.core.work.schedules import rows as schedule_rows
+from tidings.core.work.schedules import when as schedule_when
 from tidings.core.work.schedules.schedules import Schedules
 from tidings.core.work.schedules.zones import told
 from tidings.core.work.wording import whispered
@@ -56,7 +56,7 @@ class Bookings:
         if not said:
             return Obeyed(HOW[every])
         try:
-            when, prompt = timing.split(said, "", wall, every=every)
+            when, prompt = schedule_when.split(said, "", wall, every=every)
             if not prompt:
                 return Obeyed(f"That says when, and not what. {HOW[every]}")
             plan = Plan(
@@ -92,14 +92,14 @@ class Bookings:
 
     def _list(self, tx: Transaction, conversation: str) -> str:
         wall = self._clock.wall()
-        found = agenda.all_of(tx, conversation, wall - self._clock.now(), wall)
+        found = schedule_rows.all_of(tx, conversation, wall - self._clock.now(), wall)
         if not found:
             return f"Nothing is planned here. {HOW[True]}"
         return "\n".join(["Planned here:", *(line(each, wall) for each in found)])
 
     def _act(self, tx: Transaction, inbound: Inbound, verb: str, id: str) -> Obeyed:
         wall = self._clock.wall()
-        here = agenda.all_of(tx, inbound.conversation.id, wall - self._clock.now(), wall)
+        here = schedule_rows.all_of(tx, inbound.conversation.id, wall - self._clock.now(), wall)
         found = [each for each in here if each.id.startswith(id)]
         if len(found) != 1:
             many = f"Several schedules here begin with {id}: write more of the id." if found else ""
@@ -151,7 +151,7 @@ def _planned(schedule: Schedule, wall: float) -> str:
 
 def _is_once(plan: Plan) -> bool:
     try:
-        return timing.known(plan.when, plan.zone).once
+        return schedule_when.known(plan.when, plan.zone).once
     except Unkeepable:
         # Such as a time zone that is gone from this machine; when it is due, that is said.
         return False
@@ -178,7 +178,7 @@ def coming(schedule: Schedule, wall: float) -> str:
         return "paused" + (f" ({schedule.plan.paused_reason})" if schedule.plan.paused_reason else "")
     if schedule.next is not None:
         return f"next {told(schedule.next, schedule.plan.zone, wall)}"
-    return "over" if agenda.is_over(schedule) else "runs no more once this has arrived"
+    return "over" if schedule_rows.is_over(schedule) else "runs no more once this has arrived"
 
 
 def outcome(firing: Firing) -> str:

@@ -16,8 +16,8 @@ from tidings.core.inbound.settlement import After
 from tidings.core.store.store import Row, Store, Transaction
 from tidings.core.types import encode
 from tidings.core.work.mandates import Mandates
-from tidings.core.work.schedules import rows as agenda
-from tidings.core.work.schedules import when as timing
+from tidings.core.work.schedules import rows as schedule_rows
+from tidings.core.work.schedules import when as schedule_when
 from tidings.core.work.schedules.shell import Jobs
 from tidings.core.work.schedules.when import When
 from tidings.core.work.schedules.zones import told
@@ -119,9 +119,9 @@ class Watch:
         """The wall clock went back, or was ahead for a while: what has not been fired is due at its own time again."""
         rows = tx.all("SELECT * FROM schedules WHERE next IS NOT NULL AND steady = 0 AND paused = 0 AND removed = 0")
         for row in rows:
-            plan = agenda.plan_of(row)
+            plan = schedule_rows.plan_of(row)
             try:
-                when = timing.known(plan.when, plan.zone)
+                when = schedule_when.known(plan.when, plan.zone)
             except Unkeepable:
                 continue
             earlier = None if when.once else self._first_unfired(tx, row, when)
@@ -143,12 +143,12 @@ class Watch:
         row = tx.one("SELECT * FROM schedules WHERE id = ? AND paused = 0 AND removed = 0", id)
         if row is None or row["next"] is None or row["next"] > self._now(row):
             return After()
-        plan = agenda.plan_of(row)
+        plan = schedule_rows.plan_of(row)
         if why := self._mandates.lapsed(plan.asker):
             what, key = f"“{plan.name}” (schedule) did not run and is paused", f"lapsed/{id}/{row['next']}"
             return self._give_up(tx, row, plan, why, "") + self._mandates.tell(tx, what, why, key)
         try:
-            when = timing.known(plan.when, plan.zone)
+            when = schedule_when.known(plan.when, plan.zone)
         except Unkeepable as error:
             return self._give_up(tx, row, plan, str(error), f"⚠ “{plan.name}” is paused: {error}.")
         newest = when.newest(row["next"], self._now(row))
@@ -178,10 +178,10 @@ class Watch:
                 return after, False
         else:
             after = After()
-        if not when.once and agenda.awaits_its_turn(tx, row["id"]):
+        if not when.once and schedule_rows.awaits_its_turn(tx, row["id"]):
             return after + self._miss(tx, row, plan, newest, shift, BEHIND, when.after(newest)), False
         log.info("%s “%s” runs%s", row["id"], plan.name, " late" if late else "")
-        begun = agenda.begin(tx, row["id"], plan, newest, newest + shift, self._clock, late)
+        begun = schedule_rows.begin(tx, row["id"], plan, newest, newest + shift, self._clock, late)
         return after + begun.after, bool(begun.id)
 
     def _miss(
@@ -191,7 +191,7 @@ class Watch:
         again = f" It runs again {told(next + shift, plan.zone, wall)}." if next is not None else ""
         words = f"⚠ “{plan.name}” did not run {told(instant + shift, plan.zone, wall)}: {reason}.{again}"
         log.warning("%s “%s” was missed: %s", row["id"], plan.name, reason)
-        return agenda.miss(
+        return schedule_rows.miss(
             tx, row["id"], plan, instant, instant + shift, reason, words, self._clock, hourly=reason == BEHIND
         )
 
@@ -199,7 +199,9 @@ class Watch:
         """Pauses a schedule that cannot run, such as for an unknown time zone; no `words` if it is told elsewhere."""
         paused = replace(plan, paused=True, paused_reason=reason)
         tx.execute("UPDATE schedules SET paused = 1, plan = ? WHERE id = ?", encode(paused), row["id"])
-        return agenda.miss(tx, row["id"], paused, row["next"], row["next"], reason, words, self._clock, hourly=False)
+        return schedule_rows.miss(
+            tx, row["id"], paused, row["next"], row["next"], reason, words, self._clock, hourly=False
+        )
 
 
 def _left(watching: asyncio.Task[None]) -> None:

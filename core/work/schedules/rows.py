@@ -20,7 +20,7 @@ from tidings.core.store.store import Row, Transaction
 from tidings.core.types import Body, Conversation, Errand, File, Given, Inbound, Origin, Sender, Target, encode
 from tidings.core.work.schedules.zones import told
 from tidings.core.work.tasks import delegation
-from tidings.core.work.tasks import rows as ledger
+from tidings.core.work.tasks import rows as task_rows
 
 # A conversation of its own for each schedule, which no platform's can be taken for.
 ADAPTER = "schedule"
@@ -155,7 +155,7 @@ def end(tx: Transaction, firing: str, outcome: Outcome, clock: Clock) -> After:
         "UPDATE firings SET state = 'done', outcome = ?, reason = ?, output = ?, ended = ? WHERE id = ?",
         outcome.kind,
         one_line(outcome.reason),
-        plain(outcome.text)[-ledger.OUTPUT_CHARACTERS :],
+        plain(outcome.text)[-task_rows.OUTPUT_CHARACTERS :],
         clock.wall(),
         firing,
     )

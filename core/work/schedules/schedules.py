@@ -20,8 +20,8 @@ from tidings.core.settings import Work
 from tidings.core.store.store import Row, Store, Transaction
 from tidings.core.types import Audience, Target, encode
 from tidings.core.work.mandates import Mandates
-from tidings.core.work.schedules import rows as agenda
-from tidings.core.work.schedules import when as timing
+from tidings.core.work.schedules import rows as schedule_rows
+from tidings.core.work.schedules import when as schedule_when
 from tidings.core.work.schedules.firing import Watch
 from tidings.core.work.schedules.rows import Fired
 from tidings.core.work.schedules.shell import Jobs
@@ -63,10 +63,10 @@ class Schedules:
         self._watch.keep()
 
     async def sweep(self) -> None:
-        after = await self._store.insist(lambda tx: agenda.follow_deliveries(tx, self._clock))
+        after = await self._store.insist(lambda tx: schedule_rows.follow_deliveries(tx, self._clock))
         self._dispatcher.hurry(after)
         if self._clock.confirmed:
-            await self._store.insist(lambda tx: agenda.forget(tx, self._clock.wall()))
+            await self._store.insist(lambda tx: schedule_rows.forget(tx, self._clock.wall()))
         await self._jobs.sweep()
         self._watch.keep()
 
@@ -87,7 +87,7 @@ class Schedules:
     def ended(self, tx: Transaction, claimed: Claim, outcome: Outcome) -> After:
         """In the transaction that ends the run."""
         assert claimed.inbound.errand is not None
-        return agenda.end(tx, claimed.inbound.errand.id, outcome, self._clock)
+        return schedule_rows.end(tx, claimed.inbound.errand.id, outcome, self._clock)
 
     # The desk.
 
@@ -98,11 +98,11 @@ class Schedules:
 
     async def all(self, conversation: str = "", *, paused: bool = True) -> list[Schedule]:
         wall = self._clock.wall()
-        found = await self._store.read(lambda tx: agenda.all_of(tx, conversation, self._ahead, wall))
+        found = await self._store.read(lambda tx: schedule_rows.all_of(tx, conversation, self._ahead, wall))
         return [each for each in found if paused or not each.plan.paused]
 
     async def get(self, id: str) -> Schedule:
-        return await self._store.read(lambda tx: agenda.schedule_of(tx, agenda.find(tx, id), self._ahead))
+        return await self._store.read(lambda tx: schedule_rows.schedule_of(tx, schedule_rows.find(tx, id), self._ahead))
 
     async def change(self, id: str, plan: Plan) -> Schedule:
         changed = await self._store.write(lambda tx: self.alter(tx, id, plan))
@@ -119,9 +119,9 @@ class Schedules:
 
     async def firings(self, id: str, limit: int) -> list[Firing]:
         def unit(tx: Transaction) -> list[Firing]:
-            agenda.find(tx, id)
+            schedule_rows.find(tx, id)
             rows = tx.all("SELECT * FROM firings WHERE schedule = ? ORDER BY due DESC, instant DESC LIMIT ?", id, limit)
-            return [agenda.firing_of(tx, row) for row in rows]
+            return [schedule_rows.firing_of(tx, row) for row in rows]
 
         return await self._store.read(unit)
 
@@ -130,7 +130,7 @@ class Schedules:
             row = tx.one("SELECT * FROM firings WHERE id = ?", id)
             if row is None:
                 raise Unknown(f"there is no firing {id}")
-            return agenda.firing_of(tx, row)
+            return schedule_rows.firing_of(tx, row)
 
         return await self._store.read(unit)
 
@@ -141,10 +141,14 @@ class Schedules:
         wall = self._clock.wall()
         plan = self._checked(tx, plan)
         if plan.conversation:
-            here = [each for each in agenda.all_of(tx, plan.conversation, 0.0, wall) if not agenda.is_over(each)]
+            here = [
+                each
+                for each in schedule_rows.all_of(tx, plan.conversation, 0.0, wall)
+                if not schedule_rows.is_over(each)
+            ]
             if len(here) >= self._settings.schedules:
                 raise Overdrawn(f"there are {len(here)} schedules here already: remove one first")
-        when = when or timing.read(plan.when, plan.zone, wall)
+        when = when or schedule_when.read(plan.when, plan.zone, wall)
         plan = replace(plan, when=when.text, zone=when.zone)
         id = secrets.token_hex(6)
         tx.execute(
@@ -157,23 +161,23 @@ class Schedules:
             int(plan.paused),
             wall,
         )
-        return agenda.schedule_of(tx, agenda.find(tx, id), self._ahead)
+        return schedule_rows.schedule_of(tx, schedule_rows.find(tx, id), self._ahead)
 
     def alter(self, tx: Transaction, id: str, plan: Plan) -> Schedule:
         """Where the time stays as it is, what is due stays due; what was paused begins anew."""
-        row = agenda.find(tx, id)
-        old = agenda.plan_of(row)
+        row = schedule_rows.find(tx, id)
+        old = schedule_rows.plan_of(row)
         plan = replace(plan, conversation=old.conversation, sender=old.sender, asker=old.asker)
         # What is only put to rest may have lost its platform or its bot, and that may be why.
         if plan != replace(old, paused=True, paused_reason=plan.paused_reason):
             plan = self._checked(tx, plan)
         due, steady = row["next"], row["steady"]
         if (plan.when, plan.zone) != (old.when, old.zone):
-            when = timing.read(plan.when, plan.zone, self._clock.wall())
+            when = schedule_when.read(plan.when, plan.zone, self._clock.wall())
             plan = replace(plan, when=when.text, zone=when.zone)
             due, steady = self._first(when), int(when.relative)
         elif (old.paused and not plan.paused) or plan.repeat != old.repeat:
-            due = self._resumed(row, timing.known(plan.when, plan.zone))
+            due = self._resumed(row, schedule_when.known(plan.when, plan.zone))
         if plan.repeat and row["fired"] >= plan.repeat:
             due = None
         tx.execute(
@@ -184,7 +188,7 @@ class Schedules:
             int(plan.paused),
             id,
         )
-        return agenda.schedule_of(tx, agenda.find(tx, id), self._ahead)
+        return schedule_rows.schedule_of(tx, schedule_rows.find(tx, id), self._ahead)
 
     def _resumed(self, row: Row, when: When) -> float | None:
         if when.once:
@@ -196,24 +200,24 @@ class Schedules:
 
     def drop(self, tx: Transaction, id: str) -> Schedule:
         """What runs of it still ends, and is told."""
-        known = agenda.schedule_of(tx, agenda.find(tx, id), self._ahead)
+        known = schedule_rows.schedule_of(tx, schedule_rows.find(tx, id), self._ahead)
         tx.execute("UPDATE schedules SET removed = 1, next = NULL WHERE id = ?", id)
         return known
 
     def fire_now(self, tx: Transaction, id: str) -> tuple[Fired, Firing]:
-        row, wall = agenda.find(tx, id), self._clock.wall()
-        if why := self._mandates.lapsed(agenda.plan_of(row).asker):
+        row, wall = schedule_rows.find(tx, id), self._clock.wall()
+        if why := self._mandates.lapsed(schedule_rows.plan_of(row).asker):
             raise Unkeepable(f"it does not run, because {why}")
-        if agenda.awaits_its_turn(tx, id):
+        if schedule_rows.awaits_its_turn(tx, id):
             raise Overdrawn("it waits for its turn already")
         # Besides its own instants, which are whole seconds.
         instant = wall + 0.0001
         while tx.one("SELECT 1 FROM firings WHERE schedule = ? AND instant = ?", id, instant):
             instant += 0.001
-        fired = agenda.begin(tx, id, agenda.plan_of(row), instant, wall, self._clock, late=False)
+        fired = schedule_rows.begin(tx, id, schedule_rows.plan_of(row), instant, wall, self._clock, late=False)
         firing = tx.one("SELECT * FROM firings WHERE id = ?", fired.id)
         assert firing is not None
-        return fired, agenda.firing_of(tx, firing)
+        return fired, schedule_rows.firing_of(tx, firing)
 
     def hurry(self, after: After) -> None:
         """Once it is stored."""

@@ -17,8 +17,8 @@ from tidings.core.inbound.settlement import After
 from tidings.core.settings import Work
 from tidings.core.store.store import Row, Store, Transaction
 from tidings.core.types import Errand, Sender, workspace_name
-from tidings.core.work.processes import foreground as child
-from tidings.core.work.schedules import rows as agenda
+from tidings.core.work.processes import foreground
+from tidings.core.work.schedules import rows as schedule_rows
 from tidings.core.work.wording import fenced
 
 log = logging.getLogger(__name__)
@@ -51,14 +51,14 @@ class Jobs:
 
     def _interrupt(self, tx: Transaction) -> After:
         after = After()
-        for row in tx.all(f"SELECT id FROM firings WHERE {agenda.OPEN} AND state = 'running' AND run = ''"):
-            after += agenda.end(tx, row["id"], Outcome(OutcomeKind.FAILED, INTERRUPTED, ""), self._clock)
+        for row in tx.all(f"SELECT id FROM firings WHERE {schedule_rows.OPEN} AND state = 'running' AND run = ''"):
+            after += schedule_rows.end(tx, row["id"], Outcome(OutcomeKind.FAILED, INTERRUPTED, ""), self._clock)
         return after
 
     async def sweep(self) -> None:
         rows = await self._store.insist(
             lambda tx: tx.all(
-                f"SELECT DISTINCT schedule FROM firings WHERE {agenda.OPEN} AND state = 'waiting' AND run = ''"
+                f"SELECT DISTINCT schedule FROM firings WHERE {schedule_rows.OPEN} AND state = 'waiting' AND run = ''"
             )
         )
         for row in rows:
@@ -108,14 +108,14 @@ class Jobs:
             if row is None:
                 return False
             outcome = await self._run(row)
-        after = await self._store.insist(lambda tx: agenda.end(tx, row["id"], outcome, self._clock))
+        after = await self._store.insist(lambda tx: schedule_rows.end(tx, row["id"], outcome, self._clock))
         self._dispatcher.hurry(after)
         return True
 
     def _claim(self, tx: Transaction, schedule: str) -> Row | None:
         """Committed before anything starts, so that what was begun is never begun again."""
         row = tx.one(
-            f"SELECT * FROM firings WHERE schedule = ? AND {agenda.OPEN} AND state = 'waiting' AND run = ''"
+            f"SELECT * FROM firings WHERE schedule = ? AND {schedule_rows.OPEN} AND state = 'waiting' AND run = ''"
             " ORDER BY due, instant LIMIT 1",
             schedule,
         )
@@ -125,13 +125,19 @@ class Jobs:
         return row
 
     async def _run(self, row: Row) -> Outcome:
-        plan, seconds, memory = agenda.plan_of(row), self._settings.command_seconds, self._settings.process_memory_bytes
+        plan, seconds, memory = (
+            schedule_rows.plan_of(row),
+            self._settings.command_seconds,
+            self._settings.process_memory_bytes,
+        )
         session = self._session(row, plan)
         try:
             await asyncio.to_thread(session.workspace.mkdir, parents=True, exist_ok=True)
             shell = await asyncio.to_thread(shutil.which, "bash") or "sh"
             with context.bind(session):
-                ended = await child.run((shell, "-c", plan.command), session.workspace, seconds, OUTPUT_BYTES, memory)
+                ended = await foreground.run(
+                    (shell, "-c", plan.command), session.workspace, seconds, OUTPUT_BYTES, memory
+                )
         except OSError as error:
             return Outcome(OutcomeKind.FAILED, f"it could not be started: {error.strerror}", "")
         text = _shown(ended.output)
@@ -142,7 +148,7 @@ class Jobs:
         return Outcome(OutcomeKind.COMPLETED, "", text)
 
     def _session(self, row: Row, plan: Plan) -> context.Session:
-        conversation = agenda.conversation_of(row["schedule"])
+        conversation = schedule_rows.conversation_of(row["schedule"])
         return context.Session(
             run=row["id"],
             conversation=conversation,

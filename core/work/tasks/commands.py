@@ -15,7 +15,7 @@ from tidings.core.inbound.commands import Command, Obeyed
 from tidings.core.outbound import homes
 from tidings.core.store.store import Row, Transaction
 from tidings.core.types import Capabilities, Inbound
-from tidings.core.work.tasks import rows as ledger
+from tidings.core.work.tasks import rows as task_rows
 from tidings.core.work.tasks.delegation import Delegation
 from tidings.core.work.tasks.tasks import Tasks
 from tidings.core.work.wording import lasting, short, whispered
@@ -105,7 +105,7 @@ class Requests:
         return Obeyed(words, then=lambda: self._tasks.stop_soon(row))
 
     def _list(self, tx: Transaction, owner: str) -> str:
-        rows = ledger.rows_of(tx, owner, LISTED)
+        rows = task_rows.rows_of(tx, owner, LISTED)
         if not rows:
             return "Nothing goes on in the background here. /bg PROMPT begins something."
         working = [self._line(row) for row in rows if row["ended"] is None]

@@ -20,7 +20,7 @@ from tidings.core.inbound.settlement import After
 from tidings.core.settings import Work
 from tidings.core.store.store import Store, Transaction
 from tidings.core.types import Conversation, Errand, Inbound, Origin, workspace_name
-from tidings.core.work.tasks import rows as ledger
+from tidings.core.work.tasks import rows as task_rows
 from tidings.core.work.tasks.rows import End, New
 
 Follow = Callable[[str, int], AsyncIterator[Numbered]]
@@ -77,18 +77,18 @@ class Delegation:
         """The promise and the work are one transaction; refused before anything begins."""
         if goal.manner in (Manner.TELL, Manner.WAKE):
             session.require("async_delivery")
-        if row := ledger.known(tx, goal.key):
+        if row := task_rows.known(tx, goal.key):
             return Delegated(row["id"], row["work"]), After()
         depth = (session.errand.depth if session.errand else 0) + 1
         if depth > self._settings.depth:
             raise Overdrawn(f"work may be handed on {self._settings.depth} times and no further: do it yourself")
-        if ledger.open_of(tx, session.conversation.id, ledger.DELEGATE) >= self._settings.delegates:
+        if task_rows.open_of(tx, session.conversation.id, task_rows.DELEGATE) >= self._settings.delegates:
             raise Overdrawn(f"{self._settings.delegates} agents work here already: wait for one, or cancel one")
         if goal.manner is Manner.WAKE:
-            ledger.check_wake(tx, session.conversation.id)
+            task_rows.check_wake(tx, session.conversation.id)
         run = ids.new("run")
         new = New(
-            ledger.DELEGATE,
+            task_rows.DELEGATE,
             goal.title or goal.text,
             goal.text,
             goal.manner or Manner.NOTHING,
@@ -96,7 +96,7 @@ class Delegation:
             work=run,
             key=goal.key,
         )
-        task = ledger.begin(tx, session, new, self._clock.now())
+        task = task_rows.begin(tx, session, new, self._clock.now())
         message = self._message(session, goal, task, depth)
         inbox.put(tx, message, run, self._clock.now())
         return Delegated(task, run), After(conversations=(message.conversation.id,))
@@ -128,10 +128,10 @@ class Delegation:
 
     def ended(self, tx: Transaction, claimed: Claim, outcome: Outcome) -> After:
         assert claimed.inbound.errand is not None
-        row = ledger.find(tx, claimed.inbound.errand.id)
+        row = task_rows.find(tx, claimed.inbound.errand.id)
         words = told(row["title"], outcome)
         end = End(STATES[outcome.kind], outcome.reason, words, outcome.text, outcome.files)
-        return ledger.end(tx, row, end, self._clock)
+        return task_rows.end(tx, row, end, self._clock)
 
 
 def told(title: str, outcome: Outcome) -> str:

@@ -24,14 +24,14 @@ from tidings.core.redaction import one_line, plain
 from tidings.core.store.store import Row, Store, Transaction
 from tidings.core.types import Conversation, Sender, Target, workspace_name
 from tidings.core.work.mandates import Mandates
-from tidings.core.work.tasks import rows as ledger
+from tidings.core.work.tasks import rows as task_rows
 from tidings.core.work.tasks.delegation import Delegation
 from tidings.core.work.tasks.rows import End, New
 
 log = logging.getLogger(__name__)
 
 # Of these others know how they fare; all else is a registered kind.
-ELSEWHERE = (ledger.DELEGATE, ledger.PROCESS)
+ELSEWHERE = (task_rows.DELEGATE, task_rows.PROCESS)
 # Ends a task of one kind, by the words for who asked.
 Stop = Callable[[Row, str], Coroutine[Any, Any, None]]
 
@@ -81,11 +81,11 @@ class Tasks:
 
         def unit(tx: Transaction) -> tuple[list[Row], list[Row], After]:
             after = After()
-            for row in tx.all(f"SELECT * FROM tasks WHERE {ledger.OPEN} AND state = 'running'"):
+            for row in tx.all(f"SELECT * FROM tasks WHERE {task_rows.OPEN} AND state = 'running'"):
                 if row["id"] not in self._open and row["kind"] not in ELSEWHERE:
                     after += self._take_up(tx, row)
-            waiting = tx.all(f"SELECT id, due FROM tasks WHERE {ledger.OPEN} AND state = 'waiting'")
-            return waiting, tx.all(f"SELECT * FROM tasks WHERE stop_asked IS NOT NULL AND {ledger.OPEN}"), after
+            waiting = tx.all(f"SELECT id, due FROM tasks WHERE {task_rows.OPEN} AND state = 'waiting'")
+            return waiting, tx.all(f"SELECT * FROM tasks WHERE stop_asked IS NOT NULL AND {task_rows.OPEN}"), after
 
         waiting, asked, after = await self._store.insist(unit)
         for row in waiting:
@@ -100,7 +100,7 @@ class Tasks:
             tx.execute("UPDATE tasks SET state = 'waiting' WHERE id = ?", row["id"])
             return After()
         words = f"⚠ The background task {_name(row)} was lost in a restart; it did not report an end."
-        return ledger.end(tx, row, End(TaskState.LOST, "the gateway restarted", words), self._clock)
+        return task_rows.end(tx, row, End(TaskState.LOST, "the gateway restarted", words), self._clock)
 
     async def stop(self) -> None:
         self._stopping = True
@@ -118,7 +118,7 @@ class Tasks:
         now = self._clock.now()
         due = now + max(after, 0.0)
         new = New(kind, argument, argument, due=due)
-        task = await self._store.write(lambda tx: ledger.begin(tx, session, new, now))
+        task = await self._store.write(lambda tx: task_rows.begin(tx, session, new, now))
         fail_here("bg.promised")
         self._expect(task, due)
         return task
@@ -130,10 +130,10 @@ class Tasks:
         return await self._delegation.finish(begun)
 
     async def all(self, conversation: str, limit: int) -> list[Task]:
-        return await self._store.read(lambda tx: ledger.all_of(tx, conversation, limit, self._ahead))
+        return await self._store.read(lambda tx: task_rows.all_of(tx, conversation, limit, self._ahead))
 
     async def get(self, id: str) -> Task:
-        return await self._store.read(lambda tx: ledger.task_of(ledger.find(tx, id), self._ahead))
+        return await self._store.read(lambda tx: task_rows.task_of(task_rows.find(tx, id), self._ahead))
 
     async def cancel(self, id: str, by: str) -> bool:
         row = await self._store.write(lambda tx: self.ask_stop(tx, id, by))
@@ -143,9 +143,9 @@ class Tasks:
 
     def ask_stop(self, tx: Transaction, id: str, by: str) -> Row | None:
         """Stored first, so that it ends even if nobody is left to end it now; none for one that has ended."""
-        ledger.find(tx, id)
-        tx.execute(f"UPDATE tasks SET stop_asked = coalesce(stop_asked, ?) WHERE id = ? AND {ledger.OPEN}", by, id)
-        return tx.one(f"SELECT * FROM tasks WHERE id = ? AND stop_asked IS NOT NULL AND {ledger.OPEN}", id)
+        task_rows.find(tx, id)
+        tx.execute(f"UPDATE tasks SET stop_asked = coalesce(stop_asked, ?) WHERE id = ? AND {task_rows.OPEN}", by, id)
+        return tx.one(f"SELECT * FROM tasks WHERE id = ? AND stop_asked IS NOT NULL AND {task_rows.OPEN}", id)
 
     def stop_soon(self, row: Row) -> None:
         self._stop(row, row["stop_asked"])
@@ -171,7 +171,7 @@ class Tasks:
             working.cancel()
             self._open.pop(row["id"], None)
         end = _cancelled(row, by)
-        self._dispatcher.hurry(await self._store.insist(lambda tx: ledger.end(tx, row, end, self._clock)))
+        self._dispatcher.hurry(await self._store.insist(lambda tx: task_rows.end(tx, row, end, self._clock)))
 
     @property
     def _ahead(self) -> float:
@@ -194,20 +194,20 @@ class Tasks:
             if row is not None:
                 end = await self._work(row)
                 fail_here("bg.pre_notify")
-                after = await self._store.insist(lambda tx: ledger.end(tx, row, end, self._clock))
+                after = await self._store.insist(lambda tx: task_rows.end(tx, row, end, self._clock))
                 self._dispatcher.hurry(after)
         finally:
             self._open.pop(task, None)
 
     def _claim(self, tx: Transaction, task: str) -> tuple[Row | None, After]:
         """Cancels a task of a removed person before it begins, and tells the owner."""
-        row = ledger.find(tx, task)
-        why = self._mandates.lapsed(ledger.asker_of(row))
+        row = task_rows.find(tx, task)
+        why = self._mandates.lapsed(task_rows.asker_of(row))
         if not why:
-            return ledger.claim(tx, task, self._clock.now()), After()
+            return task_rows.claim(tx, task, self._clock.now()), After()
         end = End(TaskState.CANCELLED, why, f"{_name(row)} was cancelled: {why}.")
         told = self._mandates.tell(tx, f"{_name(row)} (task) did not run", why, f"lapsed/{task}")
-        return None, ledger.end(tx, row, end, self._clock) + told
+        return None, task_rows.end(tx, row, end, self._clock) + told
 
     def end_lapsed(self) -> None:
         """Stops what goes on for people who were removed."""
@@ -216,9 +216,9 @@ class Tasks:
         ending.add_done_callback(self._ended)
 
     async def _end_lapsed(self) -> None:
-        rows = await self._store.read(lambda tx: tx.all(f"SELECT * FROM tasks WHERE {ledger.OPEN}"))
+        rows = await self._store.read(lambda tx: tx.all(f"SELECT * FROM tasks WHERE {task_rows.OPEN}"))
         for row in rows:
-            if row["state"] == TaskState.RUNNING and self._mandates.lapsed(ledger.asker_of(row)):
+            if row["state"] == TaskState.RUNNING and self._mandates.lapsed(task_rows.asker_of(row)):
                 await self.cancel(row["id"], "the owner")
 
     async def _work(self, row: Row) -> End:
@@ -233,7 +233,7 @@ class Tasks:
         except asyncio.CancelledError:
             if self._stopping:
                 raise
-            asked = await self._store.read(lambda tx: ledger.find(tx, row["id"])["stop_asked"])
+            asked = await self._store.read(lambda tx: task_rows.find(tx, row["id"])["stop_asked"])
             if asked:
                 return _cancelled(row, asked)
             words = f"⚠ The background task {_name(row)} failed: it was cancelled."

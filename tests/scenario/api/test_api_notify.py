@@ -13,7 +13,7 @@ import pytest
 from tests.simulators.paper.simulator import Kind
 from tests.worlds.api import PATIENCE_SECONDS, ApiWorld
 from tests.worlds.world import KEYED, Echo
-from tidings.adapters.local import socket as local
+from tidings.adapters.local import socket
 from tidings.core.outbound.outbox import MARK
 
 PAPER = {"paper": KEYED}
@@ -84,7 +84,7 @@ async def test_the_console_shows_a_notice_to_whoever_sits_down(tmp_path: Path) -
     async with ApiWorld(tmp_path, Echo(), console=True) as api:
         delivery = await notify(api, "console")
         assert (await look(api, delivery))["state"] == "waiting"
-        async with local.connect(tmp_path) as line, asyncio.timeout(PATIENCE_SECONDS):
+        async with socket.connect(tmp_path) as line, asyncio.timeout(PATIENCE_SECONDS):
             await line.write({"verb": "chat"})
             while True:
                 heard = await line.read()

@@ -13,7 +13,7 @@ from tests.simulators.provider.truth import Api
 from tests.simulators.provider.turns import Turn as Said
 from tests.worlds.assistant import APIS, assistant, unmarked
 from tests.worlds.world import Doorway, World, handed
-from tidings.bots.assistant import attachments as intake
+from tidings.bots.assistant import attachments
 from tidings.core.errors import Rejected, Unreachable
 from tidings.core.types import Attachment
 
@@ -162,8 +162,12 @@ async def test_a_model_without_eyes_says_so_and_goes_on(tmp_path: Path, download
     [
         ("a.zip", b"PK\x03\x04\0\0", "I cannot read a.zip by itself"),
         ("latin.txt", "\xe4\xf6".encode("latin-1"), "I cannot read latin.txt by itself"),
-        ("long.txt", b"a" * (intake.TEXT_BYTES + 1), "long.txt by itself: it has 200,001 bytes, and 200,000 are"),
-        ("big.png", PNG + b"\0" * intake.IMAGE_BYTES, "I cannot look at big.png: it has 5.0 MB, and 5 MB is the most."),
+        ("long.txt", b"a" * (attachments.TEXT_BYTES + 1), "long.txt by itself: it has 200,001 bytes, and 200,000 are"),
+        (
+            "big.png",
+            PNG + b"\0" * attachments.IMAGE_BYTES,
+            "I cannot look at big.png: it has 5.0 MB, and 5 MB is the most.",
+        ),
     ],
     ids=["binary", "no utf-8", "long", "large"],
 )

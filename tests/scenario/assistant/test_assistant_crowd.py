@@ -13,7 +13,7 @@ from tests.worlds.api import ApiWorld
 from tests.worlds.assistant import settings_for
 from tests.worlds.rounds import Counting, Rounds
 from tests.worlds.world import World
-from tidings.bots.app import agents as building
+from tidings.bots.app import agents
 from tidings.bots.app.roster import Bot
 from tidings.bots.assistant.agent import Assistant
 from tidings.bots.assistant.tools.tool import Tool
@@ -84,7 +84,7 @@ async def test_every_heavy_step_of_a_turn_passes_the_turnstile(tmp_path: Path, p
     provider.script(Call("time"), Say("It is late."))
     turnstile = Counting()
     bot = Bot.model_validate(settings_for(provider).model_dump())
-    async with World(tmp_path, building.build({"tide": bot}, turnstile).agents) as world:
+    async with World(tmp_path, agents.build({"tide": bot}, turnstile).agents) as world:
         world.paper.says("what time is it?")
         await world.paper.until(lambda paper: paper.posts == ["It is late."])
     # The memory is read; a request is built; its answer is taken in; what the tool did is stored; and once more.

@@ -20,7 +20,7 @@ from tests.simulators.provider.simulator import KEY, MODEL, Call, ProviderServer
 from tests.simulators.provider.truth import Api
 from tests.worlds.api import ApiWorld
 from tests.worlds.assistant import APIS, settings_for
-from tidings.adapters.local import socket as local
+from tidings.adapters.local import socket
 from tidings.bots.assistant.agent import Assistant
 
 ANSWER = "one two three four"
@@ -220,7 +220,7 @@ async def ask_console(api: ApiWorld, row: str) -> Told:
     kinds: list[str] = []
     outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    async def read(line: local.SocketLine) -> None:
+    async def read(line: socket.SocketLine) -> None:
         while (heard := await line.read()) is not None:
             if "part" in heard:
                 screen[heard["view"] or heard["part"]] = heard["text"]
@@ -231,7 +231,7 @@ async def ask_console(api: ApiWorld, row: str) -> Told:
             elif "ended" in heard:
                 outcome.set_result(heard["outcome"])
 
-    async with local.connect(api.home) as line:
+    async with socket.connect(api.home) as line:
         await line.write({"verb": "chat", "chat": "", "thread": row})
         reading = asyncio.create_task(read(line))
         await line.write({"say": "hello", "key": row})

@@ -18,7 +18,7 @@ from tests.simulators.provider.turns import Turn
 from tests.worlds.api import ApiWorld
 from tests.worlds.assistant import APIS, assistant, settings_for, unmarked
 from tests.worlds.world import World
-from tidings.adapters.local import socket as local
+from tidings.adapters.local import socket
 from tidings.bots.assistant.agent import Assistant
 from tidings.core.agent import OutcomeKind, ToolStarted
 
@@ -172,7 +172,7 @@ async def by_paper(world: ApiWorld) -> Seen:
 
 async def by_console(world: ApiWorld) -> Seen:
     finals: list[str] = []
-    async with asyncio.timeout(10), local.connect(world.home) as line:
+    async with asyncio.timeout(10), socket.connect(world.home) as line:
         await line.write({"verb": "chat"})
         await line.write({"say": "look into the plan", "key": "k1"})
         while not finals:

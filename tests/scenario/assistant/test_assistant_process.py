@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.simulators.provider.simulator import MODEL
-from tidings.adapters.local import socket as local
+from tidings.adapters.local import socket
 from tidings.core.errors import NotRunning, Unrouted
 from tidings.core.store.sqlite import DATABASE
 
@@ -112,7 +112,7 @@ async def gateway(home: Path, provider: Provider, **more: str) -> AsyncIterator[
 async def answers(home: Path, process: subprocess.Popen[bytes]) -> bool:
     assert process.poll() is None, (home / "stderr.log").read_text()
     try:
-        await local.call(home, {"verb": "status"})
+        await socket.call(home, {"verb": "status"})
     except (NotRunning, Unrouted):
         return False
     return True
@@ -132,7 +132,7 @@ async def until(holds: Callable[[], Awaitable[bool]], log: Path) -> None:
 
 async def say(home: Path, text: str, key: str) -> None:
     """Says one thing, and goes away when it is stored."""
-    async with asyncio.timeout(PATIENCE_SECONDS), local.connect(home) as line:
+    async with asyncio.timeout(PATIENCE_SECONDS), socket.connect(home) as line:
         await line.write({"verb": "chat"})
         await line.write({"say": text, "key": key})
         while (heard := await line.read()) is not None:
@@ -143,7 +143,7 @@ async def say(home: Path, text: str, key: str) -> None:
 async def answers_until(home: Path, wanted: str) -> list[str]:
     """Every final text that is shown at the console, up to the one that is waited for."""
     shown: list[str] = []
-    async with asyncio.timeout(PATIENCE_SECONDS), local.connect(home) as line:
+    async with asyncio.timeout(PATIENCE_SECONDS), socket.connect(home) as line:
         await line.write({"verb": "chat"})
         await line.write({"say": "are you still there?", "key": "last"})
         while not shown or wanted not in shown[-1]:

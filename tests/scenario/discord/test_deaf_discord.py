@@ -10,16 +10,16 @@ import pytest
 from tests.worlds.black_hole import black_hole
 from tests.worlds.discord import DiscordWorld
 from tests.worlds.world import Echo
-from tidings.adapters.discord import socket as gateway
+from tidings.adapters.discord import socket
 from tidings.core.gateway import supervisor
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "HEARTBEAT_SECONDS", 0.4)
-    monkeypatch.setattr(gateway, "CONNECT_SECONDS", 0.4)
-    monkeypatch.setattr(gateway, "TROUBLED_SECONDS", 0.3)
-    monkeypatch.setattr(gateway, "PAUSES", (0.0, 0.05, 0.05, 0.05, 0.05))
+    monkeypatch.setattr(socket, "HEARTBEAT_SECONDS", 0.4)
+    monkeypatch.setattr(socket, "CONNECT_SECONDS", 0.4)
+    monkeypatch.setattr(socket, "TROUBLED_SECONDS", 0.3)
+    monkeypatch.setattr(socket, "PAUSES", (0.0, 0.05, 0.05, 0.05, 0.05))
     monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.1,))
     monkeypatch.setattr(supervisor, "STEADY_SECONDS", 0.1)
 
@@ -31,9 +31,9 @@ def state(world: DiscordWorld) -> str:
 
 def test_a_black_hole_is_noticed_within_three_minutes() -> None:
     """A38. A silent socket, then connections that hang until the time is up; Discord beats every 41 s."""
-    hung = gateway.CONNECT_SECONDS + max(gateway.PAUSES)
-    assert gateway.HEARTBEAT_SECONDS + gateway.TROUBLED_SECONDS + hung < 180
-    assert gateway.HEARTBEAT_SECONDS + 2 * 41.25 < 180
+    hung = socket.CONNECT_SECONDS + max(socket.PAUSES)
+    assert socket.HEARTBEAT_SECONDS + socket.TROUBLED_SECONDS + hung < 180
+    assert socket.HEARTBEAT_SECONDS + 2 * 41.25 < 180
 
 
 @pytest.mark.usefixtures("quick")

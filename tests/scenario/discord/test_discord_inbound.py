@@ -14,8 +14,7 @@ import pytest
 from tests.simulators.discord.simulator import DiscordServer
 from tests.worlds.discord import DiscordWorld
 from tests.worlds.world import Echo, Gate, OwnedClock, Scripted, Takes, armed
-from tidings.adapters.discord import interactions
-from tidings.adapters.discord import socket as gateway
+from tidings.adapters.discord import interactions, socket
 from tidings.core.agent import ChoicesOffered, Event, Finished, TextDelta, Turn
 from tidings.core.errors import Misconfigured
 from tidings.core.inbound.commands import Command
@@ -543,7 +542,7 @@ async def test_two_accounts_hear_what_is_said_to_each(tmp_path: Path) -> None:
 
 async def test_two_different_addresses_in_one_process_are_refused(tmp_path: Path) -> None:
     async with DiscordServer() as elsewhere, DiscordWorld(tmp_path, Echo()) as world:
-        elsewhere_too = gateway._pointed_at(elsewhere.api_url, elsewhere.gateway_url)
+        elsewhere_too = socket._pointed_at(elsewhere.api_url, elsewhere.gateway_url)
         with pytest.raises(Misconfigured, match="different addresses"), elsewhere_too:
             raise AssertionError
         world.ada.says(world.ada.private(), "hi")

@@ -15,7 +15,7 @@ from discord.gateway import DiscordWebSocket, KeepAliveHandler
 from tests.simulators.discord.simulator import DiscordServer
 from tests.worlds.discord import DiscordWorld
 from tests.worlds.world import Echo, Gate, OwnedClock
-from tidings.adapters.discord import socket as gateway
+from tidings.adapters.discord import socket
 
 GAP = ("two", "three", "four")
 
@@ -26,7 +26,7 @@ def said(*texts: str) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "INVALID_SECONDS", (0.0, 0.01))
+    monkeypatch.setattr(socket, "INVALID_SECONDS", (0.0, 0.01))
 
 
 async def answered(world: DiscordWorld, *texts: str) -> None:
@@ -95,7 +95,7 @@ async def test_a_session_goes_on_and_tells_what_was_said_meanwhile(
 async def test_a_dead_connection_is_noticed_and_the_session_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway, "HEARTBEAT_SECONDS", 0.4)
+    monkeypatch.setattr(socket, "HEARTBEAT_SECONDS", 0.4)
     async with DiscordWorld(tmp_path, Echo(), server={"heartbeat_interval": 0.1}) as world:
         here = world.ada.private()
         world.ada.says(here, "one")
@@ -418,7 +418,7 @@ async def test_a_gateway_that_cannot_be_reached_is_said_and_found_again(tmp_path
 
 
 async def test_a_login_that_is_never_answered_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(socket, "CONNECT_SECONDS", 0.2)
     async with DiscordServer() as discord:
         discord.hang_next(False, "GET /users/@me")
         async with DiscordWorld(tmp_path, Echo(), discord=discord) as world:
@@ -453,15 +453,15 @@ async def test_no_heartbeat_outlives_its_client_not_even_that_of_a_connection_th
     beats = [KeepAliveHandler(ws=cast(DiscordWebSocket, Unready(each)), interval=60.0) for each in (client, other)]
     for beat in beats:
         beat.start()
-    await gateway._end(client)
+    await socket._end(client)
     await asyncio.to_thread(beats[0].join, 10)
     assert [beat.is_alive() for beat in beats] == [False, True]
-    await gateway._end(other)
+    await socket._end(other)
     await asyncio.to_thread(beats[1].join, 10)
 
 
 async def test_no_crash_loop_can_use_up_the_sessions_of_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "IDENTIFIES_BURST", 3)
+    monkeypatch.setattr(socket, "IDENTIFIES_BURST", 3)
     clock = OwnedClock()
     async with DiscordWorld(tmp_path, Echo(), clock=clock) as world:
         for _ in range(2):
@@ -472,7 +472,7 @@ async def test_no_crash_loop_can_use_up_the_sessions_of_a_day(tmp_path: Path, mo
         await world.eventually(lambda: _state(world) == "standing by")
         assert "so often" in (await world.listener()).last_error
         assert world.discord.identifies() == 3
-        await clock.advance(gateway.IDENTIFY_SECONDS + 1)
+        await clock.advance(socket.IDENTIFY_SECONDS + 1)
         await world.until(lambda: world.discord.attached())
 
         assert world.discord.identifies() == 4
@@ -480,14 +480,14 @@ async def test_no_crash_loop_can_use_up_the_sessions_of_a_day(tmp_path: Path, mo
 
 
 def test_the_sessions_of_a_day_stay_below_what_discord_allows() -> None:
-    left, now, begun = gateway.Allowance(float(gateway.IDENTIFIES_BURST), 0.0), 0.0, 0
+    left, now, begun = socket.Allowance(float(socket.IDENTIFIES_BURST), 0.0), 0.0, 0
     while now < 24 * 3600:
         left = left.at_time(now)
         if left.left >= 1:
-            left, begun = gateway.Allowance(left.left - 1, now), begun + 1
+            left, begun = socket.Allowance(left.left - 1, now), begun + 1
         now += 5.0
 
-    assert 750 < begun <= gateway.IDENTIFIES_A_DAY
+    assert 750 < begun <= socket.IDENTIFIES_A_DAY
 
 
 def _state(world: DiscordWorld) -> Any:

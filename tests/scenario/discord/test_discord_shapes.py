@@ -11,7 +11,7 @@ import pytest
 
 from tests.worlds.discord import DiscordWorld
 from tests.worlds.world import Echo, OwnedClock
-from tidings.adapters.discord import socket as gateway
+from tidings.adapters.discord import socket
 from tidings.adapters.discord.listen import Intake
 
 Change = Callable[[str, Any], Any]
@@ -210,8 +210,8 @@ async def test_an_end_that_goes_wrong_does_not_take_the_place_of_the_reason(
     async def never(self: Any) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(gateway, "CLOSE_SECONDS", 0.05)
-    monkeypatch.setattr(gateway._Client, "close", never)
+    monkeypatch.setattr(socket, "CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(socket._Client, "close", never)
     async with DiscordWorld(tmp_path, Echo()) as world:
         world.discord.revoke()
         await world.eventually(lambda: any(part.last_error for part in world.gateway._supervisor.health()))

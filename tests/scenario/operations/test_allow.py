@@ -12,7 +12,7 @@ from tests.scenario.spine.test_access import speak
 from tests.scenario.work.test_schedule_commands import at_the_socket
 from tests.worlds.world import Echo, World
 from tidings.bots import main
-from tidings.bots.cli import app as cli
+from tidings.bots.cli import app
 from tidings.core.errors import TidingsError
 from tidings.core.operations import offline
 
@@ -24,7 +24,7 @@ STILL = "is listed in the settings and may still talk to the bot; remove it from
 async def allow(home: Path, *arguments: str) -> tuple[int, str]:
     """The exit code, and all that was said."""
     asked = ["--home", str(home), "allow", *arguments]
-    result = await asyncio.to_thread(CliRunner().invoke, cli.app, asked, obj=main.place)
+    result = await asyncio.to_thread(CliRunner().invoke, app.app, asked, obj=main.place)
     said = f"{result.exception}" if isinstance(result.exception, TidingsError) else result.stderr
     return result.exit_code, " ".join((result.stdout + said).split())
 

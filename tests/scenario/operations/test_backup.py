@@ -29,7 +29,7 @@ from tests.simulators.telegram.simulator import TelegramServer
 from tests.worlds.builders import body, target
 from tests.worlds.telegram import process
 from tests.worlds.world import PROOFS, Echo, Gate, OwnedClock, Scripted, World, armed
-from tidings.adapters.local import socket as local
+from tidings.adapters.local import socket
 from tidings.adapters.local.socket import LocalServer, routes_for
 from tidings.core.agent import FileMade
 from tidings.core.errors import Declined, HomeInUse, StoreRefused, TidingsError
@@ -40,8 +40,7 @@ from tidings.core.operations.restore import Restored, restore
 from tidings.core.operations.upkeep import Upkeep
 from tidings.core.outbound.outbox import MARK
 from tidings.core.settings import Core
-from tidings.core.store import checks as inspection
-from tidings.core.store import migrate
+from tidings.core.store import checks, migrate
 from tidings.core.store.lock import HomeLock
 from tidings.core.store.sqlite import DATABASE, connect, open_store
 
@@ -570,7 +569,7 @@ async def test_a_store_that_is_too_large_to_be_read_at_the_start_is_looked_over_
     with pytest.raises(StoreRefused, match="damaged"):
         connect(database)
     connect(database, checked_bytes=0).close()
-    assert await inspection.damage(database) != ""
+    assert await checks.damage(database) != ""
     database.write_bytes(whole)
     await world.start()
 
@@ -626,7 +625,7 @@ async def test_a_gateway_that_dies_under_load_as_it_is_backed_up_is_gone_on_with
         async with process(old, telegram, TIDINGS_ACCESS__ALLOW=everybody, TIDINGS_FAILPOINT="store.copied:1") as dying:
             said = speaking(telegram, people)
             await telegram.until(lambda telegram: next(said) and len(telegram.posts) > 2, 30)
-            asking = asyncio.create_task(local.call(old, {"verb": "snapshot"}))
+            asking = asyncio.create_task(socket.call(old, {"verb": "snapshot"}))
             async with asyncio.timeout(30):
                 while dying.poll() is None:
                     next(said)

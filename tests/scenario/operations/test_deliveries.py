@@ -20,7 +20,7 @@ from tests.worlds.world import KEYED, Echo, OwnedClock, World
 from tidings.adapters.local.socket import LocalServer, routes_for
 from tidings.core.errors import Conflict, TidingsError, Unknown
 from tidings.core.operations import offline
-from tidings.core.outbound import repair as redress
+from tidings.core.outbound import repair
 from tidings.core.outbound.outbox import EXPIRES_SECONDS, MARK
 from tidings.core.settings import Retention
 from tidings.core.store.sqlite import DATABASE
@@ -145,7 +145,7 @@ async def test_who_asked_about_the_first_copy_decides_nothing_about_the_second(w
     await world.until(lambda: world.paper.calls("history"))
     world.paper.drop_next(after_effect=False, method="post")
     # As by upkeep, which would also end whoever asks.
-    await world.gateway._store.write(lambda tx: redress.retry(tx, id, clock.now(), edits=False))
+    await world.gateway._store.write(lambda tx: repair.retry(tx, id, clock.now(), edits=False))
     world.gateway._courier.wake(target().lane)
     await world.until(lambda: len(world.paper.calls("post")) == 2 and is_state(world, id, "doubtful")(), limit=0.0)
     gate.set()

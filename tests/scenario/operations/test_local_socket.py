@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tidings.adapters.local import socket as local
+from tidings.adapters.local import socket
 from tidings.adapters.local.socket import LINE_BYTES, LocalServer
 from tidings.core.adapter import Line
 from tidings.core.desk.runs import Alarm, Health, PartHealth
@@ -80,7 +80,7 @@ async def test_only_the_owner_may_connect(tmp_path: Path) -> None:
 async def test_the_socket_goes_with_the_server_and_a_dead_ones_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "tidings.sock").write_text("left behind")
     async with serving(tmp_path):
-        assert await local.call(tmp_path, {"verb": "echo"}) == {"heard": {"verb": "echo"}}
+        assert await socket.call(tmp_path, {"verb": "echo"}) == {"heard": {"verb": "echo"}}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -88,11 +88,11 @@ async def test_a_home_with_a_very_long_path_is_served_too(tmp_path: Path) -> Non
     home = tmp_path / ("long" * 40)
     home.mkdir()
     with pytest.raises(NotRunning):
-        await local.call(home, {"verb": "echo"})
+        await socket.call(home, {"verb": "echo"})
     async with serving(home):
         address = Path((home / "tidings.sock.path").read_text())
         assert stat.S_IMODE(address.parent.stat().st_mode) == 0o700
-        assert await local.call(home, {"verb": "echo"}) == {"heard": {"verb": "echo"}}
+        assert await socket.call(home, {"verb": "echo"}) == {"heard": {"verb": "echo"}}
     assert list(home.iterdir()) == []
     assert not address.parent.exists()
 
@@ -105,13 +105,13 @@ async def test_a_stale_pointer_never_removes_more_than_a_socket(tmp_path: Path) 
     home.mkdir()
     (home / "tidings.sock.path").write_text(str(precious / "tidings.sock"))
     async with serving(home):
-        assert await local.call(home, {"verb": "echo"}) == {"heard": {"verb": "echo"}}
+        assert await socket.call(home, {"verb": "echo"}) == {"heard": {"verb": "echo"}}
     assert (precious / "tidings.sock").read_text() == "a plain file"
 
 
 async def test_when_nobody_listens_it_says_how_to_start(tmp_path: Path) -> None:
     with pytest.raises(NotRunning, match="start one with: tidings run"):
-        await local.call(tmp_path, {"verb": "status"})
+        await socket.call(tmp_path, {"verb": "status"})
 
 
 @pytest.mark.parametrize(
@@ -142,16 +142,16 @@ async def test_a_bad_line_is_answered_and_the_connection_lives_on(tmp_path: Path
 async def test_a_verb_that_nobody_routes_is_answered(tmp_path: Path, first: dict[str, Any]) -> None:
     async with serving(tmp_path):
         with pytest.raises(Unrouted, match="there are: echo"):
-            await local.call(tmp_path, first)
+            await socket.call(tmp_path, first)
 
 
 async def test_a_route_ends_for_new_connections_and_old_ones_go_on(tmp_path: Path) -> None:
-    async with LocalServer() as server, server.serving(tmp_path), local.connect(tmp_path) as line:
+    async with LocalServer() as server, server.serving(tmp_path), socket.connect(tmp_path) as line:
         with server.route("echo", echo):
             await line.write({"verb": "echo"})
             await line.read()
         with pytest.raises(Unrouted):
-            await local.call(tmp_path, {"verb": "echo"})
+            await socket.call(tmp_path, {"verb": "echo"})
         await line.write({"still": "there"})
         assert await line.read() == {"heard": {"still": "there"}}
 
@@ -164,7 +164,7 @@ async def test_one_verb_has_one_route() -> None:
 
 async def test_leaving_ends_every_connection(tmp_path: Path) -> None:
     async with serving(tmp_path):
-        connection = local.connect(tmp_path)
+        connection = socket.connect(tmp_path)
         line = await connection.__aenter__()
         await line.write({"verb": "echo"})
         await line.read()
@@ -178,7 +178,7 @@ async def test_a_handler_that_fails_tells_why(tmp_path: Path) -> None:
 
     async with serving(tmp_path) as server:
         with server.route("refuse", refuse), pytest.raises(Declined, match="not today"):
-            await local.call(tmp_path, {"verb": "refuse"})
+            await socket.call(tmp_path, {"verb": "refuse"})
 
 
 async def test_a_handler_that_breaks_takes_only_its_own_connection(
@@ -189,32 +189,32 @@ async def test_a_handler_that_breaks_takes_only_its_own_connection(
 
     async with serving(tmp_path) as server:
         with server.route("broken", broken), pytest.raises(Declined, match="its log says why"):
-            await local.call(tmp_path, {"verb": "broken"})
-        assert await local.call(tmp_path, {"verb": "echo"}) == {"heard": {"verb": "echo"}}
+            await socket.call(tmp_path, {"verb": "broken"})
+        assert await socket.call(tmp_path, {"verb": "echo"}) == {"heard": {"verb": "echo"}}
     assert "a mistake of ours" in caplog.text
 
 
 async def test_what_does_not_fit_into_a_line_is_refused_before_it_is_sent(tmp_path: Path) -> None:
     async with serving(tmp_path):
         with pytest.raises(TidingsError, match="too long"):
-            await local.call(tmp_path, {"verb": "echo", "text": "x" * LINE_BYTES})
+            await socket.call(tmp_path, {"verb": "echo", "text": "x" * LINE_BYTES})
 
 
 async def test_the_words_of_the_command_line_reach_the_desk(tmp_path: Path) -> None:
     desk = FakeDesk()
     async with LocalServer() as server, server.serving(tmp_path):
-        with server.routes(local.routes_for(desk)):
-            answer = await local.call(tmp_path, {"verb": "notify", "target": "console", "text": "hi"})
+        with server.routes(socket.routes_for(desk)):
+            answer = await socket.call(tmp_path, {"verb": "notify", "target": "console", "text": "hi"})
             assert answer == {"owed": "dlv_1", "target": "console"}
             assert desk.owed == [(Target(adapter="console"), "hi", "notify")]
             files = {"verb": "notify", "target": "console", "files": ["a.txt"]}
-            assert (await local.call(tmp_path, files))["owed"] == "dlv_1"
-            assert await local.call(tmp_path, {"verb": "home"}) == {"homes": {}}
-            chosen = await local.call(tmp_path, {"verb": "home", "target": "console:1"})
+            assert (await socket.call(tmp_path, files))["owed"] == "dlv_1"
+            assert await socket.call(tmp_path, {"verb": "home"}) == {"homes": {}}
+            chosen = await socket.call(tmp_path, {"verb": "home", "target": "console:1"})
             assert chosen == {"homes": {"console@main": "console:1"}}
-            assert await local.call(tmp_path, {"verb": "allow", "id": "x:1"}) == {"allowed": True}
-            assert await local.call(tmp_path, {"verb": "allow", "id": "x:1"}) == {"allowed": False}
-            health = (await local.call(tmp_path, {"verb": "status"}))["health"]
+            assert await socket.call(tmp_path, {"verb": "allow", "id": "x:1"}) == {"allowed": True}
+            assert await socket.call(tmp_path, {"verb": "allow", "id": "x:1"}) == {"allowed": False}
+            health = (await socket.call(tmp_path, {"verb": "status"}))["health"]
             assert health["parts"][0]["state"] == "up"
             assert health["alarms"][0]["last"] == "a reason"
 
@@ -233,5 +233,5 @@ async def test_a_wrong_question_is_answered_with_what_is_wrong(
     tmp_path: Path, question: dict[str, Any], complaint: str
 ) -> None:
     async with LocalServer() as server, server.serving(tmp_path):
-        with server.routes(local.routes_for(FakeDesk())), pytest.raises(Declined, match=complaint):
-            await local.call(tmp_path, question)
+        with server.routes(socket.routes_for(FakeDesk())), pytest.raises(Declined, match=complaint):
+            await socket.call(tmp_path, question)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tidings.adapters.local import socket as local
+from tidings.adapters.local import socket
 from tidings.core.errors import NotRunning, Unrouted
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -73,7 +73,7 @@ async def answers(home: Path) -> bool:
 
 
 async def status(home: Path) -> dict[str, Any]:
-    health: dict[str, Any] = (await local.call(home, {"verb": "status"}))["health"]
+    health: dict[str, Any] = (await socket.call(home, {"verb": "status"}))["health"]
     return health
 
 
@@ -92,10 +92,10 @@ async def chat(home: Path, *lines: str) -> str:
     return done.stdout.decode()
 
 
-async def say(home: Path, text: str, key: str) -> local.SocketLine:
+async def say(home: Path, text: str, key: str) -> socket.SocketLine:
     """Attaches, says one thing, and returns when it is stored; whoever closes the line has gone away."""
     stack = AsyncExitStack()
-    line = await stack.enter_async_context(local.connect(home))
+    line = await stack.enter_async_context(socket.connect(home))
     await line.write({"verb": "chat"})
     await line.write({"say": text, "key": key})
     async with asyncio.timeout(PATIENCE_SECONDS):
@@ -137,7 +137,7 @@ async def test_what_was_stored_is_answered_after_any_end(tmp_path: Path, text: s
         "time": ("It is ",),
         "remind me in 1 s to go on": ("⏰ You asked me to remind you: go on", "while remind was at work"),
     }[text]
-    async with gateway(tmp_path), local.connect(tmp_path) as line:
+    async with gateway(tmp_path), socket.connect(tmp_path) as line:
         await line.write({"verb": "chat"})
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
@@ -150,7 +150,7 @@ async def test_what_was_stored_is_answered_after_any_end(tmp_path: Path, text: s
 
 
 async def test_a_stop_lets_a_running_answer_end_first(tmp_path: Path) -> None:
-    async with gateway(tmp_path, TIDINGS_LIMITS__DRAIN_SECONDS="20") as process, local.connect(tmp_path) as line:
+    async with gateway(tmp_path, TIDINGS_LIMITS__DRAIN_SECONDS="20") as process, socket.connect(tmp_path) as line:
         await line.write({"verb": "chat"})
         await line.write({"say": "word by word by word by word by word by word", "key": "k1"})
         final, signalled = "", False
@@ -171,7 +171,7 @@ async def test_a_stop_lets_a_running_answer_end_first(tmp_path: Path) -> None:
 
 async def test_what_nobody_was_there_to_see_is_shown_at_the_next_attach(tmp_path: Path) -> None:
     async with gateway(tmp_path, TIDINGS_BOT__AGENT="echo") as process:
-        await local.call(tmp_path, {"verb": "notify", "target": "console", "text": "the backup is done"})
+        await socket.call(tmp_path, {"verb": "notify", "target": "console", "text": "the backup is done"})
         assert await end(process, signal.SIGKILL) == -signal.SIGKILL
     async with gateway(tmp_path, TIDINGS_BOT__AGENT="echo"):
         # Had the kill hit the attempt itself, it would be a doubt that is settled beside the answer.
@@ -185,7 +185,7 @@ async def test_few_descriptors_turn_clients_away_but_lose_nothing(tmp_path: Path
     async with gateway(tmp_path, descriptors=FEW_DESCRIPTORS, TIDINGS_BOT__AGENT="echo") as process:
         async with AsyncExitStack() as crowd:
             for _ in range(2 * FEW_DESCRIPTORS):
-                line = await crowd.enter_async_context(local.connect(tmp_path))
+                line = await crowd.enter_async_context(socket.connect(tmp_path))
                 await line.write({"verb": "chat"})
             assert process.poll() is None
         await until_it_answers(tmp_path, process)

@@ -19,7 +19,7 @@ from tidings.adapters.shared.http_server import HttpServer
 from tidings.adapters.slack.client import Client as SlackClient
 from tidings.adapters.slack.socket import Link
 from tidings.adapters.telegram.client import Client as TelegramClient
-from tidings.bots.app import agents as building
+from tidings.bots.app import agents
 from tidings.bots.main import _gateway, _http, _load, _name_the_proxies
 from tidings.core.errors import ConfigError
 from tidings.core.types import Body, Target
@@ -200,7 +200,7 @@ async def test_a_kind_of_proxy_that_cannot_be_used_strands_its_platforms_alone(
     loaded = _load(tmp_path, None)
     _name_the_proxies(loaded)
     made = _gateway(
-        tmp_path, loaded, _http(loaded), building.build(loaded.bots), LocalServer(), HttpServer("127.0.0.1", 0)
+        tmp_path, loaded, _http(loaded), agents.build(loaded.bots), LocalServer(), HttpServer("127.0.0.1", 0)
     )
     async with made as running, asyncio.timeout(20):
         owed = await running.owe(Target(adapter="telegram", chat="7"), Body(text="hi"), cause="test")

@@ -20,9 +20,8 @@ from tests.worlds import reload_agents
 from tests.worlds.reload_agents import CLOSED, GATES
 from tests.worlds.world import Doorway, Echo, Gate, World
 from tidings.adapters import catalog
-from tidings.adapters.local import socket as local
-from tidings.bots.app import agents as building
-from tidings.bots.app import settings
+from tidings.adapters.local import socket
+from tidings.bots.app import agents, settings
 from tidings.bots.app.reload import Reloading
 from tidings.bots.app.settings import Loaded
 from tidings.core.adapter import Receive
@@ -70,7 +69,7 @@ async def running(home: Path, text: str, adapter: type[Doorway] = Doorway) -> As
         return settings.load(catalog.sections(), home, file, {})
 
     loaded = load()
-    staff = building.build(loaded.bots)
+    staff = agents.build(loaded.bots)
     reloading = Reloading(loaded, staff, load, lambda loaded, staff: (), lambda loaded: None)
     world = World(home, {name: staff.agents[name] for name in staff.agents}, rules=loaded.core.rules, adapter=adapter)
     world.allow = list(loaded.core.access.allow)
@@ -288,13 +287,13 @@ def tidings(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 async def ask(home: Path, text: str) -> str:
-    async with local.connect(home) as line:
+    async with socket.connect(home) as line:
         await line.write({"verb": "chat"})
         await line.write({"say": text, "key": text})
         return await answer_on(line, text)
 
 
-async def answer_on(line: local.SocketLine, words: str) -> str:
+async def answer_on(line: socket.SocketLine, words: str) -> str:
     """The finished answer that has these words."""
     async with asyncio.timeout(60):
         while (heard := await line.read()) is not None:
@@ -347,7 +346,7 @@ async def test_a_reload_that_fails_in_an_unknown_way_is_logged_and_the_next_is_h
         return settings.load(catalog.sections(), tmp_path, None, {})
 
     loaded, heard = settings.load(catalog.sections(), tmp_path, None, {}), asyncio.Event()
-    reloading = Reloading(loaded, building.build(loaded.bots), load, lambda *_: (), lambda _: heard.set())
+    reloading = Reloading(loaded, agents.build(loaded.bots), load, lambda *_: (), lambda _: heard.set())
     async with World(tmp_path, Echo()) as world, reloading:
         asked = asyncio.Event()
         listening = asyncio.create_task(reloading.listen(asked, world.gateway))
@@ -372,7 +371,7 @@ async def test_whoever_asks_twice_to_end_is_not_kept_waiting_and_nothing_is_lost
         assert await asyncio.to_thread(process.wait, 30) == -signal.SIGTERM
     with closing(sqlite3.connect(tmp_path / DATABASE)) as store:
         assert store.execute("SELECT state FROM inbox").fetchall() == [("running",)]
-    async with gateway(tmp_path), local.connect(tmp_path) as line:
+    async with gateway(tmp_path), socket.connect(tmp_path) as line:
         await line.write({"verb": "chat"})
         assert (await answer_on(line, "You said: word word")).count("word") == 60
 
@@ -392,7 +391,7 @@ async def test_what_was_brought_in_is_frozen_once_and_only_when_every_bot_is_rea
         return settings.load(catalog.sections(), tmp_path, file, {})
 
     loaded = load()
-    staff = building.build(loaded.bots)
+    staff = agents.build(loaded.bots)
     staff = staff._replace(agents={**staff.agents, "slow": Slow(gate)})
     world = World(tmp_path, dict(staff.agents))
     reloading = Reloading(loaded, staff, load, lambda loaded, staff: (), lambda loaded: None, freeze)

@@ -33,8 +33,7 @@ from tidings.core.operations import offline
 from tidings.core.outbound import outbox
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.settings import Core
-from tidings.core.store import migrate, sqlite
-from tidings.core.store import steady_time as epoch
+from tidings.core.store import migrate, sqlite, steady_time
 from tidings.core.store.lock import HomeLock
 from tidings.core.store.sqlite import SqliteStore, open_store
 from tidings.core.store.store import Transaction
@@ -633,7 +632,7 @@ async def test_chats_that_moved_before_this_version_say_where_they_live_and_bega
 async def steady(path: Path, *, right: bool = True) -> SystemClock:
     """`right`: a time server has set the clock."""
     async with opened(path) as store:
-        return await store.write(lambda tx: epoch.steady_clock(tx, lambda: right))
+        return await store.write(lambda tx: steady_time.steady_clock(tx, lambda: right))
 
 
 async def pretend(path: Path, sql: str, *values: object) -> None:
@@ -735,9 +734,9 @@ async def test_when_the_clock_is_confirmed_time_catches_up_and_what_was_due_is_d
     await owe(path, latest - 3600)
     clock = await steady(path, right=False)
     async with opened(path) as store:
-        assert not await store.write(lambda tx: epoch.confirm(tx, clock, lambda: False))
+        assert not await store.write(lambda tx: steady_time.confirm(tx, clock, lambda: False))
         assert not clock.confirmed
-        assert await store.write(lambda tx: epoch.confirm(tx, clock, lambda: True))
+        assert await store.write(lambda tx: steady_time.confirm(tx, clock, lambda: True))
     assert clock.confirmed
     assert clock.now() == pytest.approx(time.time(), abs=60)
     assert await expired(path, clock) == 1
@@ -752,7 +751,7 @@ async def test_what_is_owed_since_the_boot_is_as_old_as_before_when_time_catches
     clock = await steady(path, right=False)
     await owe(path, clock.now())
     async with opened(path) as store:
-        assert await store.write(lambda tx: epoch.confirm(tx, clock, lambda: True))
+        assert await store.write(lambda tx: steady_time.confirm(tx, clock, lambda: True))
     assert clock.now() == pytest.approx(time.time(), abs=60)
     assert await expired(path, clock) == 0
 
@@ -766,7 +765,7 @@ async def test_what_was_planned_since_the_boot_is_as_far_off_as_before_when_time
     await pretend(path, insert, "new", clock.now() + 1200, clock.wall() + 1)
     await pretend(path, insert, "old", latest + 1200, clock.wall() - FAR - 1)
     async with opened(path) as store:
-        assert await store.write(lambda tx: epoch.confirm(tx, clock, lambda: True))
+        assert await store.write(lambda tx: steady_time.confirm(tx, clock, lambda: True))
         rows = await store.read(lambda tx: tx.all("SELECT id, next FROM schedules"))
     left = {row["id"]: row["next"] - clock.now() for row in rows}
     assert left["new"] == pytest.approx(1200, abs=60)
@@ -801,7 +800,7 @@ async def test_a_clock_that_is_set_back_to_the_right_time_has_ended_nothing(tmp_
     await pretend(path, "UPDATE epoch SET clock_offset = clock_offset + ?, latest = latest + ?", FAR, FAR)
     await pretend(path, "UPDATE deliveries SET created = created + ?", FAR)
     async with opened(path) as store:
-        assert await store.write(lambda tx: epoch.confirm(tx, clock, lambda: True))
+        assert await store.write(lambda tx: steady_time.confirm(tx, clock, lambda: True))
     assert clock.now() == pytest.approx(real, abs=60)
     assert await expired(path, clock) == 0
 
@@ -826,7 +825,7 @@ async def test_time_that_has_caught_up_does_not_go_back_although_that_was_not_st
 
 def test_whether_a_time_server_has_set_the_clock_can_be_asked_on_every_system() -> None:
     assert isinstance(is_synchronised(), bool)
-    assert isinstance(epoch.is_right(), bool)
+    assert isinstance(steady_time.is_right(), bool)
 
 
 async def test_a_clock_that_nobody_tells_the_boot_of_never_goes_back(tmp_path: Path) -> None:

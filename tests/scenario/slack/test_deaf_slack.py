@@ -9,8 +9,7 @@ import pytest
 from tests.worlds.black_hole import black_hole
 from tests.worlds.slack import SlackWorld
 from tests.worlds.world import Echo
-from tidings.adapters.slack import client
-from tidings.adapters.slack import socket as sockets
+from tidings.adapters.slack import client, socket
 from tidings.core.gateway import supervisor
 
 QUICK = {"ack_seconds": 0.3, "retry_seconds": (0.0, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3)}
@@ -18,10 +17,10 @@ QUICK = {"ack_seconds": 0.3, "retry_seconds": (0.0, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "PING_SECONDS", 0.2)
-    monkeypatch.setattr(sockets, "OPEN_SECONDS", 0.3)
-    monkeypatch.setattr(sockets, "TROUBLED_SECONDS", 0.5)
-    monkeypatch.setattr(sockets, "PAUSES", (0.05, 0.05, 0.05, 0.05))
+    monkeypatch.setattr(socket, "PING_SECONDS", 0.2)
+    monkeypatch.setattr(socket, "OPEN_SECONDS", 0.3)
+    monkeypatch.setattr(socket, "TROUBLED_SECONDS", 0.5)
+    monkeypatch.setattr(socket, "PAUSES", (0.05, 0.05, 0.05, 0.05))
     monkeypatch.setattr(client, "READ_SECONDS", 0.3)
     monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.1,))
     monkeypatch.setattr(supervisor, "STEADY_SECONDS", 0.1)
@@ -34,8 +33,8 @@ def state(world: SlackWorld) -> str:
 
 def test_a_black_hole_is_noticed_within_three_minutes() -> None:
     """A38. A deaf socket, then calls for another one that hang until the time is up."""
-    deaf, hung = 4 * sockets.PING_SECONDS, client.READ_SECONDS + client.CONNECT_SECONDS + max(sockets.PAUSES)
-    assert deaf + max(sockets.TROUBLED_SECONDS, hung) + hung < 180
+    deaf, hung = 4 * socket.PING_SECONDS, client.READ_SECONDS + client.CONNECT_SECONDS + max(socket.PAUSES)
+    assert deaf + max(socket.TROUBLED_SECONDS, hung) + hung < 180
 
 
 @pytest.mark.usefixtures("quick")
@@ -75,7 +74,7 @@ async def test_a_socket_that_is_told_to_go_still_hears_so_nobody_is_alarmed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slack turns its sockets over now and then; while the next one waits its turn, the old one does the work."""
-    monkeypatch.setattr(sockets, "TROUBLED_SECONDS", 0.0)
+    monkeypatch.setattr(socket, "TROUBLED_SECONDS", 0.0)
     async with SlackWorld(tmp_path, Echo(), server=QUICK) as world:
         world.slack.fail_next(429, retry_after=1, method="apps.connections.open")
         world.slack.disconnect(close=False)

@@ -15,8 +15,7 @@ from tests.simulators.slack.pair import app_for, connected
 from tests.simulators.slack.simulator import Message, Odds, choices_of, text_of
 from tests.worlds.slack import SlackWorld
 from tests.worlds.world import Echo, Gate, OwnedClock, Scripted, Takes, armed
-from tidings.adapters.slack import listen as intake
-from tidings.adapters.slack import socket as sockets
+from tidings.adapters.slack import listen, socket
 from tidings.core.agent import ChoicesOffered, Event, Finished, TextDelta, Turn
 from tidings.core.desk.runs import PartHealth
 from tidings.core.inbound.door import NOBODY_WAITS
@@ -175,7 +174,7 @@ async def test_in_a_channel_set_to_all_everybody_who_is_admitted_is_answered_and
         await world.until(lambda: world.posts and asked.state == "confirmed")
         await world.until(lambda: not world.slack.unconfirmed)
 
-        assert [text_of(each) for each in world.slack.whispers] == [intake.SILENT]
+        assert [text_of(each) for each in world.slack.whispers] == [listen.SILENT]
     assert echo.heard == ["anybody?"]
 
 
@@ -318,7 +317,7 @@ async def test_a_command_that_cannot_be_stored_is_answered_for_and_may_be_given_
         await world.until(lambda: len(world.slack.whispers) == 2)
 
         assert [text_of(each).splitlines()[0] for each in world.slack.whispers] == [
-            intake.UNSTORED,
+            listen.UNSTORED,
             "Nothing is running here.",
         ]
 
@@ -326,7 +325,7 @@ async def test_a_command_that_cannot_be_stored_is_answered_for_and_may_be_given_
 async def test_a_command_that_takes_long_to_store_is_answered_for_in_time_and_obeyed_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(listen, "ANSWER_SECONDS", 0.2)
     async with SlackWorld(tmp_path, Echo()) as world:
         await settled_in(world)
         with Locked(tmp_path):
@@ -335,7 +334,7 @@ async def test_a_command_that_takes_long_to_store_is_answered_for_in_time_and_ob
         await world.until(lambda: len(world.slack.whispers) == 2)
 
         first, second = (text_of(each) for each in world.slack.whispers)
-        assert first == intake.SLOW
+        assert first == listen.SLOW
         assert second.startswith("Nothing is running here.")
 
 
@@ -355,7 +354,7 @@ async def test_a_press_says_its_words_also_after_a_restart_and_once(tmp_path: Pa
         await world.until(lambda: world.slack.whispers)
 
         assert world.slack.posts_in(world.room, first.ts)[-1] == said("yes")[0]
-        assert [text_of(each) for each in world.slack.whispers] == [intake.ANSWERED]
+        assert [text_of(each) for each in world.slack.whispers] == [listen.ANSWERED]
     assert echo.heard == ["yes"]
 
 
@@ -568,7 +567,7 @@ async def test_a_socket_that_is_closed_at_once_costs_nothing(tmp_path: Path) -> 
 async def test_an_aborted_connection_is_noticed_and_what_was_said_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sockets, "PING_SECONDS", 0.2)
+    monkeypatch.setattr(socket, "PING_SECONDS", 0.2)
     async with SlackWorld(tmp_path, Echo(), server=QUICK) as world:
         world.slack.abort_sockets()
         world.ada.says(world.ada.direct, "hi")
@@ -580,7 +579,7 @@ async def test_an_aborted_connection_is_noticed_and_what_was_said_comes(
 async def test_a_socket_that_has_gone_deaf_is_noticed_by_its_silence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sockets, "PING_SECONDS", 0.2)
+    monkeypatch.setattr(socket, "PING_SECONDS", 0.2)
     async with SlackWorld(tmp_path, Echo(), server=QUICK) as world:
         (deaf,) = world.slack.deafen()
         world.ada.says(world.ada.direct, "hi")
@@ -593,7 +592,7 @@ async def test_a_socket_that_has_gone_deaf_is_noticed_by_its_silence(
 async def test_doubled_late_and_cut_events_give_one_run_and_one_answer_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sockets, "PING_SECONDS", 0.2)
+    monkeypatch.setattr(socket, "PING_SECONDS", 0.2)
     echo = Echo()
     # A cut costs a retry, and the last one must never be it.
     patient = {"retry_seconds": (0.0, *[0.3] * 10), "ack_seconds": 1.0}
@@ -618,7 +617,7 @@ async def test_doubled_late_and_cut_events_give_one_run_and_one_answer_each(
 
 
 async def test_a_quiet_socket_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "PING_SECONDS", 0.1)
+    monkeypatch.setattr(socket, "PING_SECONDS", 0.1)
     async with SlackWorld(tmp_path, Echo()) as world:
         (only,) = world.slack.sockets.open
         await world.until(lambda: only.pings >= 10)
@@ -627,7 +626,7 @@ async def test_a_quiet_socket_is_kept(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 async def test_after_an_outage_it_listens_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "PING_SECONDS", 0.2)
+    monkeypatch.setattr(socket, "PING_SECONDS", 0.2)
     async with SlackWorld(tmp_path, Echo(), server=QUICK) as world:
         await world.slack.outage(True)
         await world.until(lambda: not world.slack.sockets.open)

@@ -13,10 +13,10 @@ import pytest
 
 from tests.worlds.builders import untaken
 from tests.worlds.fakes import host
-from tidings.adapters.console import terminal as client
+from tidings.adapters.console import terminal as console_terminal
 from tidings.adapters.console.adapter import ConsoleAdapter
 from tidings.adapters.console.settings import ConsoleSettings
-from tidings.adapters.local import socket as local
+from tidings.adapters.local import socket
 from tidings.adapters.local.socket import LocalServer, SocketLine
 from tidings.core.agent import Ended, OutcomeKind, TextDelta
 from tidings.core.clock import SystemClock
@@ -126,7 +126,7 @@ async def open_house(home: Path) -> AsyncIterator[House]:
 
 @asynccontextmanager
 async def attached(home: Path, thread: str = "") -> AsyncIterator[SocketLine]:
-    async with local.connect(home) as line:
+    async with socket.connect(home) as line:
         await line.write({"verb": "chat", "chat": "", "thread": thread})
         assert await line.read() == {"attached": ["local", thread], "name": "demo"}
         yield line
@@ -295,7 +295,7 @@ async def test_a_pipe_says_each_line_and_prints_each_answer(
     house: House, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     house.answering = house.echo
-    assert await client.pipe(tmp_path, "", 10, piped("one\n\n/help\nthree"))
+    assert await console_terminal.pipe(tmp_path, "", 10, piped("one\n\n/help\nthree"))
     assert capsys.readouterr().out == "you said one\nyou said /help\nyou said three\n"
     assert [inbound.text for inbound in house.inbounds.values()] == ["one", "/help", "three"]
 
@@ -316,7 +316,7 @@ async def test_a_pipe_waits_for_the_answer_and_not_for_what_comes_before_it(
         await house.send("second half", inbound.key, position=2, count=2, view=opening.view)
 
     house.answering = answer
-    assert await client.pipe(tmp_path, "", 10, piped("hi\n"))
+    assert await console_terminal.pipe(tmp_path, "", 10, piped("hi\n"))
     assert capsys.readouterr().out.splitlines() == [
         "a notice",
         "a report of the same run",
@@ -334,7 +334,7 @@ async def test_a_part_that_comes_twice_is_printed_once(
         await house.echo(inbound)
 
     house.answering = answer
-    assert await client.pipe(tmp_path, "", 10, piped("hi\n"))
+    assert await console_terminal.pipe(tmp_path, "", 10, piped("hi\n"))
     assert capsys.readouterr().out == "once\nyou said hi\n"
 
 
@@ -343,7 +343,7 @@ async def test_a_stop_is_answered_by_what_it_stopped(house: House, tmp_path: Pat
         await house.send("stopped, as you asked", "the key of another message")
 
     house.answering = answer
-    assert await client.pipe(tmp_path, "", 10, piped("/stop\n"))
+    assert await console_terminal.pipe(tmp_path, "", 10, piped("/stop\n"))
 
 
 async def test_a_line_that_cannot_be_stored_is_said_again_with_its_key(
@@ -351,7 +351,7 @@ async def test_a_line_that_cannot_be_stored_is_said_again_with_its_key(
 ) -> None:
     house.trouble = [Unstored("disk full")]
     house.answering = house.echo
-    assert await client.pipe(tmp_path, "", 10, piped("hi\n"))
+    assert await console_terminal.pipe(tmp_path, "", 10, piped("hi\n"))
     assert capsys.readouterr().out == "you said hi\n"
     assert len(house.inbounds) == 1
 
@@ -361,21 +361,21 @@ async def test_a_refused_line_is_told_and_the_pipe_fails(
 ) -> None:
     house.trouble = [Refused(reason="busy")]
     house.answering = house.echo
-    assert not await client.pipe(tmp_path, "", 10, piped("one\ntwo\n"))
+    assert not await console_terminal.pipe(tmp_path, "", 10, piped("one\ntwo\n"))
     printed = capsys.readouterr()
     assert (printed.out, "refused: busy" in printed.err) == ("you said two\n", True)
 
 
 async def test_a_pipe_gives_up_without_news(house: House, tmp_path: Path) -> None:
     with pytest.raises(TidingsError, match=r"no news .* 0\.2 s; it is stored"):
-        await client.pipe(tmp_path, "", 0.2, piped("hi\n"))
+        await console_terminal.pipe(tmp_path, "", 0.2, piped("hi\n"))
 
 
 async def test_a_pipe_whose_gateway_goes_says_so(tmp_path: Path) -> None:
     with pytest.raises(NotRunning, match="start one with"):
-        await client.pipe(tmp_path, "", 10, piped("hi\n"))
+        await console_terminal.pipe(tmp_path, "", 10, piped("hi\n"))
     async with open_house(tmp_path) as house:
-        piping = asyncio.create_task(client.pipe(tmp_path, "", 10, piped("hi\n")))
+        piping = asyncio.create_task(console_terminal.pipe(tmp_path, "", 10, piped("hi\n")))
         await asyncio.wait_for(house.heard.wait(), 5)
         await asyncio.sleep(0.05)
     with pytest.raises(NotRunning, match="has gone before it answered; it is stored"):
@@ -386,7 +386,7 @@ async def test_a_plain_file_can_be_piped_too(house: House, tmp_path: Path, capsy
     house.answering = house.echo
     (tmp_path / "lines").write_text("from a file\n")
     with (tmp_path / "lines").open() as file:
-        assert await client.pipe(tmp_path, "", 10, file.fileno())
+        assert await console_terminal.pipe(tmp_path, "", 10, file.fileno())
     assert capsys.readouterr().out == "you said from a file\n"
 
 
@@ -430,11 +430,11 @@ async def test_in_a_terminal_one_talks_and_leaves(house: House, tmp_path: Path) 
 
 
 async def test_a_terminal_waits_for_its_gateway_and_says_again_what_was_not_answered(tmp_path: Path) -> None:
-    displayed = client.Plain()
-    talk = client.Talk(displayed)
+    displayed = console_terminal.Plain()
+    talk = console_terminal.Talk(displayed)
     staying: asyncio.Task[None]
     async with open_house(tmp_path) as house:
-        staying = asyncio.create_task(client.stay(tmp_path, "", talk, displayed))
+        staying = asyncio.create_task(console_terminal.stay(tmp_path, "", talk, displayed))
         await asyncio.wait_for(house.attached.wait(), 5)
         said = await talk.say("hi")
         await asyncio.wait_for(house.heard.wait(), 5)

@@ -26,7 +26,7 @@ from tidings.adapters.discord.adapter import DiscordAdapter
 from tidings.adapters.discord.settings import DiscordAccount
 from tidings.core.adapter import Platform
 from tidings.core.desk.runs import PartHealth
-from tidings.core.gateway import restarts as governor
+from tidings.core.gateway import restarts as gateway_restarts
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.gateway.restarts import Starts
 from tidings.core.settings import Core, Limits
@@ -40,10 +40,10 @@ def starts(restarts: int, life: float) -> list[float]:
     """When a process that dies so many seconds after its start, and is started at once, begins to listen."""
     now, last, begun = 0.0, None, []
     for _ in range(restarts):
-        wait = governor.wait(last, now)
+        wait = gateway_restarts.wait(last, now)
         if wait <= life:
             begun.append(now + wait)
-            last = governor.begun(last, now + wait)
+            last = gateway_restarts.begun(last, now + wait)
         now += life
     return begun
 
@@ -58,7 +58,7 @@ def test_a_thousand_quick_restarts_stay_far_below_what_a_platform_allows_in_a_da
     begun = starts(1000, life)
     assert most_in_a_day(begun) < 750
     # After the first few, never two within a minute and a half.
-    calm = begun[governor.FREE_STARTS + 8 :]
+    calm = begun[gateway_restarts.FREE_STARTS + 8 :]
     assert all(later - earlier >= 90.0 for earlier, later in zip(calm, calm[1:], strict=False))
 
 
@@ -68,18 +68,20 @@ def test_whoever_dies_every_few_minutes_still_listens_in_each_life() -> None:
 
 
 def test_the_first_few_starts_are_free_and_the_pauses_grow_to_a_limit() -> None:
-    pauses = [governor.pause(quick) for quick in range(20)]
-    assert pauses[: governor.FREE_STARTS] == [0.0] * governor.FREE_STARTS
-    assert pauses[governor.FREE_STARTS : governor.FREE_STARTS + 4] == [1.0, 2.0, 4.0, 8.0]
+    pauses = [gateway_restarts.pause(quick) for quick in range(20)]
+    assert pauses[: gateway_restarts.FREE_STARTS] == [0.0] * gateway_restarts.FREE_STARTS
+    assert pauses[gateway_restarts.FREE_STARTS : gateway_restarts.FREE_STARTS + 4] == [1.0, 2.0, 4.0, 8.0]
     assert pauses == sorted(pauses)
-    assert governor.pause(10_000) == governor.LONGEST_SECONDS
+    assert gateway_restarts.pause(10_000) == gateway_restarts.LONGEST_SECONDS
 
 
 def test_a_healthy_while_makes_it_new() -> None:
     last = Starts(quick=30, at=1000.0)
-    assert governor.wait(last, 1001.0) == governor.LONGEST_SECONDS - 1.0
-    assert governor.wait(last, 1000.0 + governor.WELL_SECONDS) == 0.0
-    assert governor.begun(last, 1000.0 + governor.WELL_SECONDS) == Starts(0, 1000.0 + governor.WELL_SECONDS)
+    assert gateway_restarts.wait(last, 1001.0) == gateway_restarts.LONGEST_SECONDS - 1.0
+    assert gateway_restarts.wait(last, 1000.0 + gateway_restarts.WELL_SECONDS) == 0.0
+    assert gateway_restarts.begun(last, 1000.0 + gateway_restarts.WELL_SECONDS) == Starts(
+        0, 1000.0 + gateway_restarts.WELL_SECONDS
+    )
 
 
 @asynccontextmanager
@@ -114,7 +116,7 @@ async def test_the_sixth_start_waits_and_says_so_while_what_is_nearby_serves(tmp
             Platform("paper", "main", lambda host: PaperAdapter("main", settings_for(far), host)),
             Platform("near", "main", lambda host: PaperAdapter("main", settings_for(near, name="near"), host), True),
         ]
-        for _ in range(governor.FREE_STARTS + 1):
+        for _ in range(gateway_restarts.FREE_STARTS + 1):
             async with started(tmp_path, clock, *platforms) as running:
                 await far.until(lambda paper: paper.attached())
                 await running.set_home(Target(adapter="near", chat="1"))
@@ -148,7 +150,7 @@ async def test_a_loop_of_crashes_begins_few_sessions_with_discord(tmp_path: Path
 
                 await until(has_tried)
             await clock.advance(10.0)
-        assert governor.FREE_STARTS < discord.identifies() < 20
+        assert gateway_restarts.FREE_STARTS < discord.identifies() < 20
 
 
 def test_the_allowance_of_discord_is_a_hard_stop() -> None:

@@ -14,8 +14,7 @@ from tidings.core.desk.board import CardState
 from tidings.core.errors import Unkeepable
 from tidings.core.inbound import inbox
 from tidings.core.inbound.commands import Command, Obeyed
-from tidings.core.memory import person_notes as notes
-from tidings.core.memory import preferences
+from tidings.core.memory import person_notes, preferences
 from tidings.core.settings import Rule
 from tidings.core.store.sqlite import DATABASE
 from tidings.core.store.store import Transaction
@@ -457,11 +456,11 @@ async def test_a_note_that_cannot_be_kept_is_refused_in_words(tmp_path: Path) ->
     refusals: list[str] = []
 
     async def remember(turn: Turn) -> str:
-        for text in ("x" * (notes.NOTE_CHARACTERS + 1), "  "):
+        for text in ("x" * (person_notes.NOTE_CHARACTERS + 1), "  "):
             with pytest.raises(Unkeepable) as refused:
                 await turn.desk.remember(text)
             refusals.append(str(refused.value))
-        assert await turn.desk.remember("x" * notes.NOTE_CHARACTERS)
+        assert await turn.desk.remember("x" * person_notes.NOTE_CHARACTERS)
         assert await turn.desk.remember("broken \ud800 text")
         return "done"
 
@@ -475,13 +474,13 @@ async def test_the_oldest_notes_give_way(tmp_path: Path) -> None:
     found: list[str] = []
 
     async def remember(turn: Turn) -> str:
-        await asyncio.gather(*(turn.desk.remember(f"note {number}") for number in range(notes.NOTES + 2)))
-        found.extend(note.text for note in await turn.desk.recall("", limit=notes.NOTES * 2))
+        await asyncio.gather(*(turn.desk.remember(f"note {number}") for number in range(person_notes.NOTES + 2)))
+        found.extend(note.text for note in await turn.desk.recall("", limit=person_notes.NOTES * 2))
         return "done"
 
     async with World(tmp_path, Scripted(remember)) as world:
         await say(world, "a")
-        assert found == [f"note {number}" for number in range(notes.NOTES + 1, 1, -1)]
+        assert found == [f"note {number}" for number in range(person_notes.NOTES + 1, 1, -1)]
 
 
 # A home from before.

@@ -9,19 +9,18 @@ import pytest
 from tests.worlds.black_hole import black_hole
 from tests.worlds.telegram import TelegramWorld
 from tests.worlds.world import Echo
-from tidings.adapters.telegram import adapter
-from tidings.adapters.telegram import listen as intake
+from tidings.adapters.telegram import adapter, listen
 from tidings.core.gateway import supervisor
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that takes minutes takes a moment here; the proportions are the same."""
-    monkeypatch.setattr(intake, "POLL_SECONDS", 1)
-    monkeypatch.setattr(intake, "LATE_SECONDS", 0.2)
-    monkeypatch.setattr(intake, "WHOLE_SECONDS", 0.4)
-    monkeypatch.setattr(intake, "TROUBLED_SECONDS", 1.5)
-    monkeypatch.setattr(intake, "PAUSES", (0.1, 0.1, 0.1, 0.1, 0.1, 0.1))
+    monkeypatch.setattr(listen, "POLL_SECONDS", 1)
+    monkeypatch.setattr(listen, "LATE_SECONDS", 0.2)
+    monkeypatch.setattr(listen, "WHOLE_SECONDS", 0.4)
+    monkeypatch.setattr(listen, "TROUBLED_SECONDS", 1.5)
+    monkeypatch.setattr(listen, "PAUSES", (0.1, 0.1, 0.1, 0.1, 0.1, 0.1))
     monkeypatch.setattr(adapter, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.1,))
     monkeypatch.setattr(supervisor, "STEADY_SECONDS", 0.1)
@@ -38,9 +37,9 @@ async def told(world: TelegramWorld) -> list[str]:
 
 def test_a_black_hole_is_noticed_within_three_minutes() -> None:
     """A38. One long poll that hangs, then short ones until the time is up."""
-    first = intake.POLL_SECONDS + intake.WHOLE_SECONDS
-    following = intake.WHOLE_SECONDS + max(intake.PAUSES)
-    assert first + max(intake.TROUBLED_SECONDS - first, 0) + following < 180
+    first = listen.POLL_SECONDS + listen.WHOLE_SECONDS
+    following = listen.WHOLE_SECONDS + max(listen.PAUSES)
+    assert first + max(listen.TROUBLED_SECONDS - first, 0) + following < 180
 
 
 @pytest.mark.usefixtures("quick")

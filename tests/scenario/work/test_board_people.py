@@ -18,8 +18,8 @@ from tidings.core.settings import Board, Core
 from tidings.core.store import migrate
 from tidings.core.store.sqlite import SqliteTransaction
 from tidings.core.types import Conversation, Inbound, Sender, Target
-from tidings.core.work.board import rules as board
-from tidings.core.work.board import service as clerk
+from tidings.core.work.board import rules as board_rules
+from tidings.core.work.board import service
 from tidings.core.work.board.cards import Moment
 
 AT = Moment(1000.0, 2000.0)
@@ -75,7 +75,7 @@ def test_nobody_passes_for_another_by_what_they_call_themselves() -> None:
     def known_as(name: str) -> str:
         place = Conversation(adapter="paper", account="main", chat="1")
         who = Sender(id="666", name=name)
-        return clerk._who(Inbound(key="k", conversation=place, target=Target(adapter="paper", chat="1"), sender=who))
+        return service._who(Inbound(key="k", conversation=place, target=Target(adapter="paper", chat="1"), sender=who))
 
     assert known_as("Eve") == "Eve (paper:666)"
     assert known_as("") == "paper:666"
@@ -152,24 +152,24 @@ def test_each_watcher_hears_once_of_a_chain_and_again_when_its_head_stops_again(
         connection.row_factory = sqlite3.Row
         migrate.upgrade(connection, Path("memory"))
         tx = SqliteTransaction(connection)
-        board.add(tx, NewCard("cut", assignee="bot"), HAND, ("bot",), 9, AT, anybody)
+        board_rules.add(tx, NewCard("cut", assignee="bot"), HAND, ("bot",), 9, AT, anybody)
         for parent in ("1", "2", "3"):
-            board.add(tx, NewCard("next", assignee="bot", parents=(parent,)), ELSEWHERE, ("bot",), 9, AT, anybody)
+            board_rules.add(tx, NewCard("next", assignee="bot", parents=(parent,)), ELSEWHERE, ("bot",), 9, AT, anybody)
 
         def stops(reason: str) -> list[tuple[str, str]]:
             before = len(_told(connection))
-            [claimed] = board.claim(tx, 1, 45.0, AT)
-            board.block(tx, claimed.hold, Block.NEEDS_INPUT, reason, "", AT)
+            [claimed] = board_rules.claim(tx, 1, 45.0, AT)
+            board_rules.block(tx, claimed.hold, Block.NEEDS_INPUT, reason, "", AT)
             return _told(connection)[before:]
 
         for reason in ("which saw?", "which wood?"):
             told = dict(stops(reason))
             assert "Waiting for it: #2, #3, #4." in told["paper:main:1"]
             assert "#2 “next” is blocked: it waits for #1, which is blocked (needs an answer)." in told["paper:main:2"]
-            board.unblock(tx, "1", "", HAND, AT)
+            board_rules.unblock(tx, "1", "", HAND, AT)
         # Nothing but the cause has changed, and whoever watches all of it is told once.
         before = len(_told(connection))
-        board.archive(tx, "1", HAND, AT)
+        board_rules.archive(tx, "1", HAND, AT)
         last = _told(connection)[before:]
         assert sorted(lane for lane, _ in last) == ["paper:main:1", "paper:main:2"]
         assert all("#2 “next” is blocked: it waits for #1, which was archived." in body for _, body in last)
@@ -180,10 +180,10 @@ def test_archiving_the_head_of_a_chain_that_waits_is_one_notice_with_all_of_it()
         connection.row_factory = sqlite3.Row
         migrate.upgrade(connection, Path("memory"))
         tx = SqliteTransaction(connection)
-        board.add(tx, NewCard("cut", assignee="bot"), HAND, ("bot",), 9, AT, anybody)
+        board_rules.add(tx, NewCard("cut", assignee="bot"), HAND, ("bot",), 9, AT, anybody)
         for parent in ("1", "2", "3"):
-            board.add(tx, NewCard("next", assignee="bot", parents=(parent,)), NOBODY, ("bot",), 9, AT, anybody)
-        board.archive(tx, "1", HAND, AT)
+            board_rules.add(tx, NewCard("next", assignee="bot", parents=(parent,)), NOBODY, ("bot",), 9, AT, anybody)
+        board_rules.archive(tx, "1", HAND, AT)
         [(lane, body)] = _told(connection)
         assert lane == "paper:main:1"
         assert "Blocked by the same: #3, #4." in body

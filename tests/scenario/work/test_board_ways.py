@@ -21,7 +21,7 @@ from tidings.bots.assistant.settings import Assistant as Settings
 from tidings.bots.assistant.tools import board as tools
 from tidings.bots.assistant.tools.tool import Occasion, ToolError
 from tidings.bots.assistant.tools.toolbox import Refusal, Toolbox
-from tidings.bots.cli import app as cli
+from tidings.bots.cli import app
 from tidings.core.agent import Effect, Event, Finished, TextDelta, Turn
 from tidings.core.desk.board import Block, CardState, NewCard
 from tidings.core.errors import TidingsError
@@ -178,7 +178,7 @@ async def at_the_socket(world: World) -> AsyncIterator[None]:
 async def tidings(home: Path, *arguments: str) -> str:
     """What the command line prints, or why it does not."""
     asked = ["--home", str(home), "board", *arguments]
-    result = await asyncio.to_thread(CliRunner().invoke, cli.app, asked, obj=main.place)
+    result = await asyncio.to_thread(CliRunner().invoke, app.app, asked, obj=main.place)
     if isinstance(result.exception, TidingsError):
         return f"declined: {result.exception}"
     return result.stdout + result.stderr

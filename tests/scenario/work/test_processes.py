@@ -30,7 +30,7 @@ from tidings.core.desk.work import Manner, Task, TaskState
 from tidings.core.errors import Unknown
 from tidings.core.store.sqlite import DATABASE
 from tidings.core.types import Author
-from tidings.core.work.processes import identity as kin
+from tidings.core.work.processes import identity
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE_SECONDS = 30.0
@@ -64,7 +64,7 @@ class Hands:
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
-    left = [folder.name for folder in (tmp_path / "processes").glob("*") if kin.end_all_of(folder.name, None)]
+    left = [folder.name for folder in (tmp_path / "processes").glob("*") if identity.end_all_of(folder.name, None)]
     assert left == [], "something still ran unowned"
 
 
@@ -121,7 +121,7 @@ def keeper_of(world: World, task: str) -> int:
 
 
 def is_alive(process: int) -> bool:
-    return bool(kin.born(process))
+    return bool(identity.born(process))
 
 
 async def until_gone(*numbers: int) -> None:
@@ -355,7 +355,7 @@ async def test_it_has_its_own_session_a_small_environment_and_nothing_of_ours(
         task = await begun(world, "env; ls /proc/self/fd | wc -l; ulimit -c; kill -TERM 0; sleep 600")
         output = (await ended(world, task)).output
         assert "canary" not in output
-        assert {"TIDINGS_SESSION_CONVERSATION=paper:main:1", f"{kin.MARK}={task}"} <= set(output.split("\n"))
+        assert {"TIDINGS_SESSION_CONVERSATION=paper:main:1", f"{identity.MARK}={task}"} <= set(output.split("\n"))
         assert output.split("\n")[-3:] == ["4", "0", ""]
         assert "(SIGTERM)" in (await world.gateway.tasks.get(task)).reason
         assert (home / "processes" / task).stat().st_mode & 0o777 == 0o700

@@ -20,7 +20,7 @@ from tidings.adapters.local.socket import LocalServer, routes_for
 from tidings.bots import main
 from tidings.bots.assistant.tools import schedules
 from tidings.bots.assistant.tools.tool import Occasion, ToolError
-from tidings.bots.cli import app as cli
+from tidings.bots.cli import app
 from tidings.core import context
 from tidings.core.agent import Turn
 from tidings.core.errors import TidingsError
@@ -218,7 +218,7 @@ async def at_the_socket(world: World) -> AsyncIterator[None]:
 async def tidings(home: Path, *arguments: str) -> tuple[int, str, str]:
     """The command line in this process, so that a story is not mostly starts of Python; 2 is a wrong one."""
     asked = ["--home", str(home), "schedule", *arguments]
-    result = await asyncio.to_thread(CliRunner().invoke, cli.app, asked, obj=main.place)
+    result = await asyncio.to_thread(CliRunner().invoke, app.app, asked, obj=main.place)
     said = f"{result.exception}" if isinstance(result.exception, TidingsError) else result.stderr
     return result.exit_code, result.stdout, said
 

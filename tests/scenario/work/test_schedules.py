@@ -27,7 +27,7 @@ from tidings.core.gateway.gateway import SWEEP_SECONDS
 from tidings.core.store.sqlite import DATABASE
 from tidings.core.store.store import Transaction
 from tidings.core.types import Target
-from tidings.core.work.schedules import rows as agenda
+from tidings.core.work.schedules import rows as schedule_rows
 from tidings.core.work.schedules.shell import AT_ONCE
 
 BERLIN = "Europe/Berlin"
@@ -679,7 +679,7 @@ async def test_what_was_removed_goes_after_a_month_with_all_of_its_instants_a_sl
         await world.gateway.schedules.remove(removed)
 
         def fill(tx: Transaction) -> None:
-            for instant in range(agenda.FORGOTTEN_AT_ONCE):
+            for instant in range(schedule_rows.FORGOTTEN_AT_ONCE):
                 tx.execute(
                     "INSERT INTO firings (id, schedule, instant, due, plan, state, ended)"
                     " VALUES (?, ?, ?, ?, '', 'done', ?)",
@@ -696,11 +696,11 @@ async def test_what_was_removed_goes_after_a_month_with_all_of_its_instants_a_sl
 
         await world.gateway._store.write(fill)
         await clock.advance(SWEEP_SECONDS)
-        assert left() == (2, agenda.FORGOTTEN_AT_ONCE + 1), "it is too young"
+        assert left() == (2, schedule_rows.FORGOTTEN_AT_ONCE + 1), "it is too young"
         clock.confirmed = False
-        clock.jump(agenda.KEPT_SECONDS)
+        clock.jump(schedule_rows.KEPT_SECONDS)
         await clock.advance(4 * SWEEP_SECONDS)
-        assert left() == (2, agenda.FORGOTTEN_AT_ONCE + 1), "a clock that may be wrong ends nothing"
+        assert left() == (2, schedule_rows.FORGOTTEN_AT_ONCE + 1), "a clock that may be wrong ends nothing"
         clock.confirmed = True
         await clock.advance(SWEEP_SECONDS)
         assert left() == (2, 1)
