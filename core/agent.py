@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from tidings.core.desk.runs import Desk
+from tidings.core.desk.desk import Desk
 from tidings.core.types import Entry, File, Inbound, Value
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from tidings.core.adapter import Line
 from tidings.core.desk.board import CardFile, Hand, Order
-from tidings.core.desk.runs import Desk
+from tidings.core.desk.desk import Desk
 from tidings.core.errors import Declined, NotRunning, TidingsError, Unrouted
 from tidings.core.types import Body, parse_target
 

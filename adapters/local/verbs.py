@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.core.desk.runs import Desk
+from tidings.core.desk.desk import Desk
 from tidings.core.desk.work import Firing, Missed, Plan, Schedule
 from tidings.core.errors import Declined, Unknown
 from tidings.core.types import Target, parse_target

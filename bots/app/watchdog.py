@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Self
 
 from tidings.core.clock import Clock, SystemClock
-from tidings.core.desk.runs import Health
+from tidings.core.desk.health import Health
 from tidings.core.errors import Unstored
 
 log = logging.getLogger(__name__)

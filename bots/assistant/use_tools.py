@@ -15,7 +15,7 @@ from tidings.bots.assistant.prompt import bare, fence
 from tidings.bots.assistant.tools.tool import Occasion, Result, Tool, ToolError
 from tidings.bots.assistant.tools.toolbox import Refusal, Toolbox
 from tidings.core.agent import Effect, Event, FileMade, ToolFinished, ToolStarted
-from tidings.core.desk.runs import Desk
+from tidings.core.desk.desk import Desk
 from tidings.core.redaction import plain
 
 log = logging.getLogger(__name__)

@@ -125,7 +125,7 @@ def _prune_at_rest(place: Place, seconds: float | None, dry_run: bool) -> dict[s
 
 
 def _counted(pruned: dict[str, Any]) -> str:
-    from tidings.core.desk.runs import Pruned
+    from tidings.core.desk.deliveries import Pruned
     from tidings.core.operations import retention
 
     return retention.describe(Pruned(**pruned))

@@ -16,18 +16,8 @@ from tidings.core.adapter import Adapter
 from tidings.core.clock import Clock
 from tidings.core.context import Session
 from tidings.core.desk.board import BoardDesk
-from tidings.core.desk.runs import (
-    Admissions,
-    ConversationLine,
-    Health,
-    HistoryLine,
-    Moments,
-    Numbered,
-    Overview,
-    PartHealth,
-    Remembered,
-    Run,
-)
+from tidings.core.desk.health import Admissions, Health, Moments, Overview, PartHealth
+from tidings.core.desk.runs import ConversationLine, HistoryLine, Numbered, Remembered, Run
 from tidings.core.desk.work import ProcessDesk, ScheduleDesk, TaskDesk
 from tidings.core.errors import Unknown, Unstored, Unsupported
 from tidings.core.gateway.parts import Office

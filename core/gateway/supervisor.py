@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context
 
 from tidings.core.clock import Clock, Timer
-from tidings.core.desk.runs import PartHealth
+from tidings.core.desk.health import PartHealth
 from tidings.core.errors import Misconfigured, StandingBy, Unreachable
 from tidings.core.redaction import clean
 from tidings.core.telemetry.alarms import Alarms

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidings.core.desk.runs import Admissions
+from tidings.core.desk.health import Admissions
 from tidings.core.errors import Unknown
 from tidings.core.inbound import policy
 from tidings.core.settings import Access as Settings

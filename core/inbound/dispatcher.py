@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from tidings.core import context, ids
 from tidings.core.agent import Agent, Outcome, OutcomeKind, Turn, Usage
 from tidings.core.clock import Clock, Timer
-from tidings.core.desk.runs import Desk, Numbered
+from tidings.core.desk.desk import Desk
+from tidings.core.desk.runs import Numbered
 from tidings.core.errors import Fenced
 from tidings.core.failpoints import fail_here
 from tidings.core.inbound import answer, inbox, recovery

@@ -13,7 +13,8 @@ from tidings.core import ids
 from tidings.core.adapter import Receive
 from tidings.core.agent import Outcome, OutcomeKind
 from tidings.core.clock import Clock
-from tidings.core.desk.runs import Numbered, Stranger
+from tidings.core.desk.health import Stranger
+from tidings.core.desk.runs import Numbered
 from tidings.core.errors import Unstored
 from tidings.core.failpoints import fail_here
 from tidings.core.inbound import answer, inbox, policy

@@ -9,7 +9,7 @@ from contextvars import Context
 
 from tidings.core import ids
 from tidings.core.clock import Clock, Timer
-from tidings.core.desk.runs import Alarm
+from tidings.core.desk.health import Alarm
 from tidings.core.inbound.dispatcher import Dispatcher
 from tidings.core.inbound.settlement import After
 from tidings.core.outbound import homes, outbox

@@ -13,7 +13,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from tidings.core.clock import SystemClock
-from tidings.core.desk.runs import DeliveryLine, Overview, Pruned
+from tidings.core.desk.deliveries import DeliveryLine, Pruned
+from tidings.core.desk.health import Overview
 from tidings.core.errors import StoreRefused, TidingsError
 from tidings.core.inbound import access
 from tidings.core.operations import backup, old_files, overview, retention

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidings.core.desk.runs import Pruned
+from tidings.core.desk.deliveries import Pruned
 from tidings.core.store.store import Transaction
 from tidings.core.types import Body
 

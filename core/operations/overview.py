@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.json import decode
 
-from tidings.core.desk.runs import LostLine, Moments, Overview, RunLine
+from tidings.core.desk.health import LostLine, Moments, Overview, RunLine
 from tidings.core.outbound import outbox
 from tidings.core.store.store import Transaction
 from tidings.core.types import Inbound, Target

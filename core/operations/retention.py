@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidings.core.clock import Clock
-from tidings.core.desk.runs import Pruned
+from tidings.core.desk.deliveries import Pruned
 from tidings.core.errors import Conflict
 from tidings.core.operations import old_files
 from tidings.core.settings import Retention as Periods

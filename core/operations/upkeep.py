@@ -11,7 +11,7 @@ import msgspec
 
 from tidings.core import ids
 from tidings.core.clock import Clock
-from tidings.core.desk.runs import DeliveryLine, Pruned
+from tidings.core.desk.deliveries import DeliveryLine, Pruned
 from tidings.core.errors import Conflict
 from tidings.core.operations import retention
 from tidings.core.operations.backup import STORE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tidings.core.desk.runs import DeliveryLine
+from tidings.core.desk.deliveries import DeliveryLine
 from tidings.core.errors import Conflict, Unknown
 from tidings.core.outbound import doubts, outbox
 from tidings.core.outbound.outbox import Class, Head, Owed

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from tidings.core.clock import Clock
-from tidings.core.desk.runs import Alarm
+from tidings.core.desk.health import Alarm
 from tidings.core.redaction import clean
 
 log = logging.getLogger(__name__)

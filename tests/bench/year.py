@@ -25,7 +25,7 @@ from tests.worlds.fakes import FakeLocal, FakeServer
 from tests.worlds.world import Echo
 from tidings.core.agent import Outcome, OutcomeKind, TextDelta
 from tidings.core.clock import SystemClock
-from tidings.core.desk.runs import Pruned
+from tidings.core.desk.deliveries import Pruned
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.inbound import inbox
 from tidings.core.memory import undo

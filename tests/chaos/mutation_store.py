@@ -55,4 +55,4 @@ def forgotten_but_remembered() -> None:
     def restore(tx: Transaction, conversation: str, generation: int) -> None:
         return
 
-    swap(erasure.recollection, "restore", restore)
+    swap(erasure.undo, "restore", restore)

@@ -36,7 +36,7 @@ from tidings.adapters.discord.adapter import DiscordAdapter
 from tidings.adapters.discord.settings import DiscordAccount
 from tidings.core.adapter import Host, Platform
 from tidings.core.agent import Agent
-from tidings.core.desk.runs import PartHealth
+from tidings.core.desk.health import PartHealth
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.settings import Access, Core, Limits
 from tidings.core.types import Part, Receipt, Signal, Target, View

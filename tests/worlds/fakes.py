@@ -12,7 +12,8 @@ from typing import Any
 
 from tidings.core.adapter import Adapter, Host, Line
 from tidings.core.clock import Clock
-from tidings.core.desk.runs import ConversationLine, Health, HistoryLine, Numbered, Remembered, Run
+from tidings.core.desk.health import Health
+from tidings.core.desk.runs import ConversationLine, HistoryLine, Numbered, Remembered, Run
 from tidings.core.errors import Unknown, Unstored
 from tidings.core.telemetry.metrics import Meters
 from tidings.core.types import Admission, Attachment, Body, Delivery, Entry, Inbound, Note, Stored, Target

@@ -49,7 +49,7 @@ from tidings.adapters.telegram.settings import TelegramAccount
 from tidings.core.adapter import Host, Platform, Server
 from tidings.core.agent import Agent
 from tidings.core.clock import Clock
-from tidings.core.desk.runs import Health, PartHealth
+from tidings.core.desk.health import Health, PartHealth
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.inbound.commands import Command
 from tidings.core.settings import Access, Core, Limits

@@ -8,7 +8,7 @@ from tests.scenario.spine.test_streaming import Dictated
 from tests.simulators.telegram.simulator import Call, Entity, Message, TelegramServer
 from tests.simulators.telegram.texts import inside
 from tests.worlds.telegram import TelegramWorld
-from tidings.core.desk.runs import Alarm
+from tidings.core.desk.health import Alarm
 
 __all__ = [
     "FORUM",

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tidings.core.agent import Effect
-from tidings.core.desk.runs import Desk
+from tidings.core.desk.desk import Desk
 from tidings.core.types import File
 
 

@@ -13,7 +13,7 @@ import pytest
 from tidings.adapters.local import socket
 from tidings.adapters.local.socket import LINE_BYTES, LocalServer
 from tidings.core.adapter import Line
-from tidings.core.desk.runs import Alarm, Health, PartHealth
+from tidings.core.desk.health import Alarm, Health, PartHealth
 from tidings.core.errors import Declined, NotRunning, TidingsError, Unknown, Unrouted
 from tidings.core.types import Body, Delivery, DeliveryState, File, Target
 

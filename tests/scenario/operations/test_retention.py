@@ -23,7 +23,7 @@ from tidings.adapters.local.socket import LocalServer, call, routes_for
 from tidings.bots.cli.app import app
 from tidings.bots.main import place
 from tidings.core.desk.board import Block, CardState, NewCard
-from tidings.core.desk.runs import Pruned
+from tidings.core.desk.deliveries import Pruned
 from tidings.core.errors import Conflict
 from tidings.core.gateway.gateway import SWEEP_SECONDS
 from tidings.core.inbound.door import MAY_BE_LOST

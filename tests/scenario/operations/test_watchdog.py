@@ -13,7 +13,7 @@ import pytest
 
 from tests.worlds.fakes import FakeClock
 from tidings.bots.app.watchdog import FAULT_SECONDS, Watchdog, sentence
-from tidings.core.desk.runs import Health, PartHealth
+from tidings.core.desk.health import Health, PartHealth
 from tidings.core.errors import Unstored
 
 ROOT = Path(__file__).resolve().parents[3]

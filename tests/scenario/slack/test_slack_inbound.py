@@ -17,7 +17,7 @@ from tests.worlds.slack import SlackWorld
 from tests.worlds.world import Echo, Gate, OwnedClock, Scripted, Takes, armed
 from tidings.adapters.slack import listen, socket
 from tidings.core.agent import ChoicesOffered, Event, Finished, TextDelta, Turn
-from tidings.core.desk.runs import PartHealth
+from tidings.core.desk.health import PartHealth
 from tidings.core.inbound.door import NOBODY_WAITS
 from tidings.core.store.sqlite import DATABASE
 from tidings.core.types import Quoted

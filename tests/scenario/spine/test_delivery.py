@@ -16,7 +16,7 @@ from tests.worlds.builders import body, target
 from tests.worlds.world import KEYED, PROOFS, Doorway, Echo, Gate, OwnedClock, Scripted, World
 from tidings.core.adapter import Taken
 from tidings.core.agent import FileMade
-from tidings.core.desk.runs import Alarm
+from tidings.core.desk.health import Alarm
 from tidings.core.errors import Unknown, Unsupported
 from tidings.core.gateway.gateway import SWEEP_SECONDS
 from tidings.core.inbound.door import MAY_BE_LOST

@@ -25,7 +25,7 @@ from tidings.adapters.discord import socket as discord_gateway
 from tidings.adapters.discord.adapter import DiscordAdapter
 from tidings.adapters.discord.settings import DiscordAccount
 from tidings.core.adapter import Platform
-from tidings.core.desk.runs import PartHealth
+from tidings.core.desk.health import PartHealth
 from tidings.core.gateway import restarts as gateway_restarts
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.gateway.restarts import Starts

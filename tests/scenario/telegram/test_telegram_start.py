@@ -25,7 +25,7 @@ from tidings.adapters import catalog
 from tidings.adapters.telegram.settings import TelegramAccount
 from tidings.bots.app import settings
 from tidings.core.agent import Event, Finished, TextDelta, Turn
-from tidings.core.desk.runs import Alarm
+from tidings.core.desk.health import Alarm
 from tidings.core.errors import ConfigError
 from tidings.core.inbound.commands import Command, Obeyed
 from tidings.core.store.store import Transaction
