@@ -50,11 +50,11 @@ def admitted(tx: Transaction) -> frozenset[str]:
 def admit(tx: Transaction, id: str, now: float) -> bool:
     if not policy.is_access_id(id):
         raise Unknown(f"{id!r} is not an id; write platform:ID, for example the one the bot told you")
-    return bool(tx.execute("INSERT INTO access (id, at) VALUES (?, ?) ON CONFLICT (id) DO NOTHING", id, now))
+    return bool(tx.count("INSERT INTO access (id, at) VALUES (?, ?) ON CONFLICT (id) DO NOTHING", id, now))
 
 
 def withdraw(tx: Transaction, id: str) -> frozenset[str]:
     """Returns the ids that are still admitted."""
-    if not tx.execute("DELETE FROM access WHERE id = ?", id):
+    if not tx.count("DELETE FROM access WHERE id = ?", id):
         raise Unknown(f"{id} was not admitted with tidings allow")
     return admitted(tx)

@@ -270,7 +270,7 @@ def remember(
 
 def finish(tx: Transaction, claimed: Claim, outcome: Outcome, now: float) -> None:
     """Sets the outcome, once and for ever; raises Fenced when the run is no longer ours."""
-    done = tx.execute(
+    done = tx.count(
         "UPDATE inbox SET state = 'done', generation = ?, outcome = ?, reason = ?, usage = ?, ended = ?"
         " WHERE run = ? AND fence = ? AND state IN ('running', 'waiting')",
         claimed.generation,
@@ -313,7 +313,7 @@ def keep_memory(tx: Transaction, claimed: Claim, outcome: Outcome, at: float) ->
 
 def ask_stop(tx: Transaction, run: str, by: str) -> bool:
     return bool(
-        tx.execute(
+        tx.count(
             "UPDATE inbox SET stop_asked = coalesce(stop_asked, ?) WHERE run = ? AND state = 'running'",
             by,
             run,

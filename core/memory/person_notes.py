@@ -30,7 +30,7 @@ def keep(tx: Transaction, about: Reader, text: str, at: float) -> bool:
         raise Unkeepable("an empty note cannot be kept; say what to remember")
     if len(text) > NOTE_CHARACTERS:
         raise Unkeepable(f"a note has at most {NOTE_CHARACTERS:,} characters, and this one has {len(text):,}")
-    is_new = tx.execute(
+    is_new = tx.count(
         "INSERT INTO notes (bot, person, text, private, at) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT (person, bot, text) DO NOTHING",
         *(about.bot, about.person, text, int(about.private), at),

@@ -61,7 +61,7 @@ class Erasure:
 
 
 def ask(tx: Transaction, run: str) -> None:
-    if not tx.execute("UPDATE inbox SET forget = 1 WHERE run = ? AND state <> 'closed'", run):
+    if not tx.count("UPDATE inbox SET forget = 1 WHERE run = ? AND state <> 'closed'", run):
         raise Unknown(f"there is no run {run}")
 
 

@@ -281,7 +281,7 @@ def _trim_journal(tx: Transaction, run: str, terms: Terms) -> Pruned:
     """How it ended stays as long as the run itself."""
     if terms.rehearsal:
         return Pruned(events=_count(tx, "SELECT count(*) AS n FROM journal WHERE run = ? AND kind <> 'ended'", run))
-    return Pruned(events=tx.execute("DELETE FROM journal WHERE run = ? AND kind <> 'ended'", run))
+    return Pruned(events=tx.count("DELETE FROM journal WHERE run = ? AND kind <> 'ended'", run))
 
 
 def _old_deliveries(tx: Transaction, after: int | str, terms: Terms) -> tuple[int | None, Pruned]:

@@ -110,7 +110,7 @@ def recover(tx: Transaction) -> int:
     tx.execute(
         "UPDATE deliveries SET state = 'doubtful' WHERE id IN (SELECT delivery FROM parts WHERE state = 'sending')"
     )
-    return tx.execute("UPDATE parts SET state = 'doubtful' WHERE state = 'sending'")
+    return tx.count("UPDATE parts SET state = 'doubtful' WHERE state = 'sending'")
 
 
 def open_doubts(tx: Transaction) -> list[str]:

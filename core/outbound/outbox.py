@@ -328,7 +328,7 @@ def next_generation(part: Head) -> int:
 def mark_sending(tx: Transaction, next_part: Head, now: float) -> bool:
     """Committed immediately before the socket write; false when it is no longer this part's turn."""
     return bool(
-        tx.execute(
+        tx.count(
             "UPDATE parts SET state = 'sending', attempts = attempts + 1, tried = coalesce(tried, ?),"
             " since = CASE WHEN since = 0 THEN ? ELSE since END"
             " WHERE delivery = ? AND position = ? AND state = 'waiting'"
@@ -484,7 +484,7 @@ def die(tx: Transaction, next_part: Head, reason: str, now: float, *, silent: bo
 
 def tell_losses(tx: Transaction, lanes: tuple[str, ...], notice: Owed, now: float) -> bool:
     """Owes a notice if something was lost in this chat, under any of its ids, and marks that as told."""
-    lost = sum(tx.execute("UPDATE deliveries SET untold = 0 WHERE lane = ? AND untold = 1", lane) for lane in lanes)
+    lost = sum(tx.count("UPDATE deliveries SET untold = 0 WHERE lane = ? AND untold = 1", lane) for lane in lanes)
     if lost > 0:
         put(tx, notice, now)
     return lost > 0

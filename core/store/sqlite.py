@@ -69,7 +69,10 @@ class SqliteTransaction:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def execute(self, sql: str, *parameters: object) -> int:
+    def execute(self, sql: str, *parameters: object) -> None:
+        self.count(sql, *parameters)
+
+    def count(self, sql: str, *parameters: object) -> int:
         try:
             return self._connection.execute(sql, parameters).rowcount
         except sqlite3.Error as error:

@@ -17,8 +17,12 @@ class Row(Protocol):
 class Transaction(Protocol):
     """Plain SQL with `?` for parameters, kept to what SQLite and PostgreSQL share."""
 
-    def execute(self, sql: str, *parameters: object) -> int:
-        """Returns how many rows it touched."""
+    def execute(self, sql: str, *parameters: object) -> None:
+        """Needs no answer at once; a fault of the statement undoes the unit all the same."""
+        ...
+
+    def count(self, sql: str, *parameters: object) -> int:
+        """Executes a change and waits for the number of rows that it touched."""
         ...
 
     def one(self, sql: str, *parameters: object) -> Row | None: ...

@@ -24,7 +24,7 @@ def no_doubtful_state() -> None:
 
     def recover(tx: Transaction) -> int:
         forgotten = "UPDATE parts SET state = 'waiting', attempts = attempts - 1, tried = NULL WHERE state = 'sending'"
-        return tx.execute(forgotten)
+        return tx.count(forgotten)
 
     swap(doubts, "recover", recover)
 

@@ -255,13 +255,14 @@ class StoreContract:
         assert pause is not None
         assert pause["until"] == 1234567.000001
 
-    async def test_a_statement_tells_how_many_rows_it_touched(self, bench: StoreBench) -> None:
+    async def test_the_rows_that_a_change_touched_are_counted_where_they_are_asked_for(self, bench: StoreBench) -> None:
         store = await bench.open()
         for name in ("a", "b", "c"):
             await store.write(noting(name))
         change = "UPDATE notebook SET value = 'x' WHERE name > ?"
-        assert await store.write(lambda tx: tx.execute(change, "a")) == 2
-        assert await store.write(lambda tx: tx.execute(change, "z")) == 0
+        assert await store.write(lambda tx: tx.count(change, "a")) == 2
+        assert await store.write(lambda tx: tx.count(change, "z")) == 0
+        assert await store.write(_answer_of_execute(change, "a")) is None
         assert await store.read(lambda tx: tx.one("SELECT name FROM notebook WHERE name = 'z'")) is None
         assert await store.read(lambda tx: tx.all("SELECT name FROM notebook WHERE name = 'z'")) == []
 
@@ -280,7 +281,7 @@ class StoreContract:
     async def test_a_run_ends_once(self, bench: StoreBench) -> None:
         """I10."""
 
-        def entry(run: str, seq: int, kind: str) -> Unit[int]:
+        def entry(run: str, seq: int, kind: str) -> Unit[None]:
             insert = "INSERT INTO journal (run, seq, kind, event, at) VALUES (?, ?, ?, ?, 1)"
             return lambda tx: tx.execute(insert, run, seq, kind, b"{}")
 
@@ -308,7 +309,7 @@ class StoreContract:
         for run, chat in (("run_1", "1"), ("run_2", "1"), ("run_3", "2")):
             await store.write(_putting(run, chat))
 
-        def start(run: str) -> Unit[int]:
+        def start(run: str) -> Unit[None]:
             return lambda tx: tx.execute("UPDATE inbox SET state = 'running' WHERE run = ?", run)
 
         await self.is_protected(bench, store, start("run_1"), start("run_2"), start("run_3"))
@@ -336,4 +337,12 @@ def _putting(run: str, chat: str) -> Unit[bool]:
 
 
 def _changing(sql: str) -> Callable[[Transaction], int]:
-    return lambda tx: tx.execute(sql)
+    return lambda tx: tx.count(sql)
+
+
+def _answer_of_execute(sql: str, *parameters: object) -> Unit[object]:
+    def unit(tx: Transaction) -> object:
+        run: Callable[..., object] = tx.execute
+        return run(sql, *parameters)
+
+    return unit

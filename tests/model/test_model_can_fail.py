@@ -111,11 +111,14 @@ class LateTransaction:
         self._real = real
         self.late: list[tuple[str, tuple[object, ...]]] = []
 
-    def execute(self, sql: str, *parameters: object) -> int:
+    def execute(self, sql: str, *parameters: object) -> None:
         if sql.startswith("INSERT INTO deliveries") and "final" in parameters:
             self.late.append((sql, parameters))
-            return 1
-        return self._real.execute(sql, *parameters)
+        else:
+            self._real.execute(sql, *parameters)
+
+    def count(self, sql: str, *parameters: object) -> int:
+        return self._real.count(sql, *parameters)
 
     def one(self, sql: str, *parameters: object) -> Row | None:
         return self._real.one(sql, *parameters)

@@ -22,7 +22,7 @@ from tidings.core.store.sqlite import connect
 pytestmark = pytest.mark.xdist_group("house")
 
 # The verbs of a transaction, and those of a connection.
-VERBS = {"one", "all", "execute", "executemany"}
+VERBS = {"one", "all", "execute", "count", "executemany"}
 # What a transaction or a connection is called.
 STORES = ("tx", "connection", "store")
 STATEMENT = re.compile(r"(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH RECURSIVE) ")

@@ -182,7 +182,7 @@ def watch(tx: Transaction, card: int, target: Target, conversation: Conversation
 
 
 def unwatch(tx: Transaction, card: int, target: Target) -> bool:
-    return bool(tx.execute("DELETE FROM card_watchers WHERE card = ? AND place = ?", card, str(target)))
+    return bool(tx.count("DELETE FROM card_watchers WHERE card = ? AND place = ?", card, str(target)))
 
 
 def inherit(tx: Transaction, parent: int, child: int) -> None:

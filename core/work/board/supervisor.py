@@ -198,7 +198,7 @@ class Foreman:
     def _listen_longer(self, tx: Transaction, at: Moment) -> None:
         """Renews every lease after the machine slept or we could not check: workers could not report meanwhile."""
         lease = at.now + self._settings.lease_seconds
-        if tx.execute("UPDATE cards SET lease = ? WHERE state = 'running' AND lease < ?", lease, lease):
+        if tx.count("UPDATE cards SET lease = ? WHERE state = 'running' AND lease < ?", lease, lease):
             log.info("the board was not checked for a while; each card at work gets one more lease")
 
     def _take_back(self, tx: Transaction, at: Moment) -> tuple[After, list[Row]]:

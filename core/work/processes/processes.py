@@ -215,7 +215,7 @@ class Processes:
 
         def unit(tx: Transaction) -> After:
             # After its end no match is told any more, and no match twice.
-            told = tx.execute(
+            told = tx.count(
                 "UPDATE processes SET scanned = ?, matched = matched + 1, matched_at = ? WHERE task = ? AND scanned = ?"
                 f" AND EXISTS (SELECT 1 FROM tasks WHERE id = processes.task AND {task_rows.OPEN})",
                 found.end,

@@ -64,7 +64,7 @@ def find(tx: Transaction, id: str) -> Row:
 def begin(tx: Transaction, schedule: str, plan: Plan, instant: float, due: float, clock: Clock, late: bool) -> Fired:
     """No id where this instant has been fired before."""
     firing, run = ids.new("fire"), "" if plan.command else ids.new("run")
-    new = tx.execute(
+    new = tx.count(
         "INSERT INTO firings (id, schedule, instant, due, plan, late, state, run, started)"
         " VALUES (?, ?, ?, ?, ?, ?, 'waiting', ?, ?) ON CONFLICT (schedule, instant) DO NOTHING",
         firing,
@@ -125,7 +125,7 @@ def miss(
 ) -> After:
     """Records a missed instant and tells it, if there are words; at most once an hour if it may recur."""
     firing, wall = ids.new("fire"), clock.wall()
-    new = tx.execute(
+    new = tx.count(
         "INSERT INTO firings (id, schedule, instant, due, plan, state, reason, ended) VALUES (?, ?, ?, ?, ?, 'missed',"
         " ?, ?) ON CONFLICT (schedule, instant) DO NOTHING",
         firing,

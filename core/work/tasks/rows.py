@@ -119,7 +119,7 @@ def claim(tx: Transaction, task: str, now: float) -> Row | None:
 
 def end(tx: Transaction, row: Row, how: End, clock: Clock) -> After:
     """Once: whoever comes second finds it ended, and nothing is told twice."""
-    ended = tx.execute(
+    ended = tx.count(
         f"UPDATE tasks SET state = ?, reason = ?, output = ?, ended = ? WHERE id = ? AND {OPEN}",
         how.state,
         one_line(how.reason),

@@ -592,8 +592,8 @@ async def test_writers_have_their_turn_while_a_copy_is_made_and_are_in_it(tmp_pa
     await store.close()
 
 
-def note(tx: object, name: str, value: str) -> int:
-    return tx.execute("INSERT INTO notebook VALUES ('a', 'b', ?, ?)", name, value)  # type: ignore[attr-defined, no-any-return]
+def note(tx: object, name: str, value: str) -> None:
+    tx.execute("INSERT INTO notebook VALUES ('a', 'b', ?, ?)", name, value)  # type: ignore[attr-defined]
 
 
 def widen(home: Path) -> None:

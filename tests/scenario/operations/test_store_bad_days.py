@@ -637,7 +637,7 @@ async def steady(path: Path, *, right: bool = True) -> SystemClock:
 
 async def pretend(path: Path, sql: str, *values: object) -> None:
     async with opened(path) as store:
-        assert await store.write(lambda tx: tx.execute(sql, *values)) == 1
+        assert await store.write(lambda tx: tx.count(sql, *values)) == 1
 
 
 @pytest.mark.parametrize("jump", [DAY, -DAY, 3650 * DAY])
