@@ -1,31 +1,36 @@
-"""ARCHITECTURE.md names every folder and every module of the three packages."""
+"""ARCHITECTURE.md holds the map that `make map` would write now."""
 
-import re
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("core", "adapters", "bots")
+import pytest
+
+from tests.sources import ROOT
+from tests.tidy import map
 
 
-def names() -> dict[str, str]:
-    """What the map must name, as it is written there (`inbound/`, `door.py`), with a place where it is."""
-    found = {}
-    for package in PACKAGES:
-        for path in (ROOT / package).rglob("*"):
-            if not path.is_file() or "__pycache__" in path.parts:
-                continue
-            inside = path.relative_to(ROOT)
-            for folder in list(inside.parents)[:-1]:
-                found[f"{folder.name}/"] = str(folder)
-            if path.suffix == ".py" and path.name != "__init__.py":
-                found[path.name] = str(inside)
-    return found
-
-
-def test_the_map_names_every_folder_and_module() -> None:
+def test_the_map_is_what_the_tree_says() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert text == map.write(text), "the map is out of date: run `make map`"
 
-    def is_named(name: str) -> bool:
-        return re.search(rf"(?<![\w.-]){re.escape(name)}(?!\w)", text) is not None
 
-    assert {name: place for name, place in sorted(names().items()) if not is_named(name)} == {}
+def test_a_new_file_changes_the_map(tmp_path: Path) -> None:
+    for package in map.PACKAGES:
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text('"""A room."""\n')
+    assert "clock.py" not in map.drawn(tmp_path)
+    (tmp_path / "core" / "clock.py").write_text('"""Time that never jumps. More about it."""\n')
+    lines = [line.split(maxsplit=1) for line in map.drawn(tmp_path).splitlines()]
+    assert lines[:2] == [["core/", "A room."], ["clock.py", "Time that never jumps."]]
+
+
+def test_no_line_of_the_map_is_too_long(tmp_path: Path) -> None:
+    for package in map.PACKAGES:
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text(f'"""{"word " * 60}end."""\n')
+    lines = map.drawn(tmp_path).splitlines()
+    assert all(len(line) <= map.COLUMNS and line.endswith("word…") for line in lines)
+
+
+def test_a_document_without_markers_is_refused() -> None:
+    with pytest.raises(ValueError, match="markers"):
+        map.write("# Architecture\n")
