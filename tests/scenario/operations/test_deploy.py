@@ -15,6 +15,7 @@ from tidings.bots.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "deploy"
+OPERATIONS = ROOT / "docs" / "operations.md"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]["tidings"]
 FINAL = dockerfile.read(DOCKERFILE)[-1]
@@ -138,20 +139,23 @@ def test_whoever_stops_it_waits_longer_than_it_drains() -> None:
     assert waits is not None
     assert int(waits[1]) > 2 * Limits().drain_seconds
     assert COMPOSE["stop_grace_period"] == f"{waits[1]}s"
-    for file in ("runbook.md", "Dockerfile"):
-        starts = re.findall(r"docker run -d .*", (DEPLOY / file).read_text(encoding="utf-8"))
-        assert starts, file
-        assert all(" --init " in start and f" --stop-timeout {waits[1]} " in start for start in starts), file
+    for file in (OPERATIONS, DEPLOY / "Dockerfile"):
+        starts = re.findall(r"docker run -d .*", file.read_text(encoding="utf-8"))
+        assert starts, file.name
+        assert all(" --init " in start and f" --stop-timeout {waits[1]} " in start for start in starts), file.name
 
 
-def test_the_runbook_says_what_becomes_of_commands_in_the_background() -> None:
-    text = (DEPLOY / "runbook.md").read_text(encoding="utf-8")
+def test_the_page_on_operations_says_what_becomes_of_commands_in_the_background() -> None:
+    text = OPERATIONS.read_text(encoding="utf-8")
     assert "KillMode=process" in UNIT.splitlines()
     assert "`KillMode=process`" in text
 
 
-def test_every_command_that_the_runbook_names_exists() -> None:
-    text = (DEPLOY / "runbook.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    "page", sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")]), ids=lambda page: page.name
+)
+def test_every_command_that_a_page_names_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
     group = get_command(app)
     assert isinstance(group, TyperGroup)
     wrong = []
