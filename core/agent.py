@@ -58,6 +58,9 @@ class ToolFinished(_Event, frozen=True, tag="tool_finished"):
     call: str
     output: str = ""
     error: str = ""
+    # The runner fills in the tool's name and how long it took, so that a reader of the end needs no more than the end.
+    name: str = ""
+    seconds: float = 0.0
 
 
 class Progress(_Event, frozen=True, tag="progress"):

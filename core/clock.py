@@ -31,6 +31,11 @@ class Clock(Protocol):
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer: ...
     async def sleep(self, seconds: float) -> None: ...
 
+    @property
+    def ahead(self) -> float:
+        """Seconds to add to a steady time for the wall time; rounded, so that two answers name the same time."""
+        return round(self.wall() - self.now(), 1)
+
 
 def boot_id() -> str:
     """Names this boot of the machine; empty where the system does not tell."""
@@ -52,7 +57,7 @@ def is_synchronised() -> bool:
     return adjust is not None and adjust(ctypes.create_string_buffer(1024)) not in (-1, TIME_ERROR)
 
 
-class SystemClock:
+class SystemClock(Clock):
     """Steady time is the time since boot plus an offset that is stored with the data.
 
     Within one boot the offset does not change, so a wall clock that jumps a day expires nothing and

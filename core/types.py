@@ -90,6 +90,10 @@ class Target(Value, frozen=True, kw_only=True):
         """The account that it goes through."""
         return f"{self.adapter}@{self.account}"
 
+    def lasting(self) -> Target:
+        """The same place without what expires: the handle, and the message that is replied to."""
+        return msgspec.structs.replace(self, reply_to="", handle="")
+
     def __str__(self) -> str:
         adapter = self.adapter if self.account == "main" else f"{self.adapter}@{self.account}"
         return ":".join(part for part in (adapter, _escape(self.chat), _escape(self.thread)) if part)
@@ -160,9 +164,7 @@ class Asker(Value, frozen=True, kw_only=True):
 
 
 def asker(conversation: Conversation, target: Target, sender: Sender) -> Asker:
-    """Leaves out what does not last: the handle, which expires, and the message that was replied to."""
-    place = msgspec.structs.replace(target, reply_to="", handle="")
-    return Asker(conversation=conversation, target=place, sender=sender)
+    return Asker(conversation=conversation, target=target.lasting(), sender=sender)
 
 
 class Errand(Value, frozen=True, kw_only=True):

@@ -78,7 +78,7 @@ class FrontDesk:
         return (self._bots.default, *others)
 
     async def run(self, id: str) -> Run:
-        run = await self._store.read(lambda tx: memory_history.run(tx, id, self._ahead))
+        run = await self._store.read(lambda tx: memory_history.run(tx, id, self._clock.ahead))
         return replace(run, bot=self._bots.find(run.message))
 
     async def forget(self, run: str) -> None:
@@ -88,7 +88,7 @@ class FrontDesk:
         self, adapter: str, chat: str, limit: int, before: int, member: str = ""
     ) -> list[ConversationLine]:
         return await self._store.read(
-            lambda tx: memory_history.conversations(tx, adapter, chat, limit, before, self._ahead, member)
+            lambda tx: memory_history.conversations(tx, adapter, chat, limit, before, self._clock.ahead, member)
         )
 
     async def memory(self, conversation: str, before: str, limit: int) -> tuple[Entry, ...]:
@@ -96,11 +96,6 @@ class FrontDesk:
 
     async def history(self, conversation: str, limit: int, after: int) -> list[HistoryLine]:
         return await self._store.read(lambda tx: memory_history.history(tx, conversation, limit, after))
-
-    @property
-    def _ahead(self) -> float:
-        """What the wall clock shows more; to a tenth, so that one moment is told alike whenever one asks."""
-        return round(self._clock.wall() - self._clock.now(), 1)
 
     async def permitted(self, target: Target) -> bool:
         # Without a chat it is the platform's own place, such as the owner's console.
@@ -252,7 +247,7 @@ class FrontDesk:
         if self._store.fault:
             return None, self._store.fault
         try:
-            return await self._store.read(lambda tx: overview.overview(tx, self._ahead)), self._store.fault
+            return await self._store.read(lambda tx: overview.overview(tx, self._clock.ahead)), self._store.fault
         except Unstored as error:
             return None, str(error)
 
@@ -282,7 +277,7 @@ def _tell_recent(tx: Transaction, adapter: str, account: str, words: str, since:
     )
     lanes = []
     for row in rows:
-        target = replace(decode(row["message"], type=Inbound).target, reply_to="", handle="")
+        target = decode(row["message"], type=Inbound).target.lasting()
         notice = Owed(ids.new("dlv"), Class.NOTICE, target, Body(text=words), None, "gap", source="the gateway")
         if outbox.put_notice(tx, notice, clock.now()):
             lanes.append(target.lane)

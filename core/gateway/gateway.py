@@ -150,7 +150,7 @@ class Gateway(FrontDesk):
         for notice in self._notices:
             self._alarms.sound("settings", notice)
         self._started = self._clock.wall()
-        self._moments = await self._store.read(lambda tx: overview.moments(tx, self._ahead))
+        self._moments = await self._store.read(lambda tx: overview.moments(tx, self._clock.ahead))
         self.meters = Meters()
 
     def _build_the_way_out(self) -> None:

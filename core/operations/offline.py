@@ -88,7 +88,7 @@ def look_over(home: Path) -> Overview | None:
                 # The next start brings it up to this version; until then its tables are others.
                 return None
             clock = steady_time.read(tx)
-            return overview.overview(tx, clock.wall() - clock.now())
+            return overview.overview(tx, clock.ahead)
         finally:
             connection.close()
     except sqlite3.Error as error:
@@ -149,7 +149,7 @@ def deliveries(home: Path, *, waiting: bool, limit: int) -> list[DeliveryLine]:
     with _opened(home) as tx:
         clock = steady_time.read(tx)
         states = repair.OPEN if waiting else repair.IN_TROUBLE
-        return repair.lines(tx, states, limit, 0, clock.wall() - clock.now())
+        return repair.lines(tx, states, limit, 0, clock.ahead)
 
 
 def retry(home: Path, id: str) -> str:

@@ -90,8 +90,7 @@ class Upkeep:
 
     async def deliveries(self, *, waiting: bool, limit: int, before: int = 0) -> list[DeliveryLine]:
         states = repair.OPEN if waiting else repair.IN_TROUBLE
-        ahead = self._clock.wall() - self._clock.now()
-        return await self._store.read(lambda tx: repair.lines(tx, states, limit, before, ahead))
+        return await self._store.read(lambda tx: repair.lines(tx, states, limit, before, self._clock.ahead))
 
     async def retry(self, id: str) -> str:
         def unit(tx: Transaction) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from tidings.core.types import Audience, Body, Target, encode
 def as_home(target: Target) -> Target:
     """The place as it will still be there tomorrow: a handle expires, nothing is answered, and all there may read."""
     audience = Audience.GROUP if target.audience is Audience.ONE else target.audience
-    return msgspec.structs.replace(target, reply_to="", handle="", audience=audience)
+    return msgspec.structs.replace(target.lasting(), audience=audience)
 
 
 def choose(tx: Transaction, target: Target, now: float) -> After:

@@ -62,19 +62,21 @@ class Feed:
         return run in self._readers
 
     async def follow(self, run: str, after: int = 0) -> AsyncIterator[Numbered]:
-        """Replays from the journal, then goes on live, and ends with the terminal event."""
+        """Replays from the journal, then goes on live, and ends with the terminal event, also if that was seen before."""
         reader = Subscription()
         self._readers.setdefault(run, set()).add(reader)
         try:
             # Subscribed before it reads: what is committed meanwhile comes by both ways and is told apart by number.
             while True:
-                page = await self._store.read(lambda tx, after=after: _page(tx, run, after))  # type: ignore[misc]
+                page, is_over = await self._store.read(lambda tx, after=after: _page(tx, run, after))  # type: ignore[misc]
                 for entry in page:
                     yield entry
                     after = entry.seq
                     if isinstance(entry.event, Ended):
                         return
                 if len(page) < PAGE:
+                    if is_over:
+                        return
                     break
             del page
             while True:
@@ -92,7 +94,9 @@ class Feed:
                 del self._readers[run]
 
 
-def _page(tx: Transaction, run: str, after: int) -> list[Numbered]:
-    if tx.one("SELECT 1 FROM inbox WHERE run = ? AND state IN ('waiting', 'running', 'done')", run) is None:
+def _page(tx: Transaction, run: str, after: int) -> tuple[list[Numbered], bool]:
+    """The next entries, and whether the run is over."""
+    row = tx.one("SELECT state FROM inbox WHERE run = ? AND state IN ('waiting', 'running', 'done')", run)
+    if row is None:
         raise Unknown(f"there is no run {run}")
-    return journal.read(tx, run, after, PAGE)
+    return journal.read(tx, run, after, PAGE), row["state"] == "done"

@@ -71,7 +71,7 @@ async def run(
     agent: Agent, turn: Turn, journal: Journal, interrupt: Interrupt, clock: Clock, limits: Limits
 ) -> Outcome:
     """Cancelling this leaves the run open, for recovery; every other way ends in an Outcome."""
-    tape = Tape(journal, limits.output_characters)
+    tape = Tape(journal, clock, limits.output_characters)
     fail_here("run.pre_model")
     driving = asyncio.create_task(_drive(agent, turn, journal, tape))
     timer = clock.call_later(limits.run_seconds, lambda: interrupt.expire(limits.run_seconds))
@@ -163,14 +163,14 @@ async def _record(event: object, journal: Journal, tape: Tape) -> None:
             fail_here("tool.pre_start")
             call, name, arguments = mend(event.call), mend(event.name), plain(event.arguments)
             tape.acted = tape.acted or event.effect is Effect.EFFECT
-            tape.note(ToolStarted(call, name, arguments, event.effect), call, name, arguments)
+            tape.start_tool(ToolStarted(call, name, arguments, event.effect))
             # Only when this is stored may the iterator go on and the tool act.
             await journal.flush()
             fail_here("tool.started")
         case ToolFinished():
             fail_here("tool.pre_finish")
             call, output, error = mend(event.call), plain(event.output), plain(event.error)
-            tape.note(ToolFinished(call, output, error), call, output, error)
+            tape.finish_tool(ToolFinished(call, output, error, mend(event.name)))
         case FileMade(path=path, name=name):
             made = FileMade(mend(path), plain(name))
             tape.files.append(File(path=made.path, name=made.name))

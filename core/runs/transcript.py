@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tidings.core.agent import JournalEvent, ReasoningDelta, TextDelta, Usage
+import msgspec
+
+from tidings.core.agent import JournalEvent, ReasoningDelta, TextDelta, ToolFinished, ToolStarted, Usage
+from tidings.core.clock import Clock
 from tidings.core.redaction import Stream
 from tidings.core.runs.journal import Journal
 from tidings.core.types import File, mend
@@ -34,8 +37,9 @@ class _Words:
 class Tape:
     """An outcome's text is the deltas and nothing else."""
 
-    def __init__(self, journal: Journal, limit: int) -> None:
+    def __init__(self, journal: Journal, clock: Clock, limit: int) -> None:
         self._journal = journal
+        self._clock = clock
         self._limit = limit
         self._pieces: list[str] = []
         self._length = 0
@@ -49,6 +53,8 @@ class Tape:
         self.events = 0
         # A tool with an effect has begun.
         self.acted = False
+        # The name of each tool at work and when it began, by its call.
+        self._tools: dict[str, tuple[str, float]] = {}
 
     @property
     def text(self) -> str:
@@ -80,6 +86,16 @@ class Tape:
         self._aside += sum(map(len, texts)) + ENTRY_CHARACTERS
         self._end_thought()
         self._journal.add(event)
+
+    def start_tool(self, event: ToolStarted) -> None:
+        self._tools[event.call] = event.name, self._clock.now()
+        self.note(event, event.call, event.name, event.arguments)
+
+    def finish_tool(self, event: ToolFinished) -> None:
+        """Adds the tool's name and time; a tool that an earlier attempt began keeps the name that the agent gives."""
+        name, began = self._tools.pop(event.call, (event.name, self._clock.now()))
+        seconds = round(self._clock.now() - began, 3)
+        self.note(msgspec.structs.replace(event, name=name, seconds=seconds), event.call, event.output, event.error)
 
     def explain(self, sentence: str) -> None:
         """What the gateway itself has to say is a delta like any other, so that every reader sees it."""

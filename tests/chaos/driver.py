@@ -18,7 +18,7 @@ from tests.chaos.stage import WALL_AHEAD
 from tests.chaos.steps import Delete, Do, Edit, Say, Scenario, Stop, Wait
 from tests.simulators.paper.client import PaperSettings
 from tests.simulators.paper.simulator import PaperServer
-from tidings.core.clock import Timer
+from tidings.core.clock import Clock, Timer
 
 __all__ = ["SHORT", "Commit", "Crash", "Flight", "Kill", "Nursery", "Played", "Seen", "parse", "play", "rows_of"]
 
@@ -30,7 +30,7 @@ STOPPED_SECONDS = 30.0
 GLANCE_SECONDS = 0.3
 
 
-class DriverClock:
+class DriverClock(Clock):
     """The platforms' clock: it shows what the gateway was told."""
 
     def __init__(self) -> None:

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
+from tidings.core.clock import Clock
+
 # Far ahead of steady time, so that nobody can take one for the other.
 WALL_AHEAD = 1_750_000_000.0
 # So many turns of the loop in which nobody had anything to do.
@@ -26,7 +28,7 @@ class OwnedTimer:
         self.cancelled = True
 
 
-class OwnedClock:
+class OwnedClock(Clock):
     """Stands still until the driver names a later time, and then fires one timer for each word of the driver's."""
 
     def __init__(self, now: float) -> None:

@@ -53,7 +53,7 @@ class FakeTimer:
         self.cancelled = True
 
 
-class FakeClock:
+class FakeClock(Clock):
     """Stands still until `advance`. `patience` is real time after each timer, for threads and sockets."""
 
     def __init__(self, now: float = 1_000_000.0, wall: float = 1_750_000_000.0, patience: float = 0.0) -> None:

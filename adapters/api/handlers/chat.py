@@ -55,7 +55,6 @@ async def complete(api: ApiAdapter, call: Call) -> web.StreamResponse:
 async def _chunks(api: ApiAdapter, run: str, void: int, head: dict[str, Any], counts: bool) -> AsyncIterator[bytes]:
     """Text is the answer's and nothing else's; what tools do is told beside it."""
     yield _chunk(head, {"role": "assistant", "content": ""})
-    names: dict[str, str] = {}
     async for event in api.told(run, void):
         match event:
             case TextDelta(text=text):
@@ -63,10 +62,9 @@ async def _chunks(api: ApiAdapter, run: str, void: int, head: dict[str, Any], co
             case ReasoningDelta(text=text):
                 yield _chunk(head, {"reasoning_content": text})
             case ToolStarted(call=call, name=name):
-                names[call] = name
                 yield _progress(head, name, call, "running")
-            case ToolFinished(call=call, error=error):
-                yield _progress(head, names.get(call, ""), call, "failed" if error else "completed")
+            case ToolFinished(call=call, error=error, name=name):
+                yield _progress(head, name, call, "failed" if error else "completed")
             case Outcome() as outcome:
                 for last in _ending(head, outcome, counts):
                     yield last

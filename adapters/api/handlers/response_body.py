@@ -100,9 +100,9 @@ class Building:
         match event:
             case ToolStarted(call=call, name=name, arguments=arguments):
                 yield from self._begin_call(call, name, arguments)
-            case ToolFinished(call=call, output=output, error=error):
+            case ToolFinished(call=call, output=output, error=error, name=name):
                 if call not in self._calls:
-                    yield from self._begin_call(call, "", "")
+                    yield from self._begin_call(call, name, "")
                 yield from self._end_call(call, "failed" if error else "completed", None if error else output, error)
 
     def _begin_call(self, call: str, name: str, arguments: str) -> Iterator[Event]:

@@ -16,7 +16,7 @@ from tidings.adapters.api.handlers import response_items
 from tidings.adapters.api.handlers.response_body import Building
 from tidings.adapters.api.handlers.response_items import built, finished, items_given, stored
 from tidings.adapters.api.models import Again, InputItems, ResponseRequest
-from tidings.core.agent import OutcomeKind, ToolFinished, ToolStarted
+from tidings.core.agent import OutcomeKind, ToolFinished
 from tidings.core.desk.runs import Run
 from tidings.core.errors import Unknown
 from tidings.core.types import Author, Entry, Given
@@ -131,13 +131,10 @@ async def _turn(api: ApiAdapter, run: Run) -> list[Entry]:
     """What was asked, what tools put out, what was answered."""
     asked = Entry(author=Author.PERSON, text=run.message.text)
     outputs = []
-    names: dict[str, str] = {}
     async for numbered in api.follow(run.id, run.void):
         match numbered.event:
-            case ToolStarted(call=call, name=name):
-                names[call] = name
-            case ToolFinished(call=call, output=output, error=error):
-                words = messages.label(names.get(call), output or error)
+            case ToolFinished(output=output, error=error, name=name):
+                words = messages.label(name, output or error)
                 outputs.append(Entry(author=Author.NOTICE, text=words))
             case _:
                 continue

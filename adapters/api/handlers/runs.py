@@ -72,15 +72,13 @@ def _last_seen(call: Call) -> int:
 
 
 async def _frames(api: ApiAdapter, run: str, after: int) -> AsyncIterator[bytes]:
-    tools: dict[str, tuple[str, float]] = {}
-    # From the beginning, since the end of a tool's work only names its call.
-    async for numbered in api.follow(run):
-        event = _event(run, numbered, tools)
-        if event is not None and numbered.seq > after:
+    async for numbered in api.follow(run, after):
+        event = _event(run, numbered)
+        if event is not None:
             yield sse.frame(event, id=str(numbered.seq))
 
 
-def _event(run: str, numbered: Numbered, tools: dict[str, tuple[str, float]]) -> dict[str, Any] | None:
+def _event(run: str, numbered: Numbered) -> dict[str, Any] | None:
     common = {"run_id": run, "timestamp": numbered.at}
     match numbered.event:
         case TextDelta(text=text):
@@ -88,12 +86,9 @@ def _event(run: str, numbered: Numbered, tools: dict[str, tuple[str, float]]) ->
         case ReasoningDelta(text=text):
             return {"event": "reasoning.delta", **common, "delta": text}
         case ToolStarted(call=call, name=name, arguments=arguments):
-            tools[call] = name, numbered.at
             return {"event": "tool.started", **common, "tool": name, "call_id": call, "preview": arguments[:PREVIEW]}
-        case ToolFinished(call=call, error=error):
-            name, began = tools.get(call, ("", numbered.at))
-            took = round(numbered.at - began, 3)
-            told = {"tool": name, "call_id": call, "duration": took, "error": bool(error)}
+        case ToolFinished(call=call, error=error, name=name, seconds=seconds):
+            told = {"tool": name, "call_id": call, "duration": seconds, "error": bool(error)}
             return {"event": "tool.completed", **common, **told}
         case Restarted(attempt=attempt):
             return {"event": "run.restarted", **common, "attempt": attempt}

@@ -169,8 +169,7 @@ def line(reason: str) -> str:
 
 
 def watch(tx: Transaction, card: int, target: Target, conversation: Conversation | None) -> None:
-    # News of a card answer no message, and a handle does not last.
-    place = msgspec.structs.replace(target, reply_to="", handle="")
+    place = target.lasting()
     tx.execute(
         "INSERT INTO card_watchers (card, place, target, conversation) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (card, place) DO NOTHING",

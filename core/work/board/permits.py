@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from tidings.core.desk.board import Hand
 from tidings.core.errors import Unkeepable
 from tidings.core.inbound.dispatcher import Bots
@@ -68,7 +66,7 @@ def _has_made(row: Row, hand: Hand) -> bool:
 
 
 def _watches(tx: Transaction, card: int, hand: Hand) -> bool:
-    place = str(msgspec.structs.replace(hand.target, reply_to="", handle="")) if hand.target else ""
+    place = str(hand.target.lasting()) if hand.target else ""
     conversation = hand.conversation.id if hand.conversation else ""
     found = tx.one(
         "SELECT 1 FROM card_watchers WHERE card = ? AND (place = ? OR (conversation = ? AND conversation <> ''))",

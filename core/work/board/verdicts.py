@@ -68,11 +68,10 @@ def denied(events: Sequence[JournalEvent]) -> bool:
 
 def _last_error(events: Sequence[JournalEvent]) -> str:
     """Of the last tool, if that is what it broke down with."""
-    names = {event.call: event.name for event in events if isinstance(event, ToolStarted)}
     last = next((event for event in reversed(events) if isinstance(event, ToolFinished)), None)
     if last is None or not last.error:
         return ""
-    return f"; {names.get(last.call, 'its last tool')} failed: {_short(last.error)}"
+    return f"; {last.name or 'its last tool'} failed: {_short(last.error)}"
 
 
 def _short(text: str) -> str:

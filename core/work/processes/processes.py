@@ -292,8 +292,7 @@ class Processes:
         await self._find(id)
         if watching := self._watching.get(id):
             await ended_within(self._clock, watching, seconds)
-        ahead = round(self._clock.wall() - self._clock.now(), 1)
-        return task_rows.task_of(await self._find(id), ahead)
+        return task_rows.task_of(await self._find(id), self._clock.ahead)
 
     async def _find(self, id: str) -> Row:
         row = await self._store.read(lambda tx: task_rows.find(tx, id))

@@ -92,14 +92,14 @@ class Bookings:
 
     def _list(self, tx: Transaction, conversation: str) -> str:
         wall = self._clock.wall()
-        found = schedule_rows.all_of(tx, conversation, wall - self._clock.now(), wall)
+        found = schedule_rows.all_of(tx, conversation, self._clock.ahead, wall)
         if not found:
             return f"Nothing is planned here. {HOW[True]}"
         return "\n".join(["Planned here:", *(line(each, wall) for each in found)])
 
     def _act(self, tx: Transaction, inbound: Inbound, verb: str, id: str) -> Obeyed:
         wall = self._clock.wall()
-        here = schedule_rows.all_of(tx, inbound.conversation.id, wall - self._clock.now(), wall)
+        here = schedule_rows.all_of(tx, inbound.conversation.id, self._clock.ahead, wall)
         found = [each for each in here if each.id.startswith(id)]
         if len(found) != 1:
             many = f"Several schedules here begin with {id}: write more of the id." if found else ""

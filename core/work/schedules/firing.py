@@ -66,10 +66,6 @@ class Watch:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
 
-    @property
-    def _ahead(self) -> float:
-        return self._clock.wall() - self._clock.now()
-
     def _now(self, row: Row) -> float:
         return self._clock.now() if row["steady"] else self._clock.wall()
 
@@ -85,9 +81,9 @@ class Watch:
 
     async def _look(self) -> float:
         """Fires what is due; returns after how many seconds to look again."""
-        if self._last_ahead is None or abs(self._ahead - self._last_ahead) > 1.0:
+        if self._last_ahead is None or abs(self._clock.ahead - self._last_ahead) > 1.0:
             await self._store.insist(self._mend)
-            self._last_ahead = self._ahead
+            self._last_ahead = self._clock.ahead
         due = await self._store.insist(self._due)
         for id in due[:AT_ONCE]:
             fired = await self._store.insist(lambda tx, id=id: self._take(tx, id))  # type: ignore[misc]
@@ -169,7 +165,7 @@ class Watch:
         self, tx: Transaction, row: Row, plan: Plan, when: When, newest: float, following: float | None
     ) -> tuple[After, bool]:
         """What becomes of the newest instant, and whether it runs; those before it were missed with the same end."""
-        now, shift = self._now(row), self._ahead if row["steady"] else 0.0
+        now, shift = self._now(row), self._clock.ahead if row["steady"] else 0.0
         missed, late = now - row["next"] > GRACE_SECONDS, now - newest > GRACE_SECONDS
         if missed and plan.on_missed is Missed.SKIP:
             passed = newest if late else row["next"]

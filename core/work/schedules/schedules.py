@@ -98,11 +98,13 @@ class Schedules:
 
     async def all(self, conversation: str = "", *, paused: bool = True) -> list[Schedule]:
         wall = self._clock.wall()
-        found = await self._store.read(lambda tx: schedule_rows.all_of(tx, conversation, self._ahead, wall))
+        found = await self._store.read(lambda tx: schedule_rows.all_of(tx, conversation, self._clock.ahead, wall))
         return [each for each in found if paused or not each.plan.paused]
 
     async def get(self, id: str) -> Schedule:
-        return await self._store.read(lambda tx: schedule_rows.schedule_of(tx, schedule_rows.find(tx, id), self._ahead))
+        return await self._store.read(
+            lambda tx: schedule_rows.schedule_of(tx, schedule_rows.find(tx, id), self._clock.ahead)
+        )
 
     async def change(self, id: str, plan: Plan) -> Schedule:
         changed = await self._store.write(lambda tx: self.alter(tx, id, plan))
@@ -161,7 +163,7 @@ class Schedules:
             int(plan.paused),
             wall,
         )
-        return schedule_rows.schedule_of(tx, schedule_rows.find(tx, id), self._ahead)
+        return schedule_rows.schedule_of(tx, schedule_rows.find(tx, id), self._clock.ahead)
 
     def alter(self, tx: Transaction, id: str, plan: Plan) -> Schedule:
         """Where the time stays as it is, what is due stays due; what was paused begins anew."""
@@ -188,7 +190,7 @@ class Schedules:
             int(plan.paused),
             id,
         )
-        return schedule_rows.schedule_of(tx, schedule_rows.find(tx, id), self._ahead)
+        return schedule_rows.schedule_of(tx, schedule_rows.find(tx, id), self._clock.ahead)
 
     def _resumed(self, row: Row, when: When) -> float | None:
         if when.once:
@@ -200,7 +202,7 @@ class Schedules:
 
     def drop(self, tx: Transaction, id: str) -> Schedule:
         """What runs of it still ends, and is told."""
-        known = schedule_rows.schedule_of(tx, schedule_rows.find(tx, id), self._ahead)
+        known = schedule_rows.schedule_of(tx, schedule_rows.find(tx, id), self._clock.ahead)
         tx.execute("UPDATE schedules SET removed = 1, next = NULL WHERE id = ?", id)
         return known
 
@@ -249,7 +251,7 @@ class Schedules:
 
     def _reachable(self, tx: Transaction, target: Target) -> Target:
         """Where somebody can be told later; a handle expires, and a message that was answered may be gone."""
-        target = replace(homes.resolve(tx, target), reply_to="", handle="")
+        target = homes.resolve(tx, target).lasting()
         if target.audience is Audience.ONE:
             # Never to all of a group what was asked for by one who alone would see the answer.
             raise Unsupported("async_delivery", str(target))
@@ -262,10 +264,6 @@ class Schedules:
             if wanted and not getattr(can, ability):
                 raise Unsupported(ability, str(target))
         return target
-
-    @property
-    def _ahead(self) -> float:
-        return self._clock.wall() - self._clock.now()
 
     def _now(self, row: Row) -> float:
         return self._clock.now() if row["steady"] else self._clock.wall()

@@ -130,10 +130,10 @@ class Tasks:
         return await self._delegation.finish(begun)
 
     async def all(self, conversation: str, limit: int) -> list[Task]:
-        return await self._store.read(lambda tx: task_rows.all_of(tx, conversation, limit, self._ahead))
+        return await self._store.read(lambda tx: task_rows.all_of(tx, conversation, limit, self._clock.ahead))
 
     async def get(self, id: str) -> Task:
-        return await self._store.read(lambda tx: task_rows.task_of(task_rows.find(tx, id), self._ahead))
+        return await self._store.read(lambda tx: task_rows.task_of(task_rows.find(tx, id), self._clock.ahead))
 
     async def cancel(self, id: str, by: str) -> bool:
         row = await self._store.write(lambda tx: self.ask_stop(tx, id, by))
@@ -172,10 +172,6 @@ class Tasks:
             self._open.pop(row["id"], None)
         end = _cancelled(row, by)
         self._dispatcher.hurry(await self._store.insist(lambda tx: task_rows.end(tx, row, end, self._clock)))
-
-    @property
-    def _ahead(self) -> float:
-        return round(self._clock.wall() - self._clock.now(), 1)
 
     def _expect(self, task: str, due: float) -> None:
         if task not in self._open:
