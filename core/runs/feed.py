@@ -62,7 +62,7 @@ class Feed:
         return run in self._readers
 
     async def follow(self, run: str, after: int = 0) -> AsyncIterator[Numbered]:
-        """Replays from the journal, then goes on live, and ends with the terminal event, also if that was seen before."""
+        """Replays from the journal, then goes on live; ends with the terminal event, or at once if that was seen."""
         reader = Subscription()
         self._readers.setdefault(run, set()).add(reader)
         try:
