@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -42,8 +43,34 @@ class Taken(Protocol):
     async def __call__(self, id: str) -> bool: ...
 
 
+class Known(Protocol):
+    """Tells whether anything was ever said in a conversation, by the conversation's id."""
+
+    async def __call__(self, conversation: str) -> bool: ...
+
+
+class Reports(Protocol):
+    """What the adapter of one account tells the gateway about its platform."""
+
+    async def reachable(self) -> None:
+        """The platform can be reached again: what waits for it is tried now."""
+        ...
+
+    def troubled(self, reason: str) -> None:
+        """Nothing is heard of the platform, and the adapter goes on trying: the owner is told until `reachable`."""
+        ...
+
+    async def moved(self, chat: str, to: str) -> None:
+        """A chat goes on under another id: its deliveries go there, and its memory stays one."""
+        ...
+
+    async def missed(self, words: str, *, tell: bool) -> None:
+        """Messages may have been lost: the owner is told and, with `tell`, every chat that spoke lately."""
+        ...
+
+
 class Notebook(Protocol):
-    """A small durable key-value of one adapter's. Nothing else of an adapter survives a crash."""
+    """A small durable key-value store for one adapter. Nothing else of an adapter survives a crash."""
 
     async def read(self, name: str) -> str | None: ...
     async def write(self, name: str, value: str) -> None: ...
@@ -94,17 +121,26 @@ class MenuItem(NamedTuple):
     runs: bool = False
 
 
-class Host(NamedTuple):
-    """What every adapter is built with, the same for all."""
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """What every adapter is built with."""
 
+    reports: Reports
     notebook: Notebook
-    desk: Desk
+    knows: Known
     clock: Clock
-    local: Local
     server: Server
     menu: tuple[MenuItem, ...]
     # Where fetched attachments are kept.
     attachments: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearbyHost(Host):
+    """What an adapter on this machine is built with: it may also ask the gateway, and serve the local socket."""
+
+    desk: Desk
+    local: Local
 
 
 class Platform(NamedTuple):
@@ -113,7 +149,7 @@ class Platform(NamedTuple):
     name: str
     account: str
     build: Callable[[Host], Adapter]
-    # It is on this machine, so a start in haste storms nobody.
+    # On this machine: it is built with a NearbyHost, and many quick starts burden no foreign server.
     nearby: bool = False
 
 

@@ -24,7 +24,7 @@ from tidings.adapters.api.messages import Said
 from tidings.adapters.api.models import Person, Repeatable
 from tidings.adapters.api.settings import HttpSettings
 from tidings.adapters.api.slots import Places
-from tidings.core.adapter import Host, Line, Receive, Taken
+from tidings.core.adapter import Line, NearbyHost, Receive, Taken
 from tidings.core.agent import JournalEvent, Outcome, Restarted
 from tidings.core.desk.runs import Numbered, Run
 from tidings.core.errors import Lagged, Rejected, Unknown
@@ -81,7 +81,7 @@ class Asked(NamedTuple):
 class ApiAdapter:
     name = ADAPTER
 
-    def __init__(self, account: str, settings: HttpSettings, host: Host) -> None:
+    def __init__(self, account: str, settings: HttpSettings, host: NearbyHost) -> None:
         self.account = account
         self.settings = settings
         self.host = host
@@ -113,7 +113,7 @@ class ApiAdapter:
                 for route in serve.routes(self, self._gate):
                     await stack.enter_async_context(route)
                 stack.enter_context(self.host.local.route("key", self._change_keys))
-                await self.host.desk.reachable(self.name, self.account)
+                await self.host.reports.reachable()
                 # Cancelling is the only way out.
                 await asyncio.get_running_loop().create_future()
         finally:

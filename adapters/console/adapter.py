@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidings.adapters.console.settings import ConsoleSettings
-from tidings.core.adapter import Host, Line, Receive, Taken
+from tidings.core.adapter import Line, NearbyHost, Receive, Taken
 from tidings.core.agent import Ended
 from tidings.core.errors import Doubtful, Lagged, TidingsError, Unknown, Unreachable, Unstored
 from tidings.core.failpoints import fail_here
@@ -85,7 +85,7 @@ class Asked(NamedTuple):
 class ConsoleAdapter:
     name = "console"
 
-    def __init__(self, account: str, settings: ConsoleSettings, host: Host) -> None:
+    def __init__(self, account: str, settings: ConsoleSettings, host: NearbyHost) -> None:
         self.account = account
         self._settings = settings
         self._host = host
@@ -183,7 +183,7 @@ class ConsoleAdapter:
         client = Client(line, task)
         await line.write({"attached": list(place), "name": self._settings.name or "bot"})
         with self._attached(place, client):
-            await self._host.desk.reachable(self.name, self.account)
+            await self._host.reports.reachable()
             await self._hear(client, place)
 
     @contextlib.contextmanager

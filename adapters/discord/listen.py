@@ -60,7 +60,7 @@ class Intake:
         self._host = host
         self._history = History(client, settings, host.clock)
         self._interactions = Interactions(client, host, deferrals or Deferrals())
-        self._gateway = Gateway(settings, host, self.hear, self._room, partial(host.desk.troubled, name, account))
+        self._gateway = Gateway(settings, host, self.hear, self._room)
         self._places = Kept(host)
         self._cursors = Cursors(host)
         self._atlas = Atlas()
@@ -148,10 +148,10 @@ class Intake:
                 self._catch_up(Sight(place, "", 0.0))
         log.info("%s@%s listens as %s", self._name, self._account, me.name)
         self._begin(self._interactions.publish(me))
-        self._begin(self._host.desk.reachable(self._name, self._account))
+        self._begin(self._host.reports.reachable())
 
     def _resumed(self, data: dict[str, Any]) -> None:
-        self._begin(self._host.desk.reachable(self._name, self._account))
+        self._begin(self._host.reports.reachable())
 
     def _guild_opened(self, data: dict[str, Any]) -> None:
         sights = {sight.place.channel: sight for sight in self._atlas.open_guild(data)}
@@ -332,7 +332,7 @@ class Intake:
         for message in gap.messages:
             await self._take(message, place)
         if gap.words:
-            await self._host.desk.missed(self._name, self._account, gap.words, tell=False)
+            await self._host.reports.missed(gap.words, tell=False)
         if last:
             self._cursors.move(place.channel, int(last))
 

@@ -92,19 +92,16 @@ class Gateway:
         host: Host,
         hear: Hear,
         room: Callable[[], Awaitable[None]],
-        troubled: Callable[[str], None],
     ) -> None:
-        """`troubled` is told when nothing is heard for a while."""
         self._settings = settings
         self._host = host
         self._hear = hear
         self._room = room
-        self._troubled = troubled
 
     async def run(self) -> NoReturn:
         """One client's life. Raises Misconfigured, StandingBy when too many sessions were begun, or Unreachable."""
         with _pointed_at(self._settings.api_url, self._settings.gateway_url):
-            client = _Client(self._settings, self._host, self._hear, self._room, self._troubled)
+            client = _Client(self._settings, self._host, self._hear, self._room)
             try:
                 await client.start(self._settings.token.get_secret_value())
             except (StandingBy, Misconfigured, Unreachable):
@@ -146,7 +143,6 @@ class _Client(discord.Client):
         host: Host,
         hear: Hear,
         room: Callable[[], Awaitable[None]],
-        troubled: Callable[[str], None],
     ) -> None:
         super().__init__(
             intents=_intents(settings),
@@ -159,7 +155,6 @@ class _Client(discord.Client):
         )
         self._host = host
         self._room = room
-        self._troubled = troubled
         self._failures = 0
         # When the last connection that heard something was lost.
         self._lost = 0.0
@@ -227,7 +222,9 @@ class _Client(discord.Client):
             now = self._host.clock.now()
             self._lost = self._lost if self._failures else now
             if now - self._lost >= TROUBLED_SECONDS:
-                self._troubled(f"nothing was heard of Discord for {now - self._lost:.0f} s ({_words(trouble)})")
+                self._host.reports.troubled(
+                    f"nothing was heard of Discord for {now - self._lost:.0f} s ({_words(trouble)})"
+                )
             self._failures += 1
             if self._failures > len(PAUSES):
                 raise Unreachable(f"the gateway of Discord cannot be reached: {_words(trouble)}") from trouble

@@ -7,7 +7,6 @@ import heapq
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Coroutine
-from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
@@ -128,15 +127,16 @@ class Intake:
                 if noting is None:
                     log.info("%s@%s listens as %s", self._name, self._account, me.name)
                     noting = self._begin(self._keep_noting())
-                self._begin(self._host.desk.reachable(self._name, self._account))
+                self._begin(self._host.reports.reachable())
 
-            troubled = partial(self._host.desk.troubled, self._name, self._account)
-            await Sockets(self._client, app_token, self._host.clock, self.pass_on, troubled).run(opened)
+            await Sockets(self._client, app_token, self._host.clock, self.pass_on, self._host.reports.troubled).run(
+                opened
+            )
         path = "/slack/events" if self._account == "main" else f"/slack/events/{self._account}"
         events = Events(self._settings.signing_secret.get_secret_value(), self._host.clock, self.pass_on)
         async with self._host.server.route("POST", path, events.handle, body_bytes=BODY_BYTES):
             log.info("%s@%s listens as %s, at %s", self._name, self._account, me.name, path)
-            self._begin(self._host.desk.reachable(self._name, self._account))
+            self._begin(self._host.reports.reachable())
             await self._keep_noting()
 
     # Whatever comes, by whichever way.
@@ -238,7 +238,7 @@ class Intake:
     async def _store(self, inbound: Inbound) -> Admission:
         """In a thread that we are part of everybody speaks to us."""
         if not inbound.addressed:
-            if not await self._host.desk.knows(inbound.conversation.id):
+            if not await self._host.knows(inbound.conversation.id):
                 return Ignored()
             inbound = msgspec.structs.replace(inbound, addressed=True)
         begins = await self._begins_session(inbound)
@@ -310,7 +310,7 @@ class Intake:
         self._looked_at[conversation] = None
         if len(self._looked_at) > LOOKED_AT:
             self._looked_at.popitem(last=False)
-        return not await self._host.desk.knows(conversation)
+        return not await self._host.knows(conversation)
 
     def _name_session(self, inbound: Inbound) -> None:
         """By what was said in it first."""
@@ -336,7 +336,7 @@ class Intake:
             return
         minutes = round((now - float(last)) / 60)
         words = f"I was offline for {minutes} minutes; what was written to me before the last six of them may be lost."
-        await self._host.desk.missed(self._name, self._account, words, tell=False)
+        await self._host.reports.missed(words, tell=False)
 
     async def _keep_noting(self) -> NoReturn:
         """When we last listened; a store that cannot write must not keep us from it."""

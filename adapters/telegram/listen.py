@@ -135,13 +135,13 @@ class Intake:
         silent = self._host.clock.now() - self._heard
         if silent >= TROUBLED_SECONDS:
             words = f"nothing was heard of Telegram for {silent:.0f} s ({verdict(trouble)})"
-            self._host.desk.troubled(self._name, self._account, words)
+            self._host.reports.troubled(words)
 
     async def _note_answer(self) -> None:
         self._heard = self._host.clock.now()
         if not self._is_heard:
             self._is_heard = True
-            await self._host.desk.reachable(self._name, self._account)
+            await self._host.reports.reachable()
 
     async def _put_back(self, taking: dict[int, asyncio.Task[None]]) -> bool:
         """What could not be stored is not confirmed, so it comes again with the next poll."""
@@ -207,7 +207,7 @@ class Intake:
             log.warning("passed over update %s, which has a strange shape: %r", update.get("update_id"), error)
             return
         if moved:
-            await self._host.desk.moved(self._name, self._account, *moved)
+            await self._host.reports.moved(*moved)
         if inbound is None:
             return
         admission = await receive(inbound)
@@ -234,7 +234,7 @@ class Intake:
             return
         hours = round((now - float(last)) / 3600)
         words = f"I was offline for {hours} hours; what was written to me more than a day ago may be lost."
-        await self._host.desk.missed(self._name, self._account, words, tell=self._settings.tell_gaps)
+        await self._host.reports.missed(words, tell=self._settings.tell_gaps)
 
     def _note_time(self) -> None:
         """Nobody waits for it: a store that cannot write must not keep us from listening."""

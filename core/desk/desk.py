@@ -94,22 +94,6 @@ class Desk(Protocol):
 
     async def admissions(self) -> Admissions: ...
 
-    async def reachable(self, adapter: str, account: str) -> None:
-        """The platform can be reached again: what waits for it is tried now."""
-        ...
-
-    def troubled(self, adapter: str, account: str, reason: str) -> None:
-        """The platform cannot be heard, and the adapter goes on trying: shown and told until it is `reachable`."""
-        ...
-
-    async def moved(self, adapter: str, account: str, chat: str, to: str) -> None:
-        """A chat goes on under another id: what we owe it goes there, and its memory stays one."""
-        ...
-
-    async def missed(self, adapter: str, account: str, words: str, *, tell: bool) -> None:
-        """Something may have been said that nobody heard: the owner is told, and whoever spoke lately if `tell`."""
-        ...
-
     async def fetch(self, attachment: Attachment) -> Path:
         """Fetches what came with the current session's message."""
         ...

@@ -10,7 +10,7 @@ from types import TracebackType
 
 from msgspec.json import decode, encode
 
-from tidings.core.adapter import Adapter, Host, Local, MenuItem, Platform, Server
+from tidings.core.adapter import Adapter, Host, Local, MenuItem, NearbyHost, Platform, Server
 from tidings.core.agent import Agent
 from tidings.core.clock import Clock
 from tidings.core.errors import ConfigError, StandingBy
@@ -18,6 +18,7 @@ from tidings.core.failpoints import fail_here
 from tidings.core.gateway import restarts
 from tidings.core.gateway.desk import FrontDesk
 from tidings.core.gateway.parts import Office
+from tidings.core.gateway.reports import AccountReports
 from tidings.core.gateway.supervisor import Supervisor
 from tidings.core.inbound import access, recovery
 from tidings.core.inbound.access import Access
@@ -256,10 +257,18 @@ class Gateway(FrontDesk):
         return listen
 
     def _host(self, platform: Platform) -> Host:
-        notebook = StoredNotebook(self._store, platform.name, platform.account)
-        menu = tuple(MenuItem(each.name, each.help, each.runs or each.handler is None) for each in self._commands.all())
-        attachments = self._home / "attachments" / f"{platform.name}@{platform.account}"
-        return Host(notebook, self, self._clock, self._local, self._server, menu, attachments)
+        host = Host(
+            reports=AccountReports(self, platform.name, platform.account),
+            notebook=StoredNotebook(self._store, platform.name, platform.account),
+            knows=self.knows,
+            clock=self._clock,
+            server=self._server,
+            menu=tuple(
+                MenuItem(each.name, each.help, each.runs or each.handler is None) for each in self._commands.all()
+            ),
+            attachments=self._home / "attachments" / f"{platform.name}@{platform.account}",
+        )
+        return NearbyHost(**vars(host), desk=self, local=self._local) if platform.nearby else host
 
     def _compose(self, target: Target, body: Body) -> tuple[Body, ...]:
         adapter = self._adapters.get((target.adapter, target.account))

@@ -68,7 +68,7 @@ def _gateway(life: Life, http: HttpSettings, server: HttpServer) -> Gateway:
         Platform(name, account, lambda host, n=name, a=account, at=address: crowd.STANDS[n].build(a, at, host))  # type: ignore[misc]
         for name, account, address in life.adapters
     ]
-    platforms.append(Platform(ADAPTER, "main", lambda host: ApiAdapter("main", http, host)))
+    platforms.append(Platform(ADAPTER, "main", lambda host: ApiAdapter("main", http, host), nearby=True))
     clock = crowd.SwiftClock()
     agent = crowd.CrowdAgent(clock, scripted.Ledger(Path(life.ledger)))
     allowed = tuple(f"{name}:{person}" for name, stand in crowd.STANDS.items() for person in stand.people)

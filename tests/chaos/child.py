@@ -12,6 +12,7 @@ import sqlite3
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from tests.simulators.paper.adapter import PaperAdapter
 from tests.simulators.paper.client import PaperSettings
 from tests.worlds.fakes import FakeLocal, FakeServer
 from tidings.core import failpoints, ids
-from tidings.core.adapter import Host, Platform, Receive, Taken
+from tidings.core.adapter import Host, Platform, Receive, Reports, Taken
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.settings import Access, Core
 from tidings.core.store import sqlite
@@ -73,17 +74,17 @@ class Rested(Value, frozen=True, kw_only=True):
 
 
 class Doorbell:
-    """The desk as an adapter sees it; it tells when the adapter has reached its platform."""
+    """An adapter's reports; it tells when the adapter has reached its platform."""
 
-    def __init__(self, desk: Any, rung: asyncio.Event) -> None:
-        self._desk = desk
+    def __init__(self, reports: Reports, rung: asyncio.Event) -> None:
+        self._reports = reports
         self._rung = rung
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._desk, name)
+        return getattr(self._reports, name)
 
-    async def reachable(self, adapter: str, account: str) -> None:
-        await self._desk.reachable(adapter, account)
+    async def reachable(self) -> None:
+        await self._reports.reachable()
         self._rung.set()
 
 
@@ -93,7 +94,7 @@ class StagedAdapter(PaperAdapter):
     def __init__(self, account: str, settings: PaperSettings, host: Host, stage: Stage) -> None:
         self.may_listen = asyncio.Event()
         self.listens = asyncio.Event()
-        super().__init__(account, settings, host._replace(desk=Doorbell(host.desk, self.listens)))
+        super().__init__(account, settings, replace(host, reports=Doorbell(host.reports, self.listens)))
         self._stage = stage
 
     async def listen(self, receive: Receive) -> None:

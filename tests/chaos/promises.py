@@ -150,7 +150,9 @@ async def _live(life: Life, lifeline: Connection) -> None:
         Platform(name, "main", lambda host, n=name, at=address: crowd.STANDS[n].build("main", at, host))  # type: ignore[misc]
         for name, address in life.adapters
     ]
-    platforms.append(Platform(CONSOLE, "main", lambda host: ConsoleAdapter("main", ConsoleSettings(), host)))
+    platforms.append(
+        Platform(CONSOLE, "main", lambda host: ConsoleAdapter("main", ConsoleSettings(), host), nearby=True)
+    )
     allowed = tuple(f"{name}:{person}" for name in PLATFORMS for person in crowd.STANDS[name].people)
     settings = Core(access=Access(allow=allowed), work=Work(delegates=1000, processes=1000))
     async with socket.LocalServer() as server:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
@@ -177,7 +178,7 @@ class ApiHarness:
 
     def _new(self) -> ApiAdapter:
         settings = HttpSettings(port=0, key=SecretStr(KEY))
-        return ApiAdapter("main", settings, host(SystemClock(), Desk())._replace(server=self._server))
+        return ApiAdapter("main", settings, dataclasses.replace(host(SystemClock(), Desk()), server=self._server))
 
 
 @pytest.fixture

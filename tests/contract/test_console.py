@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -247,7 +248,7 @@ class ConsoleHarness:
                 await self._news.wait()
 
     def _new(self) -> ConsoleAdapter:
-        return ConsoleAdapter("main", ConsoleSettings(), host(SystemClock())._replace(local=self._server))
+        return ConsoleAdapter("main", ConsoleSettings(), replace(host(SystemClock()), local=self._server))
 
     def _changed(self) -> None:
         self._news.set()

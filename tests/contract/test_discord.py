@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,7 @@ class DiscordHarness:
         self._said: list[str] = []
         self.here, self.elsewhere, self.thread = self._places(place)
         self._notebook = Diary(discord)
-        self._host: Host = host(SystemClock(), attachments=attachments)._replace(menu=MENU, notebook=self._notebook)
+        self._host: Host = replace(host(SystemClock(), attachments=attachments), menu=MENU, notebook=self._notebook)
         self.made: list[DiscordAdapter] = []
         self.adapter: Adapter = self._new()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ from tests.contract.adapters import (
 )
 from tests.simulators.slack.simulator import Channel, Message, Person, SlackServer, choices_of, text_of
 from tests.worlds.builders import part
-from tests.worlds.fakes import FakeDesk, host
+from tests.worlds.fakes import host
 from tidings.adapters.shared.http_server import HttpServer
 from tidings.adapters.slack import render, socket
 from tidings.adapters.slack.adapter import SlackAdapter
@@ -39,11 +40,9 @@ NEVER_MOVES: Mapping[str, str] = {Trouble.MOVED: "no channel or thread of Slack'
 MENU = (MenuItem("whoami", "say who you are"),)
 
 
-class Part(FakeDesk):
-    """It is part of every thread, so that nobody has to name it, which Slack would tell twice."""
-
-    async def knows(self, conversation: str) -> bool:
-        return True
+async def knows_all(conversation: str) -> bool:
+    """The bot is part of every thread: a mention, of which Slack tells twice, is not needed."""
+    return True
 
 
 class Places(NamedTuple):
@@ -69,8 +68,8 @@ class SlackHarness:
         self._native = place != "pane"
         self._server = server
         self.here, self.elsewhere, self.thread = self._places(place)
-        made = host(SystemClock(), desk=Part(), attachments=attachments)._replace(menu=MENU)
-        self._host: Host = made._replace(server=server) if server else made
+        made = replace(host(SystemClock(), attachments=attachments), menu=MENU, knows=knows_all)
+        self._host: Host = replace(made, server=server) if server else made
         self.made: list[SlackAdapter] = []
         self.adapter: Adapter = self._new()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -175,7 +176,7 @@ class TelegramHarness:
             webhook_secret=SecretStr(SECRET),
         )
         here = host(SystemClock(), attachments=self._attachments)
-        adapter = TelegramAdapter("main", settings, here._replace(server=self._server or here.server))
+        adapter = TelegramAdapter("main", settings, replace(here, server=self._server or here.server))
         self.made.append(adapter)
         return adapter
 

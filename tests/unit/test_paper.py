@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.simulators.paper.adapter import PaperAdapter, settings_for
 from tests.simulators.paper.pair import platform
 from tests.simulators.paper.simulator import NASTY, Kind, PaperServer
 from tests.worlds.builders import body, part, target
-from tests.worlds.fakes import Door, FakeClock, FakeDesk, host, listening
+from tests.worlds.fakes import Door, FakeClock, FakeReports, host, listening
 from tidings.core.errors import Doubtful, Misconfigured, Moved, RateLimited, Rejected, SendError, Unfit, Unreachable
 from tidings.core.types import Attachment, Audience, File, Pace, PartKind, Signal
 
@@ -287,15 +288,15 @@ async def test_one_chat_that_cannot_be_stored_delays_no_other() -> None:
             assert door.texts == ["free"]
 
 
-async def test_listening_tells_the_desk_and_a_bad_token_is_the_owners_to_mend() -> None:
+async def test_listening_is_reported_and_a_bad_token_is_the_owners_to_mend() -> None:
     async with platform() as (paper, _):
-        desk = FakeDesk()
-        adapter = PaperAdapter("main", settings_for(paper, name="left"), host(desk=desk))
+        reports = FakeReports()
+        adapter = PaperAdapter("main", settings_for(paper), replace(host(), reports=reports))
         async with listening(adapter, Door()):
             await paper.until(lambda paper: paper.attached())
             paper.says("hi")
             await paper.until(lambda paper: paper.confirmed)
-        assert desk.reached == [("left", "main")]
+        assert reports.reached == 1
         paper.revoke("new")
         with pytest.raises(Misconfigured):
             await adapter.listen(Door())

@@ -48,7 +48,7 @@ from tidings.adapters.slack.adapter import SlackAdapter
 from tidings.adapters.slack.settings import SlackAccount
 from tidings.adapters.telegram.adapter import TelegramAdapter
 from tidings.adapters.telegram.settings import TelegramAccount
-from tidings.core.adapter import Host, Platform
+from tidings.core.adapter import NearbyHost, Platform
 from tidings.core.agent import Event, Finished, TextDelta, Turn
 from tidings.core.context import current
 from tidings.core.gateway.gateway import Gateway
@@ -390,10 +390,10 @@ class AllPlatforms:
             Platform("telegram", "main", lambda host: TelegramAdapter("main", on_telegram, host)),
             Platform("discord", "main", lambda host: DiscordAdapter("main", on_discord, host)),
             Platform("slack", "main", lambda host: SlackAdapter("main", on_slack, host)),
-            Platform("api", "main", lambda host: self._build_api(on_http, host)),
-            Platform("console", "main", lambda host: ConsoleAdapter("main", ConsoleSettings(), host)),
+            Platform("api", "main", lambda host: self._build_api(on_http, host), nearby=True),
+            Platform("console", "main", lambda host: ConsoleAdapter("main", ConsoleSettings(), host), nearby=True),
         ]
 
-    def _build_api(self, settings: HttpSettings, host: Host) -> ApiAdapter:
+    def _build_api(self, settings: HttpSettings, host: NearbyHost) -> ApiAdapter:
         self._api = ApiAdapter("main", settings, host)
         return self._api

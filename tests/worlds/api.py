@@ -45,7 +45,7 @@ from tidings.adapters.console.adapter import ConsoleAdapter
 from tidings.adapters.console.settings import ConsoleSettings
 from tidings.adapters.local.socket import LocalServer
 from tidings.adapters.shared.http_server import HttpServer
-from tidings.core.adapter import Host, Local, Platform
+from tidings.core.adapter import Local, NearbyHost, Platform
 from tidings.core.agent import Agent
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.settings import Access, Core, Limits
@@ -108,9 +108,12 @@ class ApiWorld(World):
         await self._around.enter_async_context(self._server)
         present = [name for name in self.papers if name not in self.absent]
         platforms = [Platform(name, "main", self._builder(name)) for name in present]
-        platforms.append(Platform("api", "main", self._building(settings)))
+        platforms.append(Platform("api", "main", self._building(settings), nearby=True))
         if self._console:
-            platforms.append(Platform("console", "main", lambda host: ConsoleAdapter("main", ConsoleSettings(), host)))
+            console = Platform(
+                "console", "main", lambda host: ConsoleAdapter("main", ConsoleSettings(), host), nearby=True
+            )
+            platforms.append(console)
         gateway = Gateway(
             self.home,
             Core(access=Access(allow=tuple(self.allow)), limits=Limits(**self.limits)),
@@ -202,8 +205,8 @@ class ApiWorld(World):
                     # Not open yet.
                     await asyncio.sleep(0.005)
 
-    def _building(self, settings: HttpSettings) -> Callable[[Host], ApiAdapter]:
-        def build(host: Host) -> ApiAdapter:
+    def _building(self, settings: HttpSettings) -> Callable[[NearbyHost], ApiAdapter]:
+        def build(host: NearbyHost) -> ApiAdapter:
             self.adapter = ApiAdapter("main", settings, host)
             return self.adapter
 

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from pathlib import Path
 from typing import Any
 
-from tidings.core.adapter import Adapter, Host, Line
+from tidings.core.adapter import Adapter, Line, NearbyHost
 from tidings.core.clock import Clock
 from tidings.core.desk.health import Health
 from tidings.core.desk.runs import ConversationLine, HistoryLine, Numbered, Remembered, Run
@@ -143,15 +143,11 @@ class FakeDesk:
     """Knows no run and no delivery; remembers what it was told."""
 
     def __init__(self) -> None:
-        self.reached: list[tuple[str, str]] = []
-        self.troubles: list[str] = []
         self.owed: list[tuple[Target, Body, str]] = []
         self.begun: list[tuple[str, str, float]] = []
         self.stopped: list[tuple[str, str]] = []
         self.allowed: list[str] = []
         self.meters = Meters()
-        self.moves: list[tuple[str, str]] = []
-        self.gaps: list[tuple[str, bool]] = []
         self.notes: list[Remembered] = []
 
     async def follow(self, run: str, after: int = 0) -> AsyncIterator[Numbered]:
@@ -200,18 +196,6 @@ class FakeDesk:
         self.allowed.append(id)
         return self.allowed.count(id) == 1
 
-    async def reachable(self, adapter: str, account: str) -> None:
-        self.reached.append((adapter, account))
-
-    def troubled(self, adapter: str, account: str, reason: str) -> None:
-        self.troubles.append(reason)
-
-    async def moved(self, adapter: str, account: str, chat: str, to: str) -> None:
-        self.moves.append((chat, to))
-
-    async def missed(self, adapter: str, account: str, words: str, *, tell: bool) -> None:
-        self.gaps.append((words, tell))
-
     async def fetch(self, attachment: Attachment) -> Path:
         raise Unknown(f"no attachment {attachment.name}")
 
@@ -231,6 +215,28 @@ class FakeDesk:
 
     async def health(self) -> Health:
         return Health(version="0", store="none", parts=(), running=0, queued=0, deliveries={}, alarms=())
+
+
+class FakeReports:
+    """Remembers what an adapter has reported."""
+
+    def __init__(self) -> None:
+        self.reached = 0
+        self.troubles: list[str] = []
+        self.moves: list[tuple[str, str]] = []
+        self.gaps: list[tuple[str, bool]] = []
+
+    async def reachable(self) -> None:
+        self.reached += 1
+
+    def troubled(self, reason: str) -> None:
+        self.troubles.append(reason)
+
+    async def moved(self, chat: str, to: str) -> None:
+        self.moves.append((chat, to))
+
+    async def missed(self, words: str, *, tell: bool) -> None:
+        self.gaps.append((words, tell))
 
 
 class FakeLocal:
@@ -299,13 +305,19 @@ async def listening(adapter: Adapter, door: Door) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def host(clock: Clock | None = None, desk: FakeDesk | None = None, attachments: Path | None = None) -> Host:
-    return Host(
+async def knows_none(conversation: str) -> bool:
+    return False
+
+
+def host(clock: Clock | None = None, desk: FakeDesk | None = None, attachments: Path | None = None) -> NearbyHost:
+    return NearbyHost(
+        reports=FakeReports(),
         notebook=MemoryNotebook(),
-        desk=desk or FakeDesk(),
+        knows=knows_none,
         clock=clock or FakeClock(),
-        local=FakeLocal(),
         server=FakeServer(),
         menu=(),
         attachments=attachments or Path("attachments"),
+        desk=desk or FakeDesk(),
+        local=FakeLocal(),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,10 @@ from pydantic import SecretStr
 
 from tests.simulators.slack.simulator import SlackServer
 from tests.worlds import builders
-from tests.worlds.fakes import FakeClock, FakeDesk, FakeLocal, FakeServer, MemoryNotebook
+from tests.worlds.fakes import FakeClock, MemoryNotebook, host
 from tidings.adapters.slack.adapter import SlackAdapter
 from tidings.adapters.slack.address import Handle
 from tidings.adapters.slack.settings import SlackAccount
-from tidings.core.adapter import Host
 from tidings.core.types import Audience, Body, File, Part, PartKind, Target, View
 
 
@@ -38,8 +38,8 @@ class Desk:
             api_url=self.slack.api_url,
             **self._settings,
         )
-        host = Host(self.notebook, FakeDesk(), self.clock, FakeLocal(), FakeServer(), (), self._tmp_path)
-        self.adapter = SlackAdapter("main", account, host)
+        here = replace(host(self.clock, attachments=self._tmp_path), notebook=self.notebook)
+        self.adapter = SlackAdapter("main", account, here)
 
     async def crash(self) -> None:
         await self.adapter.close()

@@ -6,6 +6,7 @@ import pty
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ class House:
 
     def __init__(self) -> None:
         self.server = LocalServer()
-        here = host(SystemClock())._replace(notebook=self, desk=self, local=self.server)
+        here = replace(host(SystemClock()), reports=self, notebook=self, desk=self, local=self.server)
         self.adapter = ConsoleAdapter("main", ConsoleSettings(name="demo"), here)
         self.inbounds: dict[str, Inbound] = {}
         self.ends: dict[str, asyncio.Event] = {}
@@ -82,8 +83,7 @@ class House:
         await self.ends[run].wait()
         yield Numbered(2, Ended(OutcomeKind.COMPLETED, "", "you said"), 0.0)
 
-    async def reachable(self, adapter: str, account: str) -> None:
-        assert (adapter, account) == ("console", "main")
+    async def reachable(self) -> None:
         self.attached.set()
 
     async def deafen(self) -> None:

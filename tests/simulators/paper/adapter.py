@@ -113,7 +113,7 @@ class PaperAdapter:
     async def listen(self, receive: Receive) -> None:
         try:
             async with self._client.attached() as wire, asyncio.TaskGroup() as group:
-                await self._host.desk.reachable(self.name, self.account)
+                await self._host.reports.reachable()
                 lanes: dict[str, asyncio.Task[None]] = {}
                 while (line := await wire.read()) is not None:
                     event = msgspec.json.decode(line, type=Push).event
