@@ -108,6 +108,17 @@ def test_core_names_no_platform() -> None:
     assert found == []
 
 
+def test_ours_is_imported_by_one_name() -> None:
+    """In a checkout `import core` would work too, and make a second module of each file."""
+    found = [
+        f"{place(path, node)} {name}"
+        for path in modules(*PACKAGES, "tests")
+        for node, name in imports(tree(path))
+        if name.split(".")[0] in PACKAGES
+    ]
+    assert found == []
+
+
 def test_no_error_is_swallowed() -> None:
     def is_silent(statement: ast.stmt) -> bool:
         return isinstance(statement, ast.Pass) or (
