@@ -241,7 +241,7 @@ async def _chat_until(stop: asyncio.Event, home: Path, loaded: Loaded, gateway: 
 
     from tidings.adapters import catalog
     from tidings.adapters.console import terminal
-    from tidings.bots.app.greeting import greeting
+    from tidings.bots.cli.greeting import greeting
 
     others = [f"{name}@{account}" for name, account, _ in catalog.configured(loaded.platforms) if name != "console"]
     typer.echo(greeting(home, loaded, others))
