@@ -19,7 +19,7 @@ CLIENTS := .venv-clients/.is-installed
 # Quick parts first, so that a plain mistake shows early; short ones last, so that no core waits long for another.
 SUITES := $(wildcard $(addprefix tests/,tidy unit contract chaos model scenario security))
 
-.PHONY: help setup run test sweep chaos promises board fuzz clients mutants bench soak size fresh image-check check map lock clean
+.PHONY: help setup run test sweep chaos promises board fuzz clients mutants bench soak size fresh image-check check map platform lock clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -88,6 +88,9 @@ check: $(DEV)  ## lint, format, types, import contracts and house rules
 
 map: $(DEV)  ## write the map of files in ARCHITECTURE.md from the files' opening sentences
 	@$(BIN)/python -m tests.tidy.map
+
+platform: $(DEV)  ## copy the starter of a platform under a new name (NAME=carrier)
+	@$(BIN)/python -m tests.starter $(NAME)
 
 lock: $(DEV)  ## write all lock files anew (ARGS=--upgrade takes the newest versions)
 	@$(call compile,pyproject.toml --extra build,requirements.lock)

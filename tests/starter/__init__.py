@@ -1,0 +1,1 @@
+"""The starter: the smallest platform that keeps every promise, with a simulator and a contract test, to be copied."""

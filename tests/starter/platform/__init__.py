@@ -1,0 +1,1 @@
+"""Starter: the smallest platform that keeps every promise, to be copied and rewritten."""
