@@ -19,7 +19,7 @@ CLIENTS := .venv-clients/.is-installed
 # Quick parts first, so that a plain mistake shows early; short ones last, so that no core waits long for another.
 SUITES := $(wildcard $(addprefix tests/,tidy unit contract chaos model scenario security))
 
-.PHONY: help setup run test sweep chaos promises board fuzz clients mutants bench soak size fresh image-check check map platform lock clean
+.PHONY: help setup run test sweep chaos promises board fuzz portable clients mutants bench soak size fresh image-check check map platform lock clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -56,6 +56,9 @@ board: $(DEV)  ## work off a board of unruly workers while the gateway is killed
 MINUTES ?= 5
 fuzz: $(DEV)  ## fuzz the HTTP API by what its own /openapi.json says (MINUTES=5 SEED=1)
 	@$(BIN)/python -m tests.security.fuzz --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+
+portable: $(DEV)  ## ask a PostgreSQL about every statement (DATABASE=postgresql://user@host/name)
+	@$(BIN)/python -m tests.postgres $(DATABASE)
 
 clients: $(DEV) $(CLIENTS)  ## drive real client programs, in an environment of their own, against a gateway on loopback
 	@$(BIN)/python -m tests.clients $(ARGS)

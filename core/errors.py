@@ -5,6 +5,7 @@ TidingsError
 ├── HomeInUse            another process owns this home: exit 75
 ├── StoreRefused         the database is foreign, newer, corrupt or not durable: exit 76
 ├── Unstored             the store cannot write now: do not confirm, come back
+├── Clash                a row would break a rule of the schema: somebody was quicker, or the unit is wrong
 ├── Fenced               somebody else owns this run now: discard what you did
 ├── NoSession            nothing is bound to this task
 ├── Unsupported          the platform does not declare this ability: do something else
@@ -46,6 +47,10 @@ class StoreRefused(TidingsError):
 
 
 class Unstored(TidingsError):
+    pass
+
+
+class Clash(TidingsError):
     pass
 
 

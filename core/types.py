@@ -20,7 +20,8 @@ def encode(value: msgspec.Struct) -> bytes:
 
 
 def mend(text: str) -> str:
-    """Joins surrogates that belong together and marks those that are alone: nothing could store them."""
+    """Joins surrogates that belong together, marks those that are alone and drops NUL: no store could take them."""
+    text = text.replace("\0", "")
     if text.isascii():
         return text
     try:

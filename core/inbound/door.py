@@ -58,6 +58,8 @@ NOBODY_WAITS = "Nobody is waiting for this answer any more."
 MAY_BE_LOST = "An earlier answer of mine to this chat may not have arrived. Ask me again if you miss it."
 # A full queue is said at most once a minute.
 BUSY_SECONDS = 60.0
+# How JSON writes NUL.
+NUL = b"\\u0000"
 # So many of those whom we do not know are kept in mind.
 STRANGERS = 8
 
@@ -358,12 +360,12 @@ def _asked(tx: Transaction, inbound: Inbound, name: str, handler: Handler) -> Ob
 
 
 def _storable(inbound: Inbound) -> Inbound:
-    """Lone surrogates cannot be stored; a message that has them is taken all the same."""
+    """Lone surrogates and NUL cannot be stored; a message that has them is taken without them."""
     try:
-        msgspec.json.encode(inbound)
+        storable = NUL not in msgspec.json.encode(inbound)
     except UnicodeEncodeError:
-        return msgspec.convert(_scrub(msgspec.to_builtins(inbound)), Inbound)
-    return inbound
+        storable = False
+    return inbound if storable else msgspec.convert(_scrub(msgspec.to_builtins(inbound)), Inbound)
 
 
 def _scrub(value: object) -> object:

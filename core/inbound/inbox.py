@@ -129,7 +129,8 @@ def _insert(
 ) -> None:
     tx.execute(
         "INSERT INTO inbox (run, adapter, account, key, kind, conversation, album, joined, state, message, digest,"
-        " accepted, ready, reason, said, forget) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " accepted, ready, reason, said, forget, attended)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         run,
         inbound.target.adapter,
         inbound.target.account,
@@ -146,6 +147,7 @@ def _insert(
         reason,
         inbound.said,
         int(inbound.forget and state == "waiting"),
+        int(inbound.attended),
     )
     if inbound.kind is Kind.MESSAGE:
         tx.execute(
@@ -394,9 +396,9 @@ def claim_of(row: Row, journalled: int) -> Claim:
 def busy_conversations(tx: Transaction) -> list[tuple[str, float]]:
     """Free conversations in which a message waits, with the time from which it may be claimed."""
     rows = tx.all(
-        "SELECT conversation, min(seq) AS first, ready FROM inbox w WHERE state = 'waiting' AND NOT EXISTS"
-        " (SELECT 1 FROM inbox r WHERE r.conversation = w.conversation AND r.state = 'running')"
-        " GROUP BY conversation ORDER BY first"
+        "SELECT w.conversation, w.ready FROM (SELECT min(seq) AS seq FROM inbox WHERE state = 'waiting'"
+        " GROUP BY conversation) AS oldest JOIN inbox w ON w.seq = oldest.seq WHERE NOT EXISTS"
+        " (SELECT 1 FROM inbox r WHERE r.conversation = w.conversation AND r.state = 'running') ORDER BY w.seq"
     )
     return [(row["conversation"], row["ready"]) for row in rows]
 
@@ -407,10 +409,7 @@ def open_runs(tx: Transaction) -> list[str]:
 
 def waiting_attended(tx: Transaction) -> list[str]:
     """Waiting runs that should end with their connection."""
-    rows = tx.all(
-        "SELECT run, message FROM inbox WHERE state = 'waiting' AND instr(message, ?) > 0", b'"attended":true'
-    )
-    return [row["run"] for row in rows if msgspec.json.decode(row["message"], type=Inbound).attended]
+    return [row["run"] for row in tx.all("SELECT run FROM inbox WHERE state = 'waiting' AND attended = 1")]
 
 
 def count_waiting(tx: Transaction) -> int:

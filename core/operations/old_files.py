@@ -33,8 +33,7 @@ def kept(tx: Transaction) -> Kept:
     """What a delivery would still need, also one that the owner may retry; and what belongs to a card."""
     rows = tx.all(
         "SELECT body FROM deliveries WHERE state <> 'delivered' AND kind <> 'opening' AND dismissed = 0"
-        " AND instr(body, ?) > 0",
-        b'"files":[{',
+        " AND has_files = 1"
     )
     owed = {file.path for row in rows for file in msgspec.json.decode(row["body"], type=Body).files}
     attached = {row["place"] for row in tx.all("SELECT place FROM card_files")}

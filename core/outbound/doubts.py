@@ -17,7 +17,7 @@ def again(tx: Transaction, next_part: Head, *, absent: bool = True) -> None:
     """Repeats a doubtful part under the same key: it was proved absent, or its repetition is harmless for now."""
     _set_states(tx, next_part, "waiting", DeliveryState.WAITING)
     tx.execute(
-        "UPDATE parts SET not_before = 0, tried = CASE WHEN ? THEN NULL ELSE tried END"
+        "UPDATE parts SET not_before = 0, tried = CASE WHEN ? = 1 THEN NULL ELSE tried END"
         " WHERE delivery = ? AND position = ?",
         int(absent),
         next_part.owed.id,

@@ -117,8 +117,8 @@ def put(tx: Transaction, owed: Owed, now: float) -> None:
     if owed.kind is Class.FINAL:
         _supersede_opening(tx, owed.run, now)
     tx.execute(
-        "INSERT INTO deliveries (id, lane, kind, run, cause, target, body, state, created, key, digest, source, signal)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?, ?, ?)",
+        "INSERT INTO deliveries (id, lane, kind, run, cause, target, body, state, created, key, digest, source, signal,"
+        " has_files) VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?, ?, ?, ?)",
         owed.id,
         owed.target.lane,
         owed.kind,
@@ -131,6 +131,7 @@ def put(tx: Transaction, owed: Owed, now: float) -> None:
         owed.digest,
         owed.source,
         owed.signal or "",
+        int(bool(owed.body.files)),
     )
 
 
@@ -436,8 +437,8 @@ def hold(tx: Transaction, next_part: Head, reason: str) -> None:
     """No attempt is spent on what the owner must mend first."""
     if next_part.composed:
         tx.execute(
-            "UPDATE parts SET state = 'waiting', attempts = max(attempts - 1, 0), tried = ?"
-            " WHERE delivery = ? AND position = ? AND state = 'sending'",
+            "UPDATE parts SET state = 'waiting', attempts = CASE WHEN attempts > 0 THEN attempts - 1 ELSE 0 END,"
+            " tried = ? WHERE delivery = ? AND position = ? AND state = 'sending'",
             next_part.tried,
             next_part.owed.id,
             next_part.position,
@@ -469,8 +470,8 @@ def hurry(tx: Transaction, place: str) -> list[str]:
 def die(tx: Transaction, next_part: Head, reason: str, now: float, *, silent: bool = False) -> None:
     """The end of a delivery that did not arrive; unless it was only a view, the chat is told at the next contact."""
     tx.execute(
-        "UPDATE parts SET unsure = state = 'doubtful' OR (state = 'waiting' AND tried IS NOT NULL), state = 'dead'"
-        " WHERE delivery = ? AND state <> 'delivered'",
+        "UPDATE parts SET unsure = CASE WHEN state = 'doubtful' OR (state = 'waiting' AND tried IS NOT NULL)"
+        " THEN 1 ELSE 0 END, state = 'dead' WHERE delivery = ? AND state <> 'delivered'",
         next_part.owed.id,
     )
     tx.execute(
@@ -508,7 +509,7 @@ def counts(tx: Transaction) -> dict[str, int]:
     rows = tx.all(
         "SELECT state, sum(n) AS n FROM (SELECT state, count(*) AS n FROM deliveries WHERE state <> 'delivered'"
         " AND kind <> 'opening' AND dismissed = 0 GROUP BY state UNION ALL SELECT state, count(*) FROM deliveries"
-        " WHERE kind = 'opening' AND state IN ('waiting', 'held', 'doubtful') GROUP BY state)"
+        " WHERE kind = 'opening' AND state IN ('waiting', 'held', 'doubtful') GROUP BY state) AS counted"
         " GROUP BY state"
     )
     return {row["state"]: row["n"] for row in rows}

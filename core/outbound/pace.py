@@ -115,7 +115,7 @@ def load_pauses(tx: Transaction) -> dict[str, float]:
 def store_pause(tx: Transaction, budget: str, until: float) -> None:
     tx.execute(
         "INSERT INTO pauses (budget, until) VALUES (?, ?)"
-        " ON CONFLICT (budget) DO UPDATE SET until = max(until, excluded.until)",
+        " ON CONFLICT (budget) DO UPDATE SET until = excluded.until WHERE pauses.until < excluded.until",
         budget,
         until,
     )

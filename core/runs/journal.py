@@ -8,7 +8,16 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from tidings.core.agent import Checkpoint, Ended, JournalEvent, Outcome, OutcomeKind, ReasoningDelta, TextDelta
+from tidings.core.agent import (
+    Checkpoint,
+    Ended,
+    JournalEvent,
+    Outcome,
+    OutcomeKind,
+    ReasoningDelta,
+    Restarted,
+    TextDelta,
+)
 from tidings.core.clock import Clock
 from tidings.core.desk.runs import Numbered
 from tidings.core.errors import Fenced
@@ -23,8 +32,6 @@ HOPS = 4
 
 _decode = msgspec.json.Decoder(JournalEvent).decode
 _encode = msgspec.json.Encoder().encode
-# How the entry of a restart begins.
-_RESTARTED = b'{"type":"restarted"'
 UNREADABLE = "it ended in a way that only a newer version can read"
 
 Publish = Callable[[str, list[Numbered]], None]
@@ -162,10 +169,21 @@ def write(tx: Transaction, run: str, entries: list[Numbered]) -> None:
             "INSERT INTO journal (run, seq, kind, event, at) VALUES (?, ?, ?, ?, ?)",
             run,
             entry.seq,
-            "ended" if isinstance(entry.event, Ended) else "event",
+            _kind(entry.event),
             _encode(entry.event),
             entry.at,
         )
+
+
+def _kind(event: JournalEvent) -> str:
+    """The kinds of entries that are looked for; all others are plain events."""
+    match event:
+        case Ended():
+            return "ended"
+        case Restarted():
+            return "restarted"
+        case _:
+            return "event"
 
 
 def outcome(tx: Transaction, run: str) -> Outcome | None:
@@ -176,9 +194,7 @@ def outcome(tx: Transaction, run: str) -> Outcome | None:
 
 def void(tx: Transaction, run: str) -> int:
     """The number of the newest restart, up to which nothing that was said counts; 0 where there was none."""
-    row = tx.one(
-        "SELECT coalesce(max(seq), 0) AS last FROM journal WHERE run = ? AND instr(event, ?) = 1", run, _RESTARTED
-    )
+    row = tx.one("SELECT coalesce(max(seq), 0) AS last FROM journal WHERE run = ? AND kind = 'restarted'", run)
     return int(row["last"]) if row else 0
 
 

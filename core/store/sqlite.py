@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tidings.core.errors import StoreRefused, Unstored
+from tidings.core.errors import Clash, StoreRefused, Unstored
 from tidings.core.failpoints import fail_here
 from tidings.core.store import migrate
 from tidings.core.store.checks import CHECKED_BYTES
@@ -62,7 +62,7 @@ class _Done(NamedTuple):
 
 
 class SqliteTransaction:
-    """Raises Unstored when the database says "not now"; any other error is the fault of the statement."""
+    """Raises Unstored when the database says "not now", Clash when a row would break a rule of the schema."""
 
     __slots__ = ("_connection",)
 
@@ -271,9 +271,12 @@ def _undo(connection: sqlite3.Connection) -> None:
 
 
 def _judge(error: sqlite3.Error) -> None:
-    """Raises Unstored for an error that may pass; raises the error of a wrong statement as it is."""
-    if (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _TRANSIENT:
+    """Raises Unstored for an error that may pass and Clash for a broken rule; else the statement is wrong."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in _TRANSIENT:
         raise Unstored(str(error)) from error
+    if code == sqlite3.SQLITE_CONSTRAINT:
+        raise Clash(str(error)) from error
 
 
 def _resolve(done: list[_Done]) -> None:

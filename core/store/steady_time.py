@@ -85,7 +85,7 @@ def _carry_along(tx: Transaction, clock: SystemClock, seconds: float) -> None:
 
 def _store(tx: Transaction, clock: SystemClock) -> None:
     tx.execute(
-        "INSERT INTO epoch (only, boot, clock_offset, latest, confirmed) VALUES (1, ?, ?, ?, ?) ON CONFLICT (only)"
+        "INSERT INTO epoch (id, boot, clock_offset, latest, confirmed) VALUES (1, ?, ?, ?, ?) ON CONFLICT (id)"
         " DO UPDATE SET boot = excluded.boot, clock_offset = excluded.clock_offset, latest = excluded.latest,"
         " confirmed = excluded.confirmed",
         clocks.boot_id(),

@@ -20,8 +20,6 @@ SLOW_MILLISECONDS = 150
 
 
 class SqliteBench:
-    violation: type[Exception] = sqlite3.IntegrityError
-
     def __init__(self, home: Path, *, grouped: bool = True) -> None:
         self.path = home / "tidings.db"
         self._grouped = grouped

@@ -1,36 +1,21 @@
-"""No statement of the product scans a table that grows: SQLite is asked for the plan of each.
-
-The statements are read from the source, so that one which no test runs is seen too, and so is every text that parts
-make up. What cannot be read there is reported: write it so that it can.
-"""
+"""No statement of the product scans a table that grows: SQLite is asked for the plan of each."""
 
 import ast
-import importlib
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from itertools import chain, product
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from tests.sources import PACKAGES, ROOT, modules, place, tree
+from tests.statements import STATEMENT, Reader, Unreadable, statements
 from tidings.core.store.sqlite import connect
 
 pytestmark = pytest.mark.xdist_group("house")
 
-# The verbs of a transaction, and those of a connection.
-VERBS = {"one", "all", "execute", "count", "executemany"}
-# What a transaction or a connection is called.
-STORES = ("tx", "connection", "store")
-STATEMENT = re.compile(r"(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH RECURSIVE) ")
-
 # They work on a store before anything runs there or on a copy of it, and may take their time.
 AT_REST = {"core/store/migrate.py", "core/operations/restore.py", "core/operations/backup.py", "core/store/checks.py"}
-# They pass on what others give them.
-PASSED_ON = {"core/store/sqlite.py"}
 
 # Tables that may be read from end to end, and why they stay small.
 SMALL = {
@@ -69,118 +54,6 @@ ORDERED = {"NOT state IN ('waiting', 'running')"}
 STEP = re.compile(r"(?P<how>SCAN|SEARCH) (?P<table>\w+)(?: USING (?:COVERING )?INDEX (?P<index>\w+))?")
 # All rows above or below a value.
 OPEN_END = re.compile(r"\(\w+[<>]\?\)$")
-
-
-class Statement(NamedTuple):
-    place: str
-    sql: str
-
-
-class Unreadable(Exception):
-    """The text of a statement cannot be told from the source."""
-
-
-def statements() -> Iterator[Statement]:
-    for path in modules(*PACKAGES):
-        if str(path.relative_to(ROOT)) in AT_REST | PASSED_ON:
-            continue
-        for scopes, call in _calls(tree(path)):
-            match call:
-                case ast.Call(func=ast.Attribute(value=receiver, attr=verb), args=[text, *_]) if verb in VERBS:
-                    if not ast.unparse(receiver).endswith(STORES):
-                        continue
-                    texts = {*Reader(path, scopes).texts(text)}
-                    yield from (Statement(place(path, call), sql) for sql in texts if STATEMENT.match(sql))
-                case _:
-                    continue
-
-
-def _calls(node: ast.AST, scopes: tuple[ast.AST, ...] = ()) -> Iterator[tuple[tuple[ast.AST, ...], ast.Call]]:
-    """Each call with the functions around it, the innermost first."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-        scopes = (node, *scopes)
-    if isinstance(node, ast.Call):
-        yield scopes, node
-    for child in ast.iter_child_nodes(node):
-        yield from _calls(child, scopes)
-
-
-class Reader:
-    """Tells which texts an expression can have."""
-
-    def __init__(self, path: Path, scopes: tuple[ast.AST, ...]) -> None:
-        self._path = path
-        self._scopes = scopes
-
-    def texts(self, node: ast.expr) -> Iterable[str]:
-        match node:
-            case ast.Constant(value=value):
-                return [str(value)]
-            case ast.JoinedStr(values=parts):
-                return map("".join, product(*(list(self.texts(part)) for part in parts)))
-            case ast.FormattedValue(value=value):
-                return self.texts(value)
-            case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return map("".join, product(self.texts(left), list(self.texts(right))))
-            case ast.IfExp(body=body, orelse=orelse):
-                return chain(self.texts(body), self.texts(orelse))
-            case ast.Name(id=name):
-                return self._named(node, name)
-            case ast.Attribute(value=ast.Name(id=owner), attr=name):
-                return [self._constant(node, owner, name)]
-            case _:
-                raise self._unreadable(node)
-
-    def _named(self, node: ast.expr, name: str) -> Iterable[str]:
-        for scope in self._scopes:
-            bound = [*_bound_in(scope, name)]
-            if bound:
-                return chain.from_iterable(map(self.texts, bound))
-            if name in _parameters(scope):
-                return self._passed(node, scope, _parameters(scope).index(name))
-        return [self._constant(node, name)]
-
-    def _passed(self, node: ast.expr, function: ast.AST, position: int) -> Iterable[str]:
-        """A private function's parameter has the texts that its callers give it."""
-        called = getattr(function, "name", "")
-        given = [
-            Reader(self._path, scopes).texts(call.args[position])
-            for scopes, call in _calls(tree(self._path))
-            if called.startswith("_") and isinstance(call.func, ast.Name) and call.func.id == called
-        ]
-        if not given:
-            raise self._unreadable(node)
-        return chain.from_iterable(given)
-
-    def _constant(self, node: ast.expr, *names: str) -> str:
-        value: object = importlib.import_module(
-            ".".join(("tidings", *self._path.relative_to(ROOT).with_suffix("").parts))
-        )
-        for name in names:
-            value = getattr(value, name, None)
-        if not isinstance(value, str | int):
-            raise self._unreadable(node)
-        return str(value)
-
-    def _unreadable(self, node: ast.expr) -> Unreadable:
-        return Unreadable(f"{place(self._path, node)} {ast.unparse(node)}")
-
-
-def _parameters(scope: ast.AST) -> list[str]:
-    assert isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-    return [each.arg for each in scope.args.args]
-
-
-def _bound_in(scope: ast.AST, name: str) -> Iterator[ast.expr]:
-    """What a function gives to a name, also by a loop over values that it spells out."""
-    for node in ast.walk(scope):
-        match node:
-            case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
-                yield value
-            case ast.For(target=ast.Name(id=target), iter=ast.Tuple(elts=values)) if target == name:
-                yield from values
-            case _:
-                continue
 
 
 def scans(connection: sqlite3.Connection, sql: str) -> list[str]:
@@ -226,13 +99,13 @@ def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Con
 
 
 def test_no_statement_scans_a_table_that_grows(connection: sqlite3.Connection) -> None:
-    found = [f"{each.place} {step}: {each.sql}" for each in statements() for step in scans(connection, each.sql)]
+    found = [f"{each.place} {step}: {each.sql}" for each in statements(AT_REST) for step in scans(connection, each.sql)]
     assert found == []
 
 
 def test_every_text_that_looks_like_a_statement_has_been_looked_at() -> None:
     """Whichever way it reaches the store."""
-    seen = "\n".join({each.sql for each in statements()})
+    seen = "\n".join({each.sql for each in statements(AT_REST)})
     missed = [
         f"{place(path, node)} {node.value}"
         for path in modules(*PACKAGES)

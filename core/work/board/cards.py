@@ -111,8 +111,8 @@ def waits_for(tx: Transaction, card: int) -> list[Row]:
 
 def leads_to(tx: Transaction, first: int, last: int) -> bool:
     found = tx.one(
-        "WITH RECURSIVE behind (id) AS (SELECT ? UNION SELECT child FROM card_links JOIN behind ON parent = id)"
-        " SELECT 1 FROM behind WHERE id = ?",
+        "WITH RECURSIVE behind (id) AS (SELECT CAST(? AS BIGINT) UNION SELECT child FROM card_links"
+        " JOIN behind ON parent = id) SELECT 1 FROM behind WHERE id = ?",
         first,
         last,
     )
@@ -196,15 +196,14 @@ def inherit(tx: Transaction, parent: int, child: int) -> None:
 
 def note(tx: Transaction, card: int, what: str, said: str, by: str, at: Moment) -> int:
     """One line of what has happened to a card; its number names the news of it."""
-    tx.execute(
-        "INSERT INTO card_events (card, what, words, by, at) VALUES (?, ?, ?, ?, ?)",
+    row = tx.one(
+        "INSERT INTO card_events (card, what, words, by, at) VALUES (?, ?, ?, ?, ?) RETURNING seq",
         card,
         what,
         line(said),
         one_line(by),
         at.now,
     )
-    row = tx.one("SELECT max(seq) AS seq FROM card_events")
     assert row is not None
     return int(row["seq"])
 

@@ -86,9 +86,9 @@ def add(
     if waiting and waiting["n"] >= open_cards:
         raise Overdrawn(f"the board has {open_cards:,} open cards already: end or archive some")
     parents = [card_rows.find(tx, parent)["id"] for parent in new.parents]
-    tx.execute(
+    made = tx.one(
         "INSERT INTO cards (title, body, assignee, priority, workspace, budget, state, made_by, sender, key, created,"
-        " changed, asker) VALUES (?, ?, ?, ?, ?, ?, 'triage', ?, ?, ?, ?, ?, ?)",
+        " changed, asker) VALUES (?, ?, ?, ?, ?, ?, 'triage', ?, ?, ?, ?, ?, ?) RETURNING id",
         title,
         plain(new.body).strip(),
         new.assignee,
@@ -102,7 +102,6 @@ def add(
         at.now,
         encode(hand.asker) if hand.asker else None,
     )
-    made = tx.one("SELECT max(id) AS id FROM cards")
     assert made is not None
     card: int = made["id"]
     for parent in dict.fromkeys(parents):
@@ -336,7 +335,7 @@ def _move(tx: Transaction, card: int, state: CardState, block: str, reason: str,
     """Whatever leaves the running ones leaves its lease and its fence behind."""
     tx.execute(
         "UPDATE cards SET state = ?, block = ?, reason = ?, lease = NULL, changed = ?,"
-        " fence = fence + (state = 'running') WHERE id = ?",
+        " fence = CASE WHEN state = 'running' THEN fence + 1 ELSE fence END WHERE id = ?",
         state,
         block,
         reason,

@@ -385,9 +385,8 @@ def _open_processes(tx: Transaction) -> list[Row]:
 def _strays(tx: Transaction) -> list[Row]:
     """Runs of archived cards that nobody has ended, since the gateway was cut off in between."""
     return tx.all(
-        "SELECT a.* FROM (SELECT run FROM inbox WHERE state = 'running' UNION ALL SELECT run FROM inbox"
-        " WHERE state = 'waiting') i CROSS JOIN card_attempts a ON a.run = i.run"
-        " WHERE a.run <> '' AND a.ending = 'archived'"
+        "SELECT * FROM card_attempts WHERE run <> '' AND ending = 'archived' AND run IN (SELECT run FROM inbox"
+        " WHERE state = 'running' UNION ALL SELECT run FROM inbox WHERE state = 'waiting')"
     )
 
 

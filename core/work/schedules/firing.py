@@ -96,7 +96,8 @@ class Watch:
     def _due(self, tx: Transaction) -> list[str]:
         rows = tx.all(
             "SELECT id FROM schedules WHERE next IS NOT NULL AND paused = 0 AND removed = 0"
-            " AND next <= CASE steady WHEN 1 THEN ? ELSE ? END ORDER BY next, id LIMIT ?",
+            " AND next <= CASE steady WHEN 1 THEN CAST(? AS DOUBLE PRECISION) ELSE CAST(? AS DOUBLE PRECISION) END"
+            " ORDER BY next, id LIMIT ?",
             self._clock.now(),
             self._clock.wall(),
             AT_ONCE + 1,

@@ -11,7 +11,7 @@ import pytest
 from tests.worlds.fakes import FakeClock, calm, settle
 from tests.worlds.world import LOOP_TURNS, Echo, Gate, Scripted, World, handed
 from tidings.core.agent import Checkpoint, Event, Finished, OutcomeKind, TextDelta, Turn
-from tidings.core.errors import Unknown
+from tidings.core.errors import Clash, Unknown
 from tidings.core.inbound import inbox
 from tidings.core.inbound.commands import Command, Obeyed
 from tidings.core.store.store import Transaction
@@ -116,7 +116,7 @@ async def test_a_registered_command_is_obeyed_in_the_storing_transaction(tmp_pat
     [
         ValueError("a fault of ours"),
         Unknown("nobody caught it"),
-        sqlite3.IntegrityError("UNIQUE constraint"),
+        Clash("UNIQUE constraint"),
         sqlite3.OperationalError("no such column"),
         OSError(2, "no such file"),
         StopIteration(),

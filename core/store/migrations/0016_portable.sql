@@ -1,0 +1,16 @@
+-- Statements keep to what SQLite and PostgreSQL share: facts that were looked for inside JSON become columns.
+
+-- `only` is a reserved word elsewhere.
+ALTER TABLE epoch RENAME COLUMN only TO id;
+
+-- The run ends with the connection of the client that asked for it.
+ALTER TABLE inbox ADD COLUMN attended INTEGER NOT NULL DEFAULT 0;
+UPDATE inbox SET attended = 1 WHERE state IN ('waiting', 'running')
+    AND instr(message, CAST('"attended":true' AS BLOB)) > 0;
+
+-- The body names files.
+ALTER TABLE deliveries ADD COLUMN has_files INTEGER NOT NULL DEFAULT 0;
+UPDATE deliveries SET has_files = 1 WHERE instr(body, CAST('"files":[{' AS BLOB)) > 0;
+
+-- Restarts of a run are found by their kind.
+UPDATE journal SET kind = 'restarted' WHERE kind = 'event' AND instr(event, CAST('{"type":"restarted"' AS BLOB)) = 1;
