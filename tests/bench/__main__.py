@@ -96,33 +96,26 @@ def spine() -> list[Line]:
 
 def telegram() -> list[Line]:
     """Beside the stock library's echo handler."""
-    figures = _measure("telegram", "tests.bench.telegram")
-    ours, stock = figures["tidings"], figures["stock"]
-    return [
-        Line("Telegram: message to its answer, p50", ours["p50_ms"], stock["p50_ms"], "≤ 2 × stock", "ms"),
-        Line("  CPU of that", ours["cpu_ms"], stock["cpu_ms"], "≤ 2 × stock", "ms"),
-    ]
+    return _beside_stock("telegram", ("Telegram: message to its answer", "p50_ms", "≤ 2 × stock"), cpu="≤ 2 × stock")
 
 
 def discord() -> list[Line]:
     """Beside the stock library's echo client, which stores nothing."""
-    figures = _measure("discord", "tests.bench.discord")
-    ours, stock = figures["tidings"], figures["stock"]
-    return [
-        Line("Discord: message to its answer, p50", ours["p50_ms"], stock["p50_ms"], "", "ms"),
-        Line("  CPU of that", ours["cpu_ms"], stock["cpu_ms"], "", "ms"),
-    ]
+    return _beside_stock("discord", ("Discord: message to its answer", "p50_ms", ""))
 
 
 def slack() -> list[Line]:
     """Beside Bolt's echo app, which confirms before it does anything, and stores nothing."""
-    figures = _measure("slack", "tests.bench.slack")
+    confirmed = ("Slack: event to its confirmation", "ack_ms", "≤ 3,000")
+    return _beside_stock("slack", confirmed, ("  event to the first post", "p50_ms", ""))
+
+
+def _beside_stock(name: str, *delays: tuple[str, str, str], cpu: str = "") -> list[Line]:
+    """One line for each delay, by its title, its figure and its goal, and one for the CPU of an answer."""
+    figures = _measure(name, f"tests.bench.{name}")
     ours, stock = figures["tidings"], figures["stock"]
-    return [
-        Line("Slack: event to its confirmation, p50", ours["ack_ms"], stock["ack_ms"], "≤ 3,000", "ms"),
-        Line("  event to the first post, p50", ours["p50_ms"], stock["p50_ms"], "", "ms"),
-        Line("  CPU of that", ours["cpu_ms"], stock["cpu_ms"], "", "ms"),
-    ]
+    lines = [Line(f"{title}, p50", ours[figure], stock[figure], goal, "ms") for title, figure, goal in delays]
+    return [*lines, Line("  CPU of that", ours["cpu_ms"], stock["cpu_ms"], cpu, "ms")]
 
 
 def api() -> list[Line]:

@@ -1168,16 +1168,16 @@ async def test_reactions_that_are_set_and_taken_back_share_a_bucket() -> None:
 
 async def test_it_can_live_in_a_process_of_its_own() -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.simulators.discord.process", "--channels", "2"),
+        *(sys.executable, "-m", "tests.simulators.discord.process", "--places", "2"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdin is not None
     assert process.stdout is not None
     about = json.loads(await process.stdout.readline())
-    async with ClientSession() as session, session.get(f"{about['api']}/gateway") as answer:
-        assert (await answer.json())["url"] == about["gateway"]
-    process.stdin.write(b'{"say": "hello", "channel": 1}\n{"tell": true}\n')
+    async with ClientSession() as session, session.get(f"{about['api_url']}/gateway") as answer:
+        assert (await answer.json())["url"] == about["gateway_url"]
+    process.stdin.write(b'{"say": "hello", "place": 1}\n{"tell": true}\n')
     told = json.loads(await process.stdout.readline())
     assert "hello" in told["said"][0][2]
     process.stdin.close()

@@ -15,7 +15,7 @@ from aiohttp import WSMsgType, web
 from tests.simulators.discord.places import PRIVILEGED, Bot, Guild, Places
 from tests.simulators.discord.shapes import Shapes
 from tests.simulators.discord.truth import Truth
-from tests.simulators.discord.wire import reset
+from tests.simulators.shared.wire import reset
 from tidings.core.clock import Clock
 
 DISPATCH, HEARTBEAT, IDENTIFY, PRESENCE, VOICE, RESUME, RECONNECT, MEMBERS, INVALID, HELLO, ACK = (

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tests.simulators.discord.faults import Fault, Faults, Odds, banned, failed, limited
+from tests.simulators.discord.faults import Fault, Faults, banned, failed, limited
 from tests.simulators.discord.gateway import HEARTBEAT, INVALID, RECONNECT, Gateway
 from tests.simulators.discord.places import PRIVILEGED, Channel, Places, Where
 from tests.simulators.discord.rates import Rates
 from tests.simulators.discord.switchboard import Switchboard
 from tests.simulators.discord.truth import Truth
+from tests.simulators.shared.faults import Action
+from tests.simulators.shared.levers import HttpLevers
 
 MESSAGES = {401: "401: Unauthorized", 403: "Missing Permissions", 404: "404: Not Found"}
 
 
-class Levers:
+class Levers(HttpLevers):
     """A method is any call to the API unless it is named, by a route's word or a pattern of verb and path."""
 
     faults: Faults
@@ -54,71 +55,16 @@ class Levers:
         fault = replace(fault, headers={**fault.headers, **(headers or {})}, after_effect=after_effect)
         self.faults.arm(replace(fault, method=method, channel=_id(channel)), count)
 
-    def drop_next(
-        self, after_effect: bool, method: str | None = None, count: int = 1, *, channel: Where | None = None
-    ) -> None:
-        """The connection is reset."""
-        self.faults.arm(_fault("drop", after_effect, method, channel), count)
-
-    def hang_next(
-        self, after_effect: bool, method: str | None = None, count: int = 1, *, channel: Where | None = None
-    ) -> None:
-        """No answer ever comes; the connection stays until the caller goes."""
-        self.faults.arm(_fault("hang", after_effect, method, channel), count)
-
-    def garble_next(self, method: str | None = None, count: int = 1, *, channel: Where | None = None) -> None:
-        """The effect happens, and a 200 comes back with half of its JSON."""
-        self.faults.arm(_fault("garble", True, method, channel), count)
-
-    def truncate_next(self, method: str | None = None, count: int = 1, *, channel: Where | None = None) -> None:
-        """The effect happens, and the connection ends in the middle of the body."""
-        self.faults.arm(_fault("truncate", True, method, channel), count)
-
-    def dribble_next(
-        self, seconds: float, method: str | None = None, count: int = 1, *, channel: Where | None = None
-    ) -> None:
-        """The effect happens, and the body comes in bits over so many real seconds."""
-        self.faults.arm(_fault("slow", True, method, channel, seconds), count)
-
-    def delay_next(
-        self,
-        seconds: float,
-        method: str | None = None,
-        count: int = 1,
-        *,
-        channel: Where | None = None,
-        after_effect: bool = True,
-    ) -> None:
-        self.faults.arm(_fault("delay", after_effect, method, channel, seconds), count)
-
-    def hold_next(
-        self, method: str | None = None, *, channel: Where | None = None, after_effect: bool = False
-    ) -> asyncio.Event:
-        """The call stays open until the returned gate is set."""
-        fault = replace(_fault("hold", after_effect, method, channel), gate=asyncio.Event())
-        self.faults.arm(fault)
-        assert fault.gate is not None
-        return fault.gate
-
-    def schedule(self, seed: int, probabilities: Odds) -> None:
-        """From now on the seed decides; `heal` ends it."""
-        self.faults.schedule(seed, probabilities)
-
     def heal(self) -> None:
-        self.faults.clear()
+        super().heal()
         self.gateway.acks, self.gateway.refuses = True, False
+
+    def _fault(self, action: Action, *, channel: Where | None = None, **fields: Any) -> Fault:
+        return Fault(action=action, channel=_id(channel), **fields)
 
     def hide_date(self) -> None:
         """Answers have no date any more, as behind a proxy that takes it away."""
         self._switchboard.tells_date = False
-
-    def cut(self) -> None:
-        """Resets every connection; new ones are welcome."""
-        self._switchboard.cut()
-
-    async def outage(self, on: bool) -> None:
-        """Refuses connections and cuts those that are open, until called with false."""
-        await (self._switchboard.shut() if on else self._switchboard.open())
 
     def revoke(self, token: str = "", *, account: str = "main") -> None:
         """The bot's token is worthless from now on; another may take its place. Who listens is told at once."""
@@ -186,7 +132,3 @@ class Levers:
 
 def _id(channel: Where | None) -> str | None:
     return channel.id if isinstance(channel, Channel) else None if channel is None else str(channel)
-
-
-def _fault(action: Any, after_effect: bool, method: str | None, channel: Where | None, seconds: float = 0.0) -> Fault:
-    return Fault(action=action, after_effect=after_effect, method=method, channel=_id(channel), seconds=seconds)

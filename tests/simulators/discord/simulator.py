@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterable
 
 from tests.simulators.discord.about import About
 from tests.simulators.discord.faults import MILD, NASTY, Faults, Odds
@@ -22,7 +19,8 @@ from tests.simulators.discord.shapes import Shapes
 from tests.simulators.discord.switchboard import Switchboard
 from tests.simulators.discord.threads import Threads
 from tests.simulators.discord.truth import Call, Effect, File, Interaction, Message, Truth
-from tidings.core.clock import Clock, SystemClock
+from tests.simulators.shared.server import SimulatedPlatform
+from tidings.core.clock import Clock
 
 __all__ = [
     "MILD",
@@ -47,7 +45,7 @@ TYPING_SECONDS = 10.0
 INVALID_LIMIT = 10_000
 
 
-class DiscordServer(People, Levers):
+class DiscordServer(People, Levers, SimulatedPlatform[Effect, Call, Message]):
     """`async with DiscordServer() as discord:` listens on `discord.address`; give `api_url` and `gateway_url` away.
 
     A client may be another process and may die at any moment. The bot `main` exists and is in no guild yet:
@@ -58,6 +56,9 @@ class DiscordServer(People, Levers):
     real time. `skew` is how far the platform's dates are ahead of that clock, also those in the first ids; later ids
     never go back. Intents are the privileged ones that the developer portal has switched on.
     """
+
+    truth: Truth
+    _switchboard: Switchboard
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class DiscordServer(People, Levers):
         invalid_limit: int = INVALID_LIMIT,
         skew: float = 0.0,
     ) -> None:
-        self.clock: Clock = SystemClock() if clock is None else clock
+        super().__init__(clock)
         self.truth = Truth(self.clock)
         self.faults = Faults()
         self.rates = Rates(self.clock, invalid_limit)
@@ -115,21 +116,6 @@ class DiscordServer(People, Levers):
         self.places.bots[account] = Bot(account, self.places.new_id(), token, username, portal)
         return self.places.bots[account]
 
-    async def __aenter__(self) -> Self:
-        await self._switchboard.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._switchboard.close()
-        if self.truth.mishaps and error is None:
-            raise self.truth.mishaps[0]
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self._switchboard.port}"
-
     @property
     def api_url(self) -> str:
         return f"http://{self.address}{ROOT}"
@@ -156,19 +142,6 @@ class DiscordServer(People, Levers):
         self.places.skew = seconds
 
     # The ground truth.
-
-    @property
-    def effects(self) -> tuple[Effect, ...]:
-        return tuple(self.truth.effects)
-
-    @property
-    def sent(self) -> tuple[Message, ...]:
-        """Every message a bot of ours posted that nobody removed, as it stands now, in order of posting."""
-        return self.truth.sent()
-
-    @property
-    def posts(self) -> list[str]:
-        return [message.text for message in self.truth.sent()]
 
     def posts_in(self, channel: Where) -> list[str]:
         return [message.text for message in self.truth.sent(_id(channel))]
@@ -199,9 +172,6 @@ class DiscordServer(People, Levers):
         }
         return {id: emojis for id, emojis in shown.items() if emojis}
 
-    def calls(self, method: str | None = None) -> tuple[Call, ...]:
-        return tuple(call for call in self.truth.calls if method in (None, call.method))
-
     def commands(self, guild: str = "", *, account: str = "main") -> list[str]:
         """The names that the bot offers, everywhere or in one guild."""
         return [command["name"] for command in self.places.bot(account).commands.get(guild, [])]
@@ -231,28 +201,11 @@ class DiscordServer(People, Levers):
     def resumes(self, account: str = "main") -> int:
         return sum(session.resumed for session in self.sessions(account))
 
-    @property
-    def connections(self) -> int:
-        """Those that are open, and those of dead clients that were not read to their end yet."""
-        return self._switchboard.connections
-
-    async def until(
-        self,
-        holds: Callable[[DiscordServer], object],
-        timeout: float = 30.0,  # noqa: ASYNC109
-    ) -> None:
-        """Waits for the platform to come to a state; looks again after each effect, call, event and connection."""
-        try:
-            async with asyncio.timeout(timeout):
-                while not holds(self):
-                    await self.truth.changed.wait()
-        except TimeoutError:
-            calls = [(call.method, call.path, call.verdict or "open") for call in self.truth.calls[-10:]]
-            told = {each.id: [name for _, name, _ in each.log[-5:]] for each in self.sessions()}
-            raise TimeoutError(
-                f"not so after {timeout:g} s: posts {self.posts[-10:]}, last calls {calls}, last events {told}, "
-                f"mishaps {self.truth.mishaps}"
-            ) from None
+    def _story(self) -> Iterable[str]:
+        told = {each.id: [name for _, name, _ in each.log[-5:]] for each in self.sessions()}
+        yield from super()._story()
+        yield f"last paths {[call.path for call in self.truth.calls[-10:]]}"
+        yield f"last events {told}"
 
 
 def _id(channel: Where) -> str:

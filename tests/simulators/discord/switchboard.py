@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from email.utils import formatdate
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -18,94 +17,33 @@ from tests.simulators.discord.refusals import Refusal, Upload, invalid, unauthor
 from tests.simulators.discord.routes import OPEN, ROOT, Ask, Handler, find
 from tests.simulators.discord.shapes import hash_of
 from tests.simulators.discord.truth import Call, Truth
-from tests.simulators.discord.wire import bind, reset
+from tests.simulators.shared import switchboard, truth
+from tests.simulators.shared.switchboard import Answer, Told
 
 REQUEST_BYTES = 110 * 2**20
-# A slow body comes in so many bits.
-BITS = 20
-# Handlers are cancelled with their connections, so there is nothing to wait for.
-CLOSE_SECONDS = 1.0
 JSON = "application/json"
 # What must be an id where it stands in a path.
 NUMBERS = ("channel", "message", "guild", "user", "application", "interaction")
 
 
-class Answer(NamedTuple):
-    status: int
-    body: bytes
-    # Without a charset: the platform sends none, and a client may compare.
-    type: str = JSON
-    headers: dict[str, str] = {}
-
-
-class Switchboard:
-    """The port is ours from the first moment to `close`; `open` and `shut` may alternate in between."""
+class Switchboard(switchboard.Switchboard[Fault]):
+    request_bytes = REQUEST_BYTES
+    expected = (ConnectionError,)
+    _truth: Truth
 
     def __init__(self, faults: Faults, rates: Rates, truth: Truth, places: Places) -> None:
+        super().__init__(truth)
         self._faults = faults
         self._rates = rates
-        self._truth = truth
         self._places = places
         self.handlers: dict[str, Handler] = {}
         self.tells_date = True
         self.gateway: Gateway | None = None
-        self._runner: web.AppRunner | None = None
-        self._listener: asyncio.Server | None = None
-        # Bound and never listening: it keeps the port ours through an outage.
-        self._reservation = bind(0)
-        self.port: int = self._reservation.getsockname()[1]
-
-    @property
-    def connections(self) -> int:
-        return len(self._runner.server.connections) if self._runner and self._runner.server else 0
-
-    async def open(self) -> None:
-        if self._runner is None:
-            app = web.Application(client_max_size=REQUEST_BYTES)
-            app.router.add_route("*", "/{path:.*}", self._serve)
-            self._runner = web.AppRunner(
-                app, handler_cancellation=True, access_log=None, shutdown_timeout=CLOSE_SECONDS
-            )
-            await self._runner.setup()
-        if self._listener is None:
-            assert self._runner.server is not None
-            loop = asyncio.get_running_loop()
-            self._listener = await loop.create_server(self._runner.server, sock=bind(self.port))
-
-    async def shut(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
-        # Who has just been let in is thrown out too.
-        while self.connections:
-            self.cut()
-            await asyncio.sleep(0)
-
-    async def close(self) -> None:
-        await self.shut()
-        if self._runner is not None:
-            await self._runner.cleanup()
-        self._reservation.close()
-
-    def cut(self) -> None:
-        if self._runner is not None and self._runner.server is not None:
-            for connection in self._runner.server.connections:
-                reset(connection.transport)
-
-    async def _serve(self, request: web.Request) -> web.StreamResponse:
-        try:
-            if request.path in ("/gateway", "/resume"):
-                assert self.gateway is not None
-                return await self.gateway.serve(request)
-            return await self._take(request)
-        except (asyncio.CancelledError, ConnectionError):
-            raise
-        except BaseException as error:
-            self._truth.mishaps.append(error)
-            self._truth.wake()
-            raise
 
     async def _take(self, request: web.Request) -> web.StreamResponse:
+        if request.path in ("/gateway", "/resume"):
+            assert self.gateway is not None
+            return await self.gateway.serve(request)
         path = request.rel_url.raw_path
         is_file = path.startswith("/attachments/")
         found = None if is_file else find(request.method, path.removeprefix(ROOT)) if path.startswith(ROOT) else None
@@ -119,22 +57,25 @@ class Switchboard:
         except Refusal as refusal:
             problem = refusal
         call = self._truth.arrived(
-            method=method,
+            method,
+            bot.account if bot else self._owner(at),
             verb=request.method,
             path=path.removeprefix(ROOT),
             query=dict(request.query),
-            account=bot.account if bot else self._owner(at),
             channel=at.get("channel", ""),
             body=body,
             files={field: upload.name for field, upload in uploads.items()},
         )
         ask = Ask(caller=bot, at=at, query=request.query, body=body, uploads=uploads)
-        try:
-            return await self._answer(request, call, ask, problem)
-        except asyncio.CancelledError:
-            if not self._truth.calls[call.order].verdict:
-                self._truth.decided(call, "gone")
-            raise
+        if self._rates.is_banned:
+            return self._tell(call, Told("429", Answer(429, BANNED, "text/plain")))
+        lane = self._places.lane(call.channel)
+        fault = self._faults.take(call.method, f"{call.verb} {call.path}", call.channel, lane)
+
+        async def perform() -> Told:
+            return self._perform(call, ask, problem)
+
+        return await self._answer(request, call, fault, perform)
 
     def _bot(self, request: web.Request) -> Bot | None:
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -145,50 +86,22 @@ class Switchboard:
         asked = (each for each in self._truth.interactions.values() if each.token == at.get("token"))
         return next((each.account for each in asked), "")
 
-    async def _answer(self, request: web.Request, call: Call, ask: Ask, problem: Refusal | None) -> web.StreamResponse:
-        if self._rates.is_banned:
-            return self._tell(call, "429", Answer(429, BANNED, "text/plain"))
-        lane = self._places.lane(call.channel)
-        fault = self._faults.take(call.method, f"{call.verb} {call.path}", call.channel, lane)
-        if fault is not None and not fault.after_effect:
-            if fault.action == "fail":
-                return self._tell(call, str(fault.status), _told(fault))
-            if fault.action in ("drop", "hang"):
-                return await self._lose(request, call, fault)
-            if fault.action in ("delay", "hold"):
-                await _wait(fault)
-                fault = None
+    def _perform(self, call: Call, ask: Ask, problem: Refusal | None) -> Told:
         turn = self._rates.admit(call.account, call.method, call.channel)
         if turn.pause:
-            refused = _told(limited(turn.pause, is_global=turn.is_global))
-            return self._tell(call, "429", refused._replace(headers=refused.headers | turn.headers))
+            refused = self._failure(limited(turn.pause, is_global=turn.is_global))
+            return Told("429", refused._replace(headers={**refused.headers, **turn.headers}))
         try:
             if problem is not None:
                 raise problem
-            answer = self._perform(call, ask)
+            answer = self._handle(call, ask)
         except Refusal as refusal:
             body = json.dumps(refusal.body).encode()
             refused = Answer(refusal.status, body, headers=VIA | turn.headers)
-            return self._tell(call, str(refusal.status), refused, refusal.code)
-        answer = answer._replace(headers=VIA | turn.headers | answer.headers)
-        if fault is not None:
-            match fault.action:
-                case "fail":
-                    return self._tell(call, f"ok, told {fault.status}", _told(fault))
-                case "drop" | "hang":
-                    return await self._lose(request, call, fault)
-                case "garble":
-                    half = answer._replace(body=answer.body[: len(answer.body) // 2])
-                    return self._tell(call, fault.lost, half)
-                case "truncate":
-                    return await self._truncate(request, call, fault, answer)
-                case "slow":
-                    return await self._dribble(request, call, fault, answer)
-                case _:
-                    await _wait(fault)
-        return self._tell(call, "ok", answer)
+            return Told(str(refusal.status), refused, {"code": refusal.code})
+        return Told("ok", answer._replace(headers={**VIA, **turn.headers, **answer.headers}))
 
-    def _perform(self, call: Call, ask: Ask) -> Answer:
+    def _handle(self, call: Call, ask: Ask) -> Answer:
         if call.method == FILE:
             return self._fetch(call)
         if not call.method:
@@ -215,54 +128,24 @@ class Switchboard:
             return Answer(404, b"This content is no longer available.", "text/plain")
         return Answer(200, file.data, file.type)
 
-    def _tell(self, call: Call, verdict: str, answer: Answer, code: int = 0) -> web.Response:
-        self._truth.decided(call, verdict, answer.status, code)
-        self._rates.count(answer.status)
-        headers = self._date() | answer.headers | ({"Content-Type": answer.type} if answer.body else {})
+    def _tell(self, call: truth.Call, told: Told) -> web.Response:
+        self._rates.count(told.answer.status)
+        return super()._tell(call, told)
+
+    def _record(self, answer: Answer) -> dict[str, Any]:
+        return {"status": answer.status}
+
+    def _respond(self, answer: Answer) -> web.Response:
+        """Without a charset in the content type: the platform sends none, and a client may compare."""
+        headers = {**self._date(), **answer.headers, **({"Content-Type": answer.type} if answer.body else {})}
         return web.Response(status=answer.status, body=answer.body or None, headers=headers)
+
+    def _failure(self, fault: Fault) -> Answer:
+        return Answer(fault.status, fault.body, fault.type, fault.headers)
 
     def _date(self) -> dict[str, str]:
         """As every server says it: the platform's own time, in whole seconds."""
         return {"Date": formatdate(self._places.wall(), usegmt=True) if self.tells_date else ""}
-
-    async def _lose(self, request: web.Request, call: Call, fault: Fault) -> web.StreamResponse:
-        self._truth.decided(call, fault.lost)
-        if fault.action == "drop":
-            reset(request.transport)
-        return await _forever()
-
-    async def _truncate(self, request: web.Request, call: Call, fault: Fault, answer: Answer) -> web.StreamResponse:
-        self._truth.decided(call, fault.lost)
-        response = web.StreamResponse(headers={"Content-Type": answer.type, "Content-Length": str(len(answer.body))})
-        await response.prepare(request)
-        await response.write(answer.body[: len(answer.body) // 2])
-        if request.transport is not None:
-            request.transport.close()
-        return await _forever()
-
-    async def _dribble(self, request: web.Request, call: Call, fault: Fault, answer: Answer) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": answer.type, "Content-Length": str(len(answer.body))})
-        await response.prepare(request)
-        step = max(1, len(answer.body) // BITS)
-        for begin in range(0, len(answer.body), step):
-            await response.write(answer.body[begin : begin + step])
-            await asyncio.sleep(fault.seconds / BITS)
-        self._truth.decided(call, "ok", answer.status)
-        await response.write_eof()
-        return response
-
-
-async def _forever() -> web.StreamResponse:
-    """Ends with the connection, by cancellation."""
-    await asyncio.Event().wait()
-    raise AssertionError("nobody sets this")
-
-
-async def _wait(fault: Fault) -> None:
-    if fault.gate is not None:
-        await fault.gate.wait()
-    else:
-        await asyncio.sleep(fault.seconds)
 
 
 async def _read(request: web.Request) -> tuple[Any, dict[str, Upload]]:
@@ -286,7 +169,3 @@ async def _read(request: web.Request) -> tuple[Any, dict[str, Upload]]:
         return json.loads(text) if text else None, uploads
     except ValueError:
         raise Refusal(400, 50109, "The request body contains invalid JSON.") from None
-
-
-def _told(fault: Fault) -> Answer:
-    return Answer(fault.status, fault.body, fault.type, fault.headers)

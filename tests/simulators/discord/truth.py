@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
-from msgspec.structs import replace
-
+from tests.simulators.shared import truth
 from tidings.core.clock import Clock
 from tidings.core.types import Value
 
@@ -115,42 +113,23 @@ class Interaction(Value, frozen=True, kw_only=True):
     told: int = 0
 
 
-class Effect(Value, frozen=True, kw_only=True):
-    """One thing that changed the platform; `order` counts all effects."""
+class Effect(truth.Effect, frozen=True, kw_only=True):
+    """An act is post, edit, delete, erase, react, unreact, typing, thread, think, defer or commands."""
 
-    order: int
-    at: float
-    # post, edit, delete, erase, react, unreact, typing, thread, think, defer or commands.
-    act: str
-    account: str
     channel: str = ""
-    message: str = ""
-    text: str = ""
 
 
-class Call(Value, frozen=True, kw_only=True):
-    """One call as it arrived; its verdict is empty while it is open.
+class Call(truth.Call, frozen=True, kw_only=True):
+    """A method is the simulator's word for the route, as `fail_next` and the other levers know it."""
 
-    A verdict is "ok", the status of a refusal, "lost before" and "lost after" the effect when the caller
-    never heard, "gone" when the caller left first, or "ok, told 500" when it was lied to.
-    """
-
-    order: int
-    # By the wall clock and by the steady one.
-    at: float
-    now: float
-    # The simulator's word for the route, as `fail_next` and its like know it.
-    method: str
     verb: str
     # Without /api/v10.
     path: str
     query: dict[str, str]
-    account: str
     channel: str
     body: Any
     # Names of the files that came along, by field.
     files: dict[str, str]
-    verdict: str = ""
     # What the caller was told; 0 where it heard nothing.
     status: int = 0
     # Discord's code of a refusal.
@@ -165,38 +144,17 @@ class Call(Value, frozen=True, kw_only=True):
         return str(self.body.get("nonce") or "") if isinstance(self.body, dict) else ""
 
 
-class Truth:
-    """Append-only; a message's present state is kept beside the log."""
+class Truth(truth.Truth[Effect, Call, Message]):
+    """A message's present state is kept beside the log."""
+
+    effect, call = Effect, Call
 
     def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self.effects: list[Effect] = []
-        self.calls: list[Call] = []
+        super().__init__(clock)
         # Every message ever, in order of their ids.
         self.messages: dict[str, Message] = {}
         self.interactions: dict[str, Interaction] = {}
-        # Faults of the simulator itself.
-        self.mishaps: list[BaseException] = []
-        self.changed = asyncio.Event()
         self._channels: dict[str, list[str]] = {}
-
-    def wake(self) -> None:
-        self.changed.set()
-        self.changed = asyncio.Event()
-
-    def log(self, act: str, account: str, *, channel: str = "", message: str = "", text: str = "") -> None:
-        self.effects.append(
-            Effect(
-                order=len(self.effects) + 1,
-                at=self.clock.wall(),
-                act=act,
-                account=account,
-                channel=channel,
-                message=message,
-                text=text,
-            )
-        )
-        self.wake()
 
     def keep(self, message: Message, act: str = "") -> Message:
         """With an act it is logged too."""
@@ -228,16 +186,6 @@ class Truth:
             and message.kind in (0, 19, 20)
             and channel in (None, message.channel)
         )
-
-    def arrived(self, **fields: Any) -> Call:
-        call = Call(order=len(self.calls), at=self.clock.wall(), now=self.clock.now(), **fields)
-        self.calls.append(call)
-        self.wake()
-        return call
-
-    def decided(self, call: Call, verdict: str, status: int = 0, code: int = 0) -> None:
-        self.calls[call.order] = replace(call, verdict=verdict, status=status, code=code)
-        self.wake()
 
 
 def _buttons(components: Any) -> list[Button]:

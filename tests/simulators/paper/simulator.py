@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
@@ -14,32 +11,34 @@ from tests.simulators.paper.faults import MILD, NASTY, Fault, Faults, Odds
 from tests.simulators.paper.switchboard import Switchboard
 from tests.simulators.paper.truth import Call, Effect, Truth
 from tests.simulators.paper.wire import Event, Message, Sent, Upload
-from tidings.core.clock import Clock, SystemClock
+from tests.simulators.shared.levers import Levers
+from tests.simulators.shared.server import SimulatedPlatform
+from tidings.core.clock import Clock
 
 __all__ = ["MILD", "NASTY", "Call", "Effect", "Event", "Kind", "Message", "Odds", "PaperServer"]
 
 
-class PaperServer:
+class PaperServer(Levers, SimulatedPlatform[Effect, Call, Message]):
     """`async with PaperServer(kind=...) as paper:` listens on `paper.address`.
 
     A client may be another process and may die at any moment. Chat "1" exists; speaking in a chat or
     thread makes it exist.
     """
 
+    truth: Truth
+    faults: Faults
+    _switchboard: Switchboard
+
     def __init__(
         self, kind: Kind | None = None, *, limit: int = 2000, token: str = "token", clock: Clock | None = None
     ) -> None:
+        super().__init__(clock)
         self.kind = Kind() if kind is None else kind
-        self.clock: Clock = SystemClock() if clock is None else clock
         self.truth = Truth(self.clock)
         self.chats = Chats(self.kind, limit, self.truth, self.clock)
         self.chats.open("1")
         self.faults = Faults()
         self._switchboard = Switchboard(token, self.chats, self.faults, self.truth)
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self._switchboard.port}"
 
     @property
     def limit(self) -> int:
@@ -49,29 +48,7 @@ class PaperServer:
     def token(self) -> str:
         return self._switchboard.token
 
-    async def __aenter__(self) -> Self:
-        await self._switchboard.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._switchboard.close()
-
     # The ground truth.
-
-    @property
-    def effects(self) -> tuple[Effect, ...]:
-        return tuple(self.truth.effects)
-
-    @property
-    def sent(self) -> tuple[Message, ...]:
-        """Every message the bot posted that was not erased, as it stands now, in order of posting."""
-        return self.truth.sent()
-
-    @property
-    def posts(self) -> list[str]:
-        return [message.text for message in self.truth.sent()]
 
     def posts_in(self, chat: str, thread: str | None = None) -> list[str]:
         return [message.text for message in self.truth.sent(chat, thread)]
@@ -85,9 +62,6 @@ class PaperServer:
 
     def message(self, id: str) -> Message:
         return self.truth.messages[id]
-
-    def calls(self, method: str | None = None) -> tuple[Call, ...]:
-        return tuple(call for call in self.truth.calls if method in (None, call.method))
 
     @property
     def confirmed(self) -> list[str]:
@@ -104,27 +78,9 @@ class PaperServer:
     def attached(self, account: str = "main") -> bool:
         return account in self._switchboard.attached
 
-    @property
-    def connections(self) -> int:
-        """Those that are open, and those of dead clients that were not read to their end yet."""
-        return self._switchboard.connections
-
-    async def until(
-        self,
-        holds: Callable[[PaperServer], object],
-        timeout: float = 30.0,  # noqa: ASYNC109
-    ) -> None:
-        """Waits for the platform to come to a state; looks again after each effect, call and attachment."""
-        try:
-            async with asyncio.timeout(timeout):
-                while not holds(self):
-                    await self.truth.changed.wait()
-        except TimeoutError:
-            calls = [(call.method, call.verdict or "open") for call in self.truth.calls[-10:]]
-            raise TimeoutError(
-                f"not so after {timeout:g} s: posts {self.posts[-10:]}, last calls {calls}, "
-                f"unconfirmed {self.unconfirmed[-10:]}"
-            ) from None
+    def _story(self) -> Iterable[str]:
+        yield from super()._story()
+        yield f"unconfirmed {self.unconfirmed[-10:]}"
 
     # What people do.
 
@@ -233,27 +189,6 @@ class PaperServer:
         """The call is refused and has no effect."""
         self.faults.arm(Fault(action="fail", code=code, retry_after=retry_after, method=method), count)
 
-    def drop_next(self, after_effect: bool, method: str | None = None, count: int = 1) -> None:
-        self.faults.arm(Fault(action="drop", after_effect=after_effect, method=method), count)
-
-    def hang_next(self, after_effect: bool, method: str | None = None, count: int = 1) -> None:
-        self.faults.arm(Fault(action="hang", after_effect=after_effect, method=method), count)
-
-    def garble_next(self, method: str | None = None, count: int = 1) -> None:
-        """The effect happens, and half an answer comes back."""
-        self.faults.arm(Fault(action="garble", after_effect=True, method=method), count)
-
-    def delay_next(
-        self, seconds: float, method: str | None = None, count: int = 1, *, after_effect: bool = True
-    ) -> None:
-        self.faults.arm(Fault(action="delay", seconds=seconds, method=method, after_effect=after_effect), count)
-
-    def hold_next(self, method: str | None = None, *, after_effect: bool = False) -> asyncio.Event:
-        """The call stays open until the returned gate is set."""
-        gate = asyncio.Event()
-        self.faults.arm(Fault(action="hold", gate=gate, method=method, after_effect=after_effect), 1)
-        return gate
-
     def duplicate_next(self, count: int = 1, account: str = "main") -> None:
         self._switchboard.feed(account).duplicates += count
 
@@ -266,21 +201,6 @@ class PaperServer:
         for feed in self._switchboard.feeds.values():
             for event in [event for event in feed.events if key in (event.key, event.id)]:
                 feed.again(event)
-
-    def schedule(self, seed: int, probabilities: Odds) -> None:
-        """From now on the seed decides; `heal` ends it."""
-        self.faults.schedule(seed, probabilities)
-
-    def heal(self) -> None:
-        self.faults.clear()
-
-    def cut(self) -> None:
-        """Resets every connection; new ones are welcome."""
-        self._switchboard.cut()
-
-    async def outage(self, on: bool) -> None:
-        """Refuses connections and cuts those that are open, until called with false."""
-        await (self._switchboard.shut() if on else self._switchboard.open())
 
     def revoke(self, token: str) -> None:
         """Only this token is good from now on; who is attached is cut off."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Iterable
 
 import msgspec
@@ -13,6 +12,7 @@ from tests.simulators.paper.faults import Fault, Faults
 from tests.simulators.paper.feed import Feed
 from tests.simulators.paper.truth import Call, Truth
 from tests.simulators.paper.wire import LINE_BYTES, Answer, Confirm, Push, Refusal, Request, Result, Wire
+from tests.simulators.shared.wire import bind
 
 
 class Switchboard:
@@ -29,7 +29,7 @@ class Switchboard:
         self._wires: dict[asyncio.Task[None], Wire] = {}
         self._listener: asyncio.Server | None = None
         # Bound and never listening: it keeps the port ours through an outage.
-        self._reservation = _bind(0)
+        self._reservation = bind(0)
         self.port: int = self._reservation.getsockname()[1]
 
     @property
@@ -38,7 +38,7 @@ class Switchboard:
 
     async def open(self) -> None:
         if self._listener is None:
-            self._listener = await asyncio.start_server(self._accept, sock=_bind(self.port), limit=LINE_BYTES)
+            self._listener = await asyncio.start_server(self._accept, sock=bind(self.port), limit=LINE_BYTES)
 
     async def shut(self) -> None:
         if self._listener is not None:
@@ -87,7 +87,7 @@ class Switchboard:
 
     async def _answer(self, request: Request, wire: Wire) -> bool:
         """Answers one call; false when the connection was made to suffer for it."""
-        call = self._truth.arrived(request.method, request.account, request.ask)
+        call = self._truth.arrived(request.method, request.account, ask=request.ask)
         fault = self._faults.take(request.method, request.ask.chat)
         if fault is not None and not fault.after_effect and fault.action != "fail":
             if not await self._suffer(fault, call, None, wire):
@@ -118,12 +118,8 @@ class Switchboard:
 
     async def _suffer(self, fault: Fault, call: Call, answer: Answer | None, wire: Wire) -> bool:
         match fault.action:
-            case "delay":
-                await asyncio.sleep(fault.seconds)
-                return True
-            case "hold":
-                assert fault.gate is not None
-                await fault.gate.wait()
+            case "delay" | "hold":
+                await fault.wait()
                 return True
             case "garble":
                 assert answer is not None
@@ -187,13 +183,6 @@ class Switchboard:
             if (event := feed.confirm(id, self._truth.clock.wall())) is not None:
                 self._truth.confirmed.append(event.key)
                 self._truth.log("confirm", account, chat=event.chat, thread=event.thread, message=id, key=event.key)
-
-
-def _bind(port: int) -> socket.socket:
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    bound.bind(("127.0.0.1", port))
-    return bound
 
 
 def _failure(fault: Fault) -> Refusal:

@@ -192,13 +192,5 @@ class Levers:
         """Nothing is armed any more, and nobody is stalled."""
         self.faults.clear()
 
-    def cut(self) -> None:
-        """Resets every connection; new ones are welcome."""
-        self._switchboard.cut()
-
-    async def outage(self, on: bool) -> None:
-        """Refuses connections and cuts those that are open, until called with false."""
-        await (self._switchboard.shut() if on else self._switchboard.open())
-
     def _arm(self, action: Action, count: int | None, **more: Any) -> None:
         self.faults.arm(Fault(action=action, count=count, **more))

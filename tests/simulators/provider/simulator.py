@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterable
 
 from tests.simulators.provider.faults import Faults
 from tests.simulators.provider.levers import Levers
@@ -13,7 +10,8 @@ from tests.simulators.provider.minds import Mind, Minds, echo, obedient
 from tests.simulators.provider.switchboard import ANTHROPIC, Switchboard
 from tests.simulators.provider.truth import Api, Asked, Exchange, Line, Truth
 from tests.simulators.provider.turns import Answer, Call, Say, Turn, count_tokens
-from tidings.core.clock import Clock, SystemClock
+from tests.simulators.shared.server import SimulatedServer
+from tidings.core.clock import Clock
 
 __all__ = [
     "KEY",
@@ -35,12 +33,15 @@ KEY = "sk-simulated-0123456789abcdef"
 MODEL, SMALL = "sim-large", "sim-small"
 
 
-class ProviderServer(Levers):
+class ProviderServer(Levers, SimulatedServer):
     """`async with ProviderServer() as provider:` and give `provider.openai_url` or `.anthropic_url` to a client.
 
     Until told otherwise it echoes. A client may be another process and may die at any moment. Requests are checked
     before faults befall them, so a wrong request is refused whatever is armed.
     """
+
+    truth: Truth
+    _switchboard: Switchboard
 
     def __init__(
         self,
@@ -50,27 +51,12 @@ class ProviderServer(Levers):
         window: int | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.clock: Clock = SystemClock() if clock is None else clock
+        super().__init__(clock)
         self.truth = Truth(self.clock)
         self.faults = Faults()
         self._minds = Minds()
         self._switchboard = Switchboard(self.truth, self.faults, self._minds, key, models)
         self.window = window
-
-    async def __aenter__(self) -> Self:
-        await self._switchboard.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._switchboard.close()
-        if self.truth.mishaps and error is None:
-            raise self.truth.mishaps[0]
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self._switchboard.port}"
 
     @property
     def openai_url(self) -> str:
@@ -161,26 +147,11 @@ class ProviderServer(Levers):
         """How many were open at the same time, at most."""
         return self.truth.most
 
-    @property
-    def connections(self) -> int:
-        return self._switchboard.connections
-
-    async def until(
-        self,
-        holds: Callable[[ProviderServer], object],
-        timeout: float = 10.0,  # noqa: ASYNC109
-    ) -> None:
-        """Waits for a state; looks again after each request, chunk and verdict."""
-        try:
-            async with asyncio.timeout(timeout):
-                while not holds(self):
-                    await self.truth.change()
-        except TimeoutError:
-            seen = [
-                (each.api or each.path, each.model, each.status, each.chunks, each.verdict or "open")
-                for each in self.truth.exchanges[-10:]
-            ]
-            raise TimeoutError(
-                f"not so after {timeout:g} s: {len(self.truth.exchanges)} requests, the last {seen}, "
-                f"{self.open_streams} streams open"
-            ) from None
+    def _story(self) -> Iterable[str]:
+        seen = [
+            (each.api or each.path, each.model, each.status, each.chunks, each.verdict or "open")
+            for each in self.truth.exchanges[-10:]
+        ]
+        yield f"{len(self.truth.exchanges)} requests"
+        yield f"the last {seen}"
+        yield f"{self.open_streams} streams open"

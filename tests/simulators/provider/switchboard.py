@@ -19,19 +19,20 @@ from tests.simulators.provider.minds import Minds
 from tests.simulators.provider.responses import Responses
 from tests.simulators.provider.truth import Exchange, Truth
 from tests.simulators.provider.turns import EMPTY, Answer
-from tests.simulators.provider.wire import Step, Wire, bind, plan, reset
+from tests.simulators.provider.wire import Step, Wire, plan
+from tests.simulators.shared.switchboard import Port
 
 ANTHROPIC = "/anthropic"
 BODY_BYTES = 2**26
-# Handlers are cancelled with their connections, so there is nothing to wait for.
-CLOSE_SECONDS = 1.0
 SECRETS = ("authorization", "x-api-key", "api-key", "cookie")
 
 
-class Switchboard:
-    """The port is ours from the first moment to `close`; `open` and `shut` may alternate in between."""
+class Switchboard(Port):
+    request_bytes = BODY_BYTES
+    expected = ()
 
     def __init__(self, truth: Truth, faults: Faults, minds: Minds, key: str, models: Iterable[str]) -> None:
+        super().__init__(truth)
         self._truth = truth
         self._faults = faults
         self._minds = minds
@@ -48,53 +49,17 @@ class Switchboard:
         }
         self._calls = 0
         self._is_closing = False
-        self._runner: web.AppRunner | None = None
-        self._listener: asyncio.Server | None = None
-        # Bound and never listening: it keeps the port ours through an outage.
-        self._reservation = bind(0)
-        self.port: int = self._reservation.getsockname()[1]
-
-    @property
-    def connections(self) -> int:
-        return len(self._runner.server.connections) if self._runner and self._runner.server else 0
-
-    async def open(self) -> None:
-        if self._runner is None:
-            app = web.Application(client_max_size=BODY_BYTES)
-            app.router.add_route("*", "/{path:.*}", self._serve)
-            self._runner = web.AppRunner(
-                app, handler_cancellation=True, access_log=None, shutdown_timeout=CLOSE_SECONDS
-            )
-            await self._runner.setup()
-        if self._listener is None:
-            loop = asyncio.get_running_loop()
-            assert self._runner.server is not None
-            self._listener = await loop.create_server(self._runner.server, sock=bind(self.port))
-
-    async def shut(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
-        # Who has just been let in is thrown out too.
-        while self.connections:
-            self.cut()
-            await asyncio.sleep(0)
 
     async def close(self) -> None:
         self._is_closing = True
-        await self.shut()
-        if self._runner is not None:
-            await self._runner.cleanup()
-        self._reservation.close()
+        await super().close()
 
     def cut(self) -> None:
         for exchange in self._truth.exchanges:
             self._truth.decided(exchange, "closed" if self._is_closing else "cut")
-        if self._runner is not None and self._runner.server is not None:
-            for connection in self._runner.server.connections:
-                reset(connection.transport)
+        super().cut()
 
-    async def _serve(self, request: web.Request) -> web.StreamResponse:
+    async def _take(self, request: web.Request) -> web.StreamResponse:
         shape: Shape = "anthropic" if request.path.startswith(ANTHROPIC) else "openai"
         dialect = self._dialects.get(request.path)
         is_list = request.method == "GET" and request.path.removeprefix(ANTHROPIC) == "/v1/models"
@@ -121,10 +86,6 @@ class Switchboard:
                 return await self._refuse(request, exchange, shape, refusal)
         except asyncio.CancelledError:
             self._truth.decided(exchange, "closed" if self._is_closing else "hung up")
-            raise
-        except Exception as error:
-            # Ours: who closes the simulator hears of it.
-            self._truth.mishaps.append(error)
             raise
 
     def _admit(self, request: web.Request, shape: Shape) -> None:

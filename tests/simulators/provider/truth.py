@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from tests.simulators.provider.turns import EMPTY, Answer
+from tests.simulators.shared.truth import News
 from tidings.core.clock import Clock
 
 Api = Literal["chat", "responses", "messages", "models", ""]
@@ -99,33 +99,15 @@ class Exchange:
         return self.ended - self.now if self.ended else 0.0
 
 
-class Truth:
+class Truth(News):
     """Append-only."""
 
     def __init__(self, clock: Clock) -> None:
-        self.clock = clock
+        super().__init__(clock)
         self.exchanges: list[Exchange] = []
         # Streams that are open now, and that were open at most.
         self.open = 0
         self.most = 0
-        # What went wrong in a test's own function, or in the simulator itself.
-        self.mishaps: list[Exception] = []
-        self.changed = asyncio.Event()
-        self._awaited = 0
-
-    async def change(self) -> None:
-        """Returns after the next change."""
-        self._awaited += 1
-        try:
-            await self.changed.wait()
-        finally:
-            self._awaited -= 1
-
-    def wake(self) -> None:
-        # Thousands of chunks a second are no news to nobody.
-        if self._awaited:
-            self.changed.set()
-            self.changed = asyncio.Event()
 
     def arrived(self, method: str, path: str, api: Api, headers: dict[str, str], body: dict[str, Any]) -> Exchange:
         exchange = Exchange(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
@@ -13,6 +11,7 @@ from aiohttp import web
 from tests.simulators.provider.dialect import Frame
 from tests.simulators.provider.faults import MISSING, Fault
 from tests.simulators.provider.truth import Exchange, Truth
+from tests.simulators.shared.wire import reset
 
 COMMENT = b": keep-alive\n\n"
 
@@ -160,21 +159,3 @@ class Wire:
                     request.transport.close()
                 # Ends with the connection, by cancellation.
                 await asyncio.Event().wait()
-
-
-def bind(port: int) -> socket.socket:
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    bound.bind(("127.0.0.1", port))
-    return bound
-
-
-def reset(transport: asyncio.BaseTransport | None) -> None:
-    """Ends the connection as a dying network does: no goodbye, what was unsent is lost."""
-    if transport is None:
-        return
-    peer = transport.get_extra_info("socket")
-    if peer is not None and peer.fileno() >= 0:
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    if isinstance(transport, asyncio.Transport):
-        transport.abort()

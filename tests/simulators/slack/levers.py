@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
+from tests.simulators.shared.levers import HttpLevers
 from tests.simulators.slack.board import Board
 from tests.simulators.slack.calls import Calls
-from tests.simulators.slack.faults import HTML, Action, Fault, Faults, Odds
+from tests.simulators.slack.faults import HTML, Fault, Faults
 from tests.simulators.slack.feed import Feeds
 from tests.simulators.slack.history import HISTORY_LIMIT
 from tests.simulators.slack.places import App, Channel, Team
@@ -20,7 +19,7 @@ SOLD_OBJECTS = 15
 SOLD_SECONDS = 60.0
 
 
-class Levers:
+class Levers(HttpLevers):
     """A method is any of the Web API unless it is named; a channel is any unless its id is named."""
 
     truth: Truth
@@ -65,64 +64,6 @@ class Levers:
             )
         self.faults.arm(fault, count)
 
-    def drop_next(
-        self, after_effect: bool, method: str | None = None, count: int = 1, *, channel: str | None = None
-    ) -> None:
-        """The connection is reset."""
-        self._arm("drop", after_effect, method, count, channel)
-
-    def hang_next(
-        self, after_effect: bool, method: str | None = None, count: int = 1, *, channel: str | None = None
-    ) -> None:
-        """No answer ever comes; the connection stays until the caller goes."""
-        self._arm("hang", after_effect, method, count, channel)
-
-    def garble_next(self, method: str | None = None, count: int = 1, *, channel: str | None = None) -> None:
-        """The effect happens, and a 200 comes back with half of its JSON."""
-        self._arm("garble", True, method, count, channel)
-
-    def truncate_next(self, method: str | None = None, count: int = 1, *, channel: str | None = None) -> None:
-        """The effect happens, and the connection ends in the middle of the body."""
-        self._arm("truncate", True, method, count, channel)
-
-    def delay_next(
-        self,
-        seconds: float,
-        method: str | None = None,
-        count: int = 1,
-        *,
-        channel: str | None = None,
-        after_effect: bool = True,
-    ) -> None:
-        self._arm("delay", after_effect, method, count, channel, seconds)
-
-    def hold_next(
-        self, method: str | None = None, *, channel: str | None = None, after_effect: bool = False
-    ) -> asyncio.Event:
-        """The call stays open until the returned gate is set."""
-        gate = asyncio.Event()
-        self.faults.arm(Fault(action="hold", gate=gate, method=method, channel=channel, after_effect=after_effect))
-        return gate
-
-    def _arm(
-        self,
-        action: Action,
-        after_effect: bool,
-        method: str | None,
-        count: int,
-        channel: str | None,
-        seconds: float = 0.0,
-    ) -> None:
-        fault = Fault(action=action, after_effect=after_effect, method=method, channel=channel, seconds=seconds)
-        self.faults.arm(fault, count)
-
-    def schedule(self, seed: int, probabilities: Odds) -> None:
-        """From now on the seed decides; `heal` ends it."""
-        self.faults.schedule(seed, probabilities)
-
-    def heal(self) -> None:
-        self.faults.clear()
-
     def limit_rates(self, on: bool = True) -> None:
         """Slack's tiers, and one message a second in each channel."""
         if on:
@@ -144,14 +85,6 @@ class Levers:
     def hide_date(self) -> None:
         """Answers have no date any more, as behind a proxy that takes it away."""
         self._switchboard.tells_date = False
-
-    def cut(self) -> None:
-        """Resets every connection; new ones are welcome."""
-        self._switchboard.cut()
-
-    async def outage(self, on: bool) -> None:
-        """Refuses connections, cuts those that are open and makes no request, until called with false."""
-        await (self._switchboard.shut() if on else self._switchboard.open())
 
     def disconnect(self, reason: str = "refresh_requested", *, close: bool = True) -> None:
         """Tells every socket to go; one that is only warned stays open until somebody closes it."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from tests.simulators.shared.server import SimulatedPlatform
 from tests.simulators.slack.board import STREAM_SECONDS, Board
 from tests.simulators.slack.calls import Calls
 from tests.simulators.slack.faults import MILD, NASTY, Faults, Odds
@@ -24,7 +24,7 @@ from tests.simulators.slack.streams import Streams
 from tests.simulators.slack.switchboard import Switchboard
 from tests.simulators.slack.texts import buttons, shown
 from tests.simulators.slack.truth import Button, Call, Delivery, Effect, File, Message, Truth
-from tidings.core.clock import Clock, SystemClock
+from tidings.core.clock import Clock
 
 __all__ = [
     "APP_TOKEN",
@@ -66,7 +66,7 @@ def choices_of(message: Message) -> tuple[Button, ...]:
     return buttons(message.blocks)
 
 
-class SlackServer(Levers):
+class SlackServer(Levers, SimulatedPlatform[Effect, Call, Message]):
     """`async with SlackServer() as slack:` listens on `slack.address`; give `slack.api_url` to a client.
 
     A client may be another process and may die at any moment. The workspace `main` exists; its app hears by
@@ -76,6 +76,9 @@ class SlackServer(Levers):
     retry. `view` says how the first app shows itself: as an agent with sessions, by the assistant's pane as older apps
     do, or in a workspace that knows no sessions.
     """
+
+    truth: Truth
+    _switchboard: Switchboard
 
     def __init__(
         self,
@@ -87,7 +90,7 @@ class SlackServer(Levers):
         ping_seconds: float | None = PING_SECONDS,
         view: View = "assistant",
     ) -> None:
-        self.clock: Clock = SystemClock() if clock is None else clock
+        super().__init__(clock)
         self.truth = Truth(self.clock)
         self.faults = Faults()
         self.rates = Rates(self.clock)
@@ -126,21 +129,11 @@ class SlackServer(Levers):
     def person(self, name: str = "ann") -> Person:
         return self.main.person(name)
 
-    async def __aenter__(self) -> Self:
-        await self._switchboard.open()
-        return self
-
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.feeds.close()
-        await self._switchboard.close()
-        if self.truth.mishaps and error is None:
-            raise self.truth.mishaps[0]
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self._switchboard.port}"
+        await super().__aexit__(kind, error, trace)
 
     @property
     def origin(self) -> str:
@@ -185,18 +178,8 @@ class SlackServer(Levers):
 
     # The ground truth.
 
-    @property
-    def effects(self) -> tuple[Effect, ...]:
-        return tuple(self.truth.effects)
-
-    @property
-    def sent(self) -> tuple[Message, ...]:
-        """Every message the app posted that nobody removed, as it stands now, in order of posting."""
-        return self.truth.sent()
-
-    @property
-    def posts(self) -> list[str]:
-        return [text_of(message) for message in self.truth.sent()]
+    def _text(self, message: Message) -> str:
+        return text_of(message)
 
     def posts_in(self, channel: Channel | str, thread: str | None = None) -> list[str]:
         return [text_of(message) for message in self.visible(channel, thread)]
@@ -214,9 +197,6 @@ class SlackServer(Levers):
     def whispers(self) -> tuple[Message, ...]:
         """What only one person was shown."""
         return tuple(self.truth.whispers)
-
-    def calls(self, method: str | None = None) -> tuple[Call, ...]:
-        return tuple(call for call in self.truth.calls if method in (None, call.method))
 
     def deliveries(self, name: str | None = None) -> tuple[Delivery, ...]:
         """Every attempt to tell the app something, by the name of what it is about."""
@@ -281,25 +261,8 @@ class SlackServer(Levers):
         app = self._workspaces[account].app
         return bool(app.url or self.sockets.of(app))
 
-    @property
-    def connections(self) -> int:
-        """Those that are open, and those of dead clients that were not read to their end yet."""
-        return self._switchboard.connections
-
-    async def until(
-        self,
-        holds: Callable[[SlackServer], object],
-        timeout: float = 30.0,  # noqa: ASYNC109
-    ) -> None:
-        """Waits for the platform to come to a state; looks again after each effect, call, delivery and socket."""
-        try:
-            async with asyncio.timeout(timeout):
-                while not holds(self):
-                    await self.truth.changed.wait()
-        except TimeoutError:
-            calls = [(call.method, call.verdict or "open") for call in self.truth.calls[-10:]]
-            told = [(each.name, each.attempt, each.verdict or "open") for each in self.truth.deliveries[-10:]]
-            raise TimeoutError(
-                f"not so after {timeout:g} s: posts {self.posts[-10:]}, last calls {calls}, last deliveries {told}, "
-                f"{len(self.sockets.open)} sockets open"
-            ) from None
+    def _story(self) -> Iterable[str]:
+        told = [(each.name, each.attempt, each.verdict or "open") for each in self.truth.deliveries[-10:]]
+        yield from super()._story()
+        yield f"last deliveries {told}"
+        yield f"{len(self.sockets.open)} sockets open"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket as network
-import struct
 from collections.abc import Callable
 from typing import Any
 
 from aiohttp import WSMsgType, web
 
+from tests.simulators.shared.wire import reset
 from tests.simulators.slack.places import App
 from tests.simulators.slack.truth import Truth
 from tidings.core.clock import Clock
@@ -175,14 +174,3 @@ class Sockets:
         while self._ping_seconds is not None:
             await self._clock.sleep(self._ping_seconds)
             socket.ping()
-
-
-def reset(transport: asyncio.BaseTransport | None) -> None:
-    """Ends the connection as a dying network does: no goodbye, what was unsent is lost."""
-    if transport is None:
-        return
-    peer = transport.get_extra_info("socket")
-    if peer is not None and peer.fileno() >= 0:
-        peer.setsockopt(network.SOL_SOCKET, network.SO_LINGER, struct.pack("ii", 1, 0))
-    if isinstance(transport, asyncio.Transport):
-        transport.abort()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from msgspec.structs import replace
 
+from tests.simulators.shared import truth
 from tidings.core.clock import Clock
 from tidings.core.types import Value
 
@@ -78,39 +78,21 @@ class Message(Value, frozen=True, kw_only=True):
         return self.stream == "open"
 
 
-class Effect(Value, frozen=True, kw_only=True):
-    """One thing that changed the platform; `order` counts all effects."""
+class Effect(truth.Effect, frozen=True, kw_only=True):
+    """What was done to a message, or the event that was confirmed.
 
-    order: int
-    at: float
-    # post, edit, delete, stream, append, stop, expire, whisper, react, unreact, status, title, prompts, session,
-    # upload, join, erase or confirm.
-    act: str
-    account: str
+    An act is post, edit, delete, stream, append, stop, expire, whisper, react, unreact, status, title, prompts,
+    session, upload, join, erase or confirm.
+    """
+
     channel: str = ""
     thread: str = ""
-    # The message's id, or the event's for a confirmation.
-    message: str = ""
-    text: str = ""
     blocks: tuple[dict[str, Any], ...] = ()
     stream: str = ""
 
 
-class Call(Value, frozen=True, kw_only=True):
-    """One call as it arrived; its verdict is empty while it is open.
-
-    A verdict is "ok", the error of a refusal, a status, "lost before" and "lost after" the effect when the caller
-    never heard, "gone" when the caller left first, or "ok, told 503" when it was lied to.
-    """
-
-    order: int
-    # By the wall clock and by the steady one.
-    at: float
-    now: float
-    method: str
-    account: str
+class Call(truth.Call, frozen=True, kw_only=True):
     params: dict[str, Any]
-    verdict: str = ""
     # The status that went back; 0 where none did.
     status: int = 0
     result: dict[str, Any] = {}
@@ -159,14 +141,14 @@ class Delivery(Value, frozen=True, kw_only=True):
         return self.verdict == "ok"
 
 
-class Truth:
-    """Append-only; the present state is kept beside the log."""
+class Truth(truth.Truth[Effect, Call, Message]):
+    """The present state is kept beside the log."""
+
+    effect, call = Effect, Call
 
     def __init__(self, clock: Clock) -> None:
-        self.clock = clock
+        super().__init__(clock)
         self.skew = 0.0
-        self.effects: list[Effect] = []
-        self.calls: list[Call] = []
         self.deliveries: list[Delivery] = []
         # (account, name) of what was confirmed, each once, in order of the first confirmation.
         self.confirmed: dict[tuple[str, str], None] = {}
@@ -183,14 +165,7 @@ class Truth:
         self.titles: dict[tuple[str, str], str] = {}
         self.prompts: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
         self.sessions: dict[tuple[str, str], str] = {}
-        # What went wrong in the simulator itself.
-        self.mishaps: list[Exception] = []
-        self.changed = asyncio.Event()
         self._last_ts = 0
-
-    def wake(self) -> None:
-        self.changed.set()
-        self.changed = asyncio.Event()
 
     def wall(self) -> float:
         """As the platform sees it."""
@@ -200,11 +175,6 @@ class Truth:
         """Later than all before it, also when the clock stands still or is set back."""
         self._last_ts = max(self._last_ts + 1, round(self.wall() * 1_000_000))
         return f"{self._last_ts // 1_000_000}.{self._last_ts % 1_000_000:06d}"
-
-    def log(self, act: str, account: str, **fields: Any) -> None:
-        effect = Effect(order=len(self.effects) + 1, at=self.clock.wall(), act=act, account=account, **fields)
-        self.effects.append(effect)
-        self.wake()
 
     def tell(self, act: str, message: Message) -> None:
         """Logs what was done to a message."""
@@ -228,23 +198,6 @@ class Truth:
     def drop(self, message: Message) -> None:
         del self.messages[message.channel, message.ts]
         self.replies.get((message.channel, message.thread), {}).pop(message.ts, None)
-
-    def arrived(self, method: str, account: str, params: dict[str, Any]) -> Call:
-        call = Call(
-            order=len(self.calls),
-            at=self.clock.wall(),
-            now=self.clock.now(),
-            method=method,
-            account=account,
-            params=params,
-        )
-        self.calls.append(call)
-        self.wake()
-        return call
-
-    def decided(self, call: Call, verdict: str, status: int = 0, result: dict[str, Any] | None = None) -> None:
-        self.calls[call.order] = replace(call, verdict=verdict, status=status, result=result or {})
-        self.wake()
 
     def attempted(self, **fields: Any) -> Delivery:
         delivery = Delivery(order=len(self.deliveries), now=self.clock.now(), **fields)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
+from typing import Any
 
+from tests.simulators.shared.faults import Action
+from tests.simulators.shared.levers import HttpLevers
 from tests.simulators.telegram.chats import Chats, Id
-from tests.simulators.telegram.faults import HTML, Fault, Faults, Odds, limited
+from tests.simulators.telegram.faults import HTML, Fault, Faults, limited
 from tests.simulators.telegram.rates import Rates
 from tests.simulators.telegram.switchboard import Switchboard
 
@@ -22,7 +24,7 @@ DESCRIPTIONS = {
 }
 
 
-class Levers:
+class Levers(HttpLevers):
     """A method is any but getUpdates unless it is named; a chat is any unless it is named."""
 
     faults: Faults
@@ -61,77 +63,9 @@ class Levers:
             count,
         )
 
-    def drop_next(
-        self, after_effect: bool, method: str | None = None, count: int = 1, *, chat: Id | None = None
-    ) -> None:
-        """The connection is reset."""
-        self.faults.arm(_fault("drop", after_effect, method, chat), count)
-
-    def hang_next(
-        self, after_effect: bool, method: str | None = None, count: int = 1, *, chat: Id | None = None
-    ) -> None:
-        """No answer ever comes; the connection stays until the caller goes."""
-        self.faults.arm(_fault("hang", after_effect, method, chat), count)
-
-    def garble_next(self, method: str | None = None, count: int = 1, *, chat: Id | None = None) -> None:
-        """The effect happens, and a 200 comes back with half of its JSON."""
-        self.faults.arm(_fault("garble", True, method, chat), count)
-
-    def truncate_next(self, method: str | None = None, count: int = 1, *, chat: Id | None = None) -> None:
-        """The effect happens, and the connection ends in the middle of the body."""
-        self.faults.arm(_fault("truncate", True, method, chat), count)
-
-    def dribble_next(
-        self, seconds: float, method: str | None = None, count: int = 1, *, chat: Id | None = None
-    ) -> None:
-        """The effect happens, and the body comes in bits over so many real seconds."""
-        self.faults.arm(_fault("slow", True, method, chat, seconds), count)
-
-    def delay_next(
-        self,
-        seconds: float,
-        method: str | None = None,
-        count: int = 1,
-        *,
-        chat: Id | None = None,
-        after_effect: bool = True,
-    ) -> None:
-        self.faults.arm(_fault("delay", after_effect, method, chat, seconds), count)
-
-    def hold_next(
-        self, method: str | None = None, *, chat: Id | None = None, after_effect: bool = False
-    ) -> asyncio.Event:
-        """The call stays open until the returned gate is set."""
-        gate = asyncio.Event()
-        self.faults.arm(
-            Fault(
-                action="hold",
-                gate=gate,
-                method=method,
-                chat=None if chat is None else str(chat),
-                after_effect=after_effect,
-            )
-        )
-        return gate
-
     def reorder_next(self, count: int = 1, *, account: str = "main") -> None:
         """The next batches of more than one update are told in reverse."""
         self.chats.bot(account).queue.reverse_next = count
-
-    def schedule(self, seed: int, probabilities: Odds) -> None:
-        """From now on the seed decides; `heal` ends it."""
-        self.faults.schedule(seed, probabilities)
-
-    def heal(self) -> None:
-        self.faults.clear()
-
-    def cut(self) -> None:
-        """Resets every connection; new ones are welcome."""
-        self._switchboard.cut()
-
-    async def outage(self, on: bool) -> None:
-        """Refuses connections, cuts those that are open and calls no webhook, until called with false."""
-        await (self._switchboard.shut() if on else self._switchboard.open())
 
     def revoke(self, token: str = "", *, account: str = "main") -> None:
         """The bot's token is worthless from now on; another may take its place. Who polls is told at once."""
@@ -153,12 +87,5 @@ class Levers:
         else:
             self.rates.lift()
 
-
-def _fault(action: str, after_effect: bool, method: str | None, chat: Id | None, seconds: float = 0.0) -> Fault:
-    return Fault(
-        action=action,  # type: ignore[arg-type]
-        after_effect=after_effect,
-        method=method,
-        chat=None if chat is None else str(chat),
-        seconds=seconds,
-    )
+    def _fault(self, action: Action, *, chat: Id | None = None, **fields: Any) -> Fault:
+        return Fault(action=action, chat=None if chat is None else str(chat), **fields)

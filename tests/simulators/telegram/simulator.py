@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterable
 
+from tests.simulators.shared.server import SimulatedPlatform
 from tests.simulators.telegram.arguments import DEFAULT_SCOPE
 from tests.simulators.telegram.calls import Calls, Stops
 from tests.simulators.telegram.chats import PERSON, Bot, Chats, Id
@@ -19,7 +17,7 @@ from tests.simulators.telegram.switchboard import Switchboard
 from tests.simulators.telegram.truth import Call, Effect, Entity, File, Message, Truth
 from tests.simulators.telegram.updates import REPEAT_SECONDS, Queue
 from tests.simulators.telegram.webhook import Webhooks
-from tidings.core.clock import Clock, SystemClock
+from tidings.core.clock import Clock
 
 __all__ = ["MILD", "NASTY", "PERSON", "TOKEN", "Call", "Effect", "Entity", "File", "Message", "Odds", "TelegramServer"]
 
@@ -28,7 +26,7 @@ FIRST_BOT = 1_000_001
 TYPING_SECONDS = 5.0
 
 
-class TelegramServer(People, Levers):
+class TelegramServer(People, Levers, SimulatedPlatform[Effect, Call, Message]):
     """`async with TelegramServer() as telegram:` listens on `telegram.address`; give `telegram.base_url` to a client.
 
     A client may be another process and may die at any moment. The bot `main` exists and knows the private chat with
@@ -40,6 +38,9 @@ class TelegramServer(People, Levers):
     time; without them the methods do not exist, as on an older server. `stops` says whether a person can stop drafts:
     "known", or "ignored" or "refused" on a server that is older than that.
     """
+
+    truth: Truth
+    _switchboard: Switchboard
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class TelegramServer(People, Levers):
         longest_retry: float = 1.0,
         upload_limit: int = UPLOAD_BYTES,
     ) -> None:
-        self.clock: Clock = SystemClock() if clock is None else clock
+        super().__init__(clock)
         self.truth = Truth(self.clock)
         self.faults: Faults = Faults()
         self.rates = Rates(self.clock)
@@ -78,19 +79,6 @@ class TelegramServer(People, Levers):
         bot = Bot(account, FIRST_BOT + len(self.chats.bots), token, username, queue, reads_all=reads_all)
         self.chats.bots[account] = bot
         return bot
-
-    async def __aenter__(self) -> Self:
-        await self._switchboard.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._switchboard.close()
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self._switchboard.port}"
 
     @property
     def base_url(self) -> str:
@@ -131,19 +119,6 @@ class TelegramServer(People, Levers):
 
     # The ground truth.
 
-    @property
-    def effects(self) -> tuple[Effect, ...]:
-        return tuple(self.truth.effects)
-
-    @property
-    def sent(self) -> tuple[Message, ...]:
-        """Every message a bot posted that nobody removed, as it stands now, in order of posting."""
-        return self.truth.sent()
-
-    @property
-    def posts(self) -> list[str]:
-        return [message.text for message in self.truth.sent()]
-
     def posts_in(self, chat: Id, thread: Id | None = None) -> list[str]:
         return [message.text for message in self.truth.sent(str(chat), _thread(thread))]
 
@@ -153,9 +128,6 @@ class TelegramServer(People, Levers):
 
     def message(self, name: str, *, account: str = "main") -> Message:
         return self._find(name, account)[1]
-
-    def calls(self, method: str | None = None) -> tuple[Call, ...]:
-        return tuple(call for call in self.truth.calls if method in (None, call.method))
 
     @property
     def confirmed(self) -> list[str]:
@@ -212,27 +184,9 @@ class TelegramServer(People, Levers):
         queue = self.chats.bot(account).queue
         return queue.is_polled or queue.hook is not None
 
-    @property
-    def connections(self) -> int:
-        """Those that are open, and those of dead clients that were not read to their end yet."""
-        return self._switchboard.connections
-
-    async def until(
-        self,
-        holds: Callable[[TelegramServer], object],
-        timeout: float = 30.0,  # noqa: ASYNC109
-    ) -> None:
-        """Waits for the platform to come to a state; looks again after each effect, call and attachment."""
-        try:
-            async with asyncio.timeout(timeout):
-                while not holds(self):
-                    await self.truth.changed.wait()
-        except TimeoutError:
-            calls = [(call.method, call.verdict or "open") for call in self.truth.calls[-10:]]
-            raise TimeoutError(
-                f"not so after {timeout:g} s: posts {self.posts[-10:]}, last calls {calls}, "
-                f"unconfirmed {self.unconfirmed[-10:]}"
-            ) from None
+    def _story(self) -> Iterable[str]:
+        yield from super()._story()
+        yield f"unconfirmed {self.unconfirmed[-10:]}"
 
 
 def _thread(thread: Id | None) -> str | None:

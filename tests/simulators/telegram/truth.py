@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from msgspec.structs import replace
-
+from tests.simulators.shared import truth
 from tidings.core.clock import Clock
 from tidings.core.types import Value
 
@@ -81,42 +78,24 @@ class Message(Value, frozen=True, kw_only=True):
         return tuple(button for row in self.rows for button in row)
 
 
-class Effect(Value, frozen=True, kw_only=True):
-    """One thing that changed the platform; `order` counts all effects."""
+class Effect(truth.Effect, frozen=True, kw_only=True):
+    """An act is post, edit, markup, delete, react, typing, draft, answer, menu, erase or confirm.
 
-    order: int
-    at: float
-    # post, edit, markup, delete, react, typing, draft, answer, menu, erase or confirm.
-    act: str
-    account: str
+    `message` is the message's name, the draft's id, the callback query's id, or the update's id for a confirmation.
+    """
+
     chat: str = ""
     thread: str = ""
-    # The message's name, the draft's id, the callback query's id, or the update's id for a confirmation.
-    message: str = ""
-    text: str = ""
     entities: tuple[Entity, ...] = ()
     rich: str = ""
     # For a confirmation: the name of what was confirmed.
     key: str = ""
 
 
-class Call(Value, frozen=True, kw_only=True):
-    """One call as it arrived; its verdict is empty while it is open.
-
-    A verdict is "ok", the code of a refusal, "lost before" and "lost after" the effect when the caller
-    never heard, "gone" when the caller left first, or "ok, told 500" when it was lied to.
-    """
-
-    order: int
-    # By the wall clock and by the steady one.
-    at: float
-    now: float
-    method: str
-    account: str
+class Call(truth.Call, frozen=True, kw_only=True):
     params: dict[str, str]
     # Names of the files that came along, by field.
     files: dict[str, str]
-    verdict: str = ""
     # The JSON of the result, or the description of the refusal.
     result: str = ""
 
@@ -147,13 +126,13 @@ class Draft(Value, frozen=True, kw_only=True):
     stays: bool = False
 
 
-class Truth:
-    """Append-only; a message's present state is kept beside the log."""
+class Truth(truth.Truth[Effect, Call, Message]):
+    """A message's present state is kept beside the log."""
+
+    effect, call = Effect, Call
 
     def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self.effects: list[Effect] = []
-        self.calls: list[Call] = []
+        super().__init__(clock)
         # (account, name of an update), in order of confirmation.
         self.confirmed: list[tuple[str, str]] = []
         # By the chat's key and the message's id.
@@ -161,41 +140,6 @@ class Truth:
         # By the chat's key and the thread.
         self.drafts: dict[tuple[str, str], Draft] = {}
         self.conflicts = 0
-        self.changed = asyncio.Event()
-
-    def wake(self) -> None:
-        self.changed.set()
-        self.changed = asyncio.Event()
-
-    def log(
-        self,
-        act: str,
-        account: str,
-        *,
-        chat: str = "",
-        thread: str = "",
-        message: str = "",
-        text: str = "",
-        entities: tuple[Entity, ...] = (),
-        rich: str = "",
-        key: str = "",
-    ) -> None:
-        self.effects.append(
-            Effect(
-                order=len(self.effects) + 1,
-                at=self.clock.wall(),
-                act=act,
-                account=account,
-                chat=chat,
-                thread=thread,
-                message=message,
-                text=text,
-                entities=entities,
-                rich=rich,
-                key=key,
-            )
-        )
-        self.wake()
 
     def tell(self, act: str, message: Message) -> None:
         """Logs what was done to a message."""
@@ -209,24 +153,6 @@ class Truth:
             entities=message.entities,
             rich=message.rich,
         )
-
-    def arrived(self, method: str, account: str, params: dict[str, str], files: dict[str, str]) -> Call:
-        call = Call(
-            order=len(self.calls),
-            at=self.clock.wall(),
-            now=self.clock.now(),
-            method=method,
-            account=account,
-            params=params,
-            files=files,
-        )
-        self.calls.append(call)
-        self.wake()
-        return call
-
-    def decided(self, call: Call, verdict: str, result: str = "") -> None:
-        self.calls[call.order] = replace(call, verdict=verdict, result=result)
-        self.wake()
 
     def sent(self, chat: str | None = None, thread: str | None = None) -> tuple[Message, ...]:
         """What bots wrote and nobody erased, oldest first."""

@@ -1,4 +1,4 @@
-"""The bare socket under the Discord simulator: a port that stays ours, and a connection that ends without goodbye."""
+"""The bare socket under a simulator: a port that stays reserved, and a connection that ends without a goodbye."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import struct
 
 
 def bind(port: int) -> socket.socket:
+    """Several sockets may hold the same port: one keeps the port through an outage while another one listens."""
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     bound.bind(("127.0.0.1", port))
@@ -15,7 +16,7 @@ def bind(port: int) -> socket.socket:
 
 
 def reset(transport: asyncio.BaseTransport | None) -> None:
-    """Ends the connection as a dying network does: no goodbye, what was unsent is lost."""
+    """Ends a connection as a dying network does: without a goodbye; unsent bytes are lost."""
     if transport is None:
         return
     peer = transport.get_extra_info("socket")
