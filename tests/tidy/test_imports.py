@@ -57,15 +57,11 @@ def test_the_contracts_hold() -> None:
         pytest.param(
             "work", "core/work/tasks/__init__.py", "import tidings.core.work.board", id="tasks that know cards"
         ),
-        pytest.param(
-            "inbound", "core/inbound/inbox.py", "import tidings.core.inbound.door", id="an inbox looks back"
-        ),
+        pytest.param("inbound", "core/inbound/inbox.py", "import tidings.core.inbound.door", id="an inbox looks back"),
         pytest.param(
             "outbound", "core/outbound/outbox.py", "import tidings.core.outbound.courier", id="an outbox does"
         ),
-        pytest.param(
-            "rooms", "bots/app/__init__.py", "import tidings.bots.cli", id="an app knows commands"
-        ),
+        pytest.param("rooms", "bots/app/__init__.py", "import tidings.bots.cli", id="an app knows commands"),
         pytest.param("root", "bots/__init__.py", "import tidings.bots.main", id="a bot that goes round by the root"),
     ],
 )

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -36,7 +36,6 @@ import msgspec
 from pydantic import SecretStr
 
 from tests.simulators.paper.simulator import Kind
-from tests.worlds.fakes import FakeLocal
 from tests.worlds.world import World
 from tidings.adapters.api.adapter import ApiAdapter
 from tidings.adapters.api.keys import Scope
@@ -45,10 +44,8 @@ from tidings.adapters.console.adapter import ConsoleAdapter
 from tidings.adapters.console.settings import ConsoleSettings
 from tidings.adapters.local.socket import LocalServer
 from tidings.adapters.shared.http_server import HttpServer
-from tidings.core.adapter import Local, NearbyHost, Platform
+from tidings.core.adapter import NearbyHost, Platform
 from tidings.core.agent import Agent
-from tidings.core.gateway.gateway import Gateway
-from tidings.core.settings import Access, Core, Limits
 from tidings.core.types import Target
 
 if TYPE_CHECKING:
@@ -91,54 +88,36 @@ class ApiWorld(World):
         # What a client is answered is its run's journal: no delivery is owed for it, as `__aexit__` checks.
         self.skip.add("I4")
         self._console = console
+        if console:
+            self.owner = Target(adapter="console")
         self._sdk: AsyncOpenAI | None = None
-        self._around = AsyncExitStack()
 
     @property
     def url(self) -> str:
-        return self._server.address
+        return self._listening.address
+
+    def _settings(self) -> HttpSettings:
+        return HttpSettings(**{"port": 0, "key": SecretStr(self.key), **self.http_settings})
+
+    async def _open_listeners(self) -> None:
+        if self._console:
+            self._local = await self._around.enter_async_context(self._serving())
+        settings = self._settings()
+        self._listening = HttpServer(settings.host, settings.port, connections=settings.connections, patience=0.0)
+        self._http = await self._around.enter_async_context(self._listening)
+
+    def _platforms(self) -> list[Platform]:
+        platforms = [*super()._platforms(), Platform("api", "main", self._build, nearby=True)]
+        if self._console:
+            platforms.append(Platform("console", "main", _build_console, nearby=True))
+        return platforms
 
     async def start(self, *, attached: bool = True) -> None:
         """Returns when the API answers."""
-        settings = HttpSettings(**{"port": 0, "key": SecretStr(self.key), **self.http_settings})
-        local: Local = FakeLocal()
-        if self._console:
-            local = await self._around.enter_async_context(self._serving())
-        self._server = HttpServer(settings.host, settings.port, connections=settings.connections, patience=0.0)
-        await self._around.enter_async_context(self._server)
-        present = [name for name in self.papers if name not in self.absent]
-        platforms = [Platform(name, "main", self._builder(name)) for name in present]
-        platforms.append(Platform("api", "main", self._building(settings), nearby=True))
-        if self._console:
-            console = Platform(
-                "console", "main", lambda host: ConsoleAdapter("main", ConsoleSettings(), host), nearby=True
-            )
-            platforms.append(console)
-        gateway = Gateway(
-            self.home,
-            Core(access=Access(allow=tuple(self.allow)), limits=Limits(**self.limits)),
-            platforms,
-            self.agents,
-            next(iter(self.agents)),
-            local,
-            self._server,
-            self.kinds,
-            self.commands,
-            clock=self.clock,
-            grouped=self._grouped,
-            owner=Target(adapter="console") if self._console else None,
-        )
-        await gateway.__aenter__()
-        self._gateway = gateway
+        await super().start(attached=attached)
         await self._until_it_answers()
         self.http = await self._around.enter_async_context(self.client(self.key))
         self._sdk = None
-        for name in present if attached else ():
-            await self.papers[name].until(lambda paper: paper.attached())
-
-    async def end(self) -> None:
-        await super().end()
-        await self._around.aclose()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -205,12 +184,9 @@ class ApiWorld(World):
                     # Not open yet.
                     await asyncio.sleep(0.005)
 
-    def _building(self, settings: HttpSettings) -> Callable[[NearbyHost], ApiAdapter]:
-        def build(host: NearbyHost) -> ApiAdapter:
-            self.adapter = ApiAdapter("main", settings, host)
-            return self.adapter
-
-        return build
+    def _build(self, host: NearbyHost) -> ApiAdapter:
+        self.adapter = ApiAdapter("main", self._settings(), host)
+        return self.adapter
 
     def _serving(self) -> _Serving:
         return _Serving(self.home)
@@ -230,6 +206,10 @@ class _Serving:
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
+
+
+def _build_console(host: NearbyHost) -> ConsoleAdapter:
+    return ConsoleAdapter("main", ConsoleSettings(), host)
 
 
 async def frames_of(lines: AsyncIterator[str]) -> AsyncIterator[Frame]:

@@ -27,7 +27,7 @@ world.absent              names of platforms that the next start leaves unconfig
 with armed("name:1:raise") arms failpoints, and disarms them at its end
 world.skip                names of invariants ("I8") that do not hold in this test on purpose
 
-On leaving, the gateway is ended abruptly and `invariants(world)` is checked.
+On leaving, the gateway is ended abruptly and `invariants.check(world)` is called.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import inspect
-import json
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
@@ -48,12 +47,12 @@ import msgspec
 
 from tests.simulators.paper.adapter import PaperAdapter, settings_for
 from tests.simulators.paper.simulator import Kind, PaperServer
-from tests.simulators.paper.wire import Ask
-from tests.worlds import builders
+from tests.simulators.shared.server import SimulatedPlatform
+from tests.worlds import builders, invariants
 from tests.worlds.fakes import FakeClock, FakeLocal, FakeServer, calm, settle
 from tidings.core import failpoints, ids
-from tidings.core.adapter import Host, Platform, Receive, Taken
-from tidings.core.agent import Agent, Ended, Event, Finished, JournalEvent, Restarted, TextDelta, Turn
+from tidings.core.adapter import Host, Local, Platform, Receive, Server, Taken
+from tidings.core.agent import Agent, Ended, Event, Finished, JournalEvent, TextDelta, Turn
 from tidings.core.clock import Clock
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.inbound.commands import Command
@@ -226,34 +225,39 @@ class OwnedClock(FakeClock):
         await self.rest()
 
 
-class Doorway(PaperAdapter):
-    """The paper adapter, with its door left ajar for `World.receive`, and a count of its open calls."""
+class Counted:
+    """Beside an adapter's class: counts its open calls, so that an owned clock waits for them."""
 
-    receive: Receive
     open_calls = 0
 
-    async def listen(self, receive: Receive) -> None:
-        self.receive = receive
-        await super().listen(receive)
-
     async def send(self, part: Part) -> Receipt:
-        return await self._counted(super().send(part))
+        return await self.counted(super().send(part))  # type: ignore[misc]
 
     async def show(self, view: View, text: str) -> View:
-        return await self._counted(super().show(view, text))
-
-    async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
-        return await self._counted(super().find(part, is_taken))
+        return await self.counted(super().show(view, text))  # type: ignore[misc]
 
     async def signal(self, target: Target, signal: Signal) -> None:
-        await self._counted(super().signal(target, signal))
+        await self.counted(super().signal(target, signal))  # type: ignore[misc]
 
-    async def _counted(self, call: Awaitable[T]) -> T:
+    async def counted(self, call: Awaitable[T]) -> T:
         self.open_calls += 1
         try:
             return await call
         finally:
             self.open_calls -= 1
+
+
+class Doorway(Counted, PaperAdapter):
+    """The paper adapter, with its door left ajar for `World.receive`."""
+
+    receive: Receive
+
+    async def listen(self, receive: Receive) -> None:
+        self.receive = receive
+        await super().listen(receive)
+
+    async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
+        return await self.counted(super().find(part, is_taken))
 
 
 class World:
@@ -267,7 +271,8 @@ class World:
         clock: Clock | None = None,
         allow: Iterable[str] | None = None,
         owners: Iterable[str] = (),
-        limits: Mapping[str, float] | None = None,
+        access: Mapping[str, Any] | None = None,
+        limits: Mapping[str, Any] | None = None,
         work: Mapping[str, Any] | None = None,
         board: Mapping[str, Any] | None = None,
         owner: Target | None = None,
@@ -288,6 +293,7 @@ class World:
         self.papers = {name: PaperServer(each, limit=limit, clock=clock) for name, each in names.items()}
         self.allow = [f"{name}:7" for name in self.papers] if allow is None else list(allow)
         self.owners = list(owners)
+        self.access: dict[str, Any] = dict(access or {})
         self.notices: list[str] = []
         self.limits: dict[str, Any] = {"drain_seconds": 0, **(limits or {})}
         self.work: dict[str, Any] = dict(work or {})
@@ -305,11 +311,20 @@ class World:
         self._reader: sqlite3.Connection | None = None
         self._grouped = grouped
         self._adapter = adapter
+        self._local: Local = FakeLocal()
+        self._http: Server = FakeServer()
+        # What lives as long as the world, and what lives as long as one life of the gateway.
         self._servers = AsyncExitStack()
+        self._around = AsyncExitStack()
 
     @property
     def paper(self) -> PaperServer:
         return next(iter(self.papers.values()))
+
+    @property
+    def platform(self) -> SimulatedPlatform[Any, Any, Any]:
+        """The platform that the story is about."""
+        return self.paper
 
     @property
     def gateway(self) -> Gateway:
@@ -332,28 +347,19 @@ class World:
                 await close()
         await self._servers.aclose()
         if error is None:
-            invariants(self)
+            invariants.check(self)
 
     async def start(self, *, attached: bool = True) -> None:
         """Returns when every platform is attached, unless the test says that none will be."""
-        settings = Core(
-            access=Access(allow=tuple(self.allow), owners=tuple(self.owners)),
-            limits=Limits(**self.limits),
-            work=Work(**self.work),
-            board=Board(**self.board),
-            rules=self.rules,
-        )
-        present = [name for name in self.papers if name not in self.absent]
-        platforms = [Platform(name, "main", self._builder(name)) for name in present]
-        default = next(iter(self.agents))
+        await self._open_listeners()
         gateway = Gateway(
             self.home,
-            settings,
-            platforms,
+            self._core(),
+            self._platforms(),
             self.agents,
-            default,
-            FakeLocal(),
-            FakeServer(),
+            next(iter(self.agents)),
+            self._local,
+            self._http,
             self.kinds,
             self.commands,
             clock=self.clock,
@@ -363,8 +369,32 @@ class World:
         )
         await gateway.__aenter__()
         self._gateway = gateway
-        for name in present if attached else ():
+        if attached:
+            await self._attach()
+
+    def _core(self) -> Core:
+        access = {"allow": tuple(self.allow), "owners": tuple(self.owners), **self.access}
+        return Core(
+            access=Access(**access),
+            limits=Limits(**self.limits),
+            work=Work(**self.work),
+            board=Board(**self.board),
+            rules=self.rules,
+        )
+
+    async def _open_listeners(self) -> None:
+        """A world whose gateway listens opens its servers here, `_around` one life of the gateway."""
+
+    def _platforms(self) -> list[Platform]:
+        return [Platform(name, "main", self._builder(name)) for name in self._present()]
+
+    async def _attach(self) -> None:
+        """Returns when every platform is attached."""
+        for name in self._present():
             await self.papers[name].until(lambda paper: paper.attached())
+
+    def _present(self) -> list[str]:
+        return [name for name in self.papers if name not in self.absent]
 
     async def stop(self) -> None:
         await self.settled()
@@ -404,7 +434,7 @@ class World:
         deadline = time.monotonic() + REST_SECONDS
         before: list[int] = []
         while time.monotonic() < deadline:
-            marks = [len(log) for paper in self.papers.values() for log in (paper.truth.effects, paper.truth.calls)]
+            marks = self._marks()
             for _ in range(STORE_ROUNDS):
                 if self._gateway is not None:
                     marks.append(await self._gateway._store.read(_count_changes))
@@ -412,6 +442,10 @@ class World:
             if marks == before and not self._moving():
                 return
             before = marks
+
+    def _marks(self) -> list[int]:
+        """Counts that grow while anything goes on."""
+        return [len(log) for paper in self.papers.values() for log in (paper.truth.effects, paper.truth.calls)]
 
     def _moving(self) -> bool:
         """A call that the platform has taken and not decided is held there by the test."""
@@ -427,12 +461,12 @@ class World:
     async def until(self, holds: Callable[[], object], *, limit: float = 3600.0, real_limit: float = 30.0) -> None:
         """Waits for a state of the world; an owned clock goes from timer to timer meanwhile."""
         if not isinstance(self.clock, FakeClock):
-            await self.paper.until(lambda _: holds(), real_limit)
+            await self.platform.until(lambda _: holds(), real_limit)
             return
         try:
             await self.clock.advance_until(holds, limit=limit, real_limit=real_limit)
         except TimeoutError:
-            calls = [(call.method, call.verdict or "open") for call in self.paper.calls()[-10:]]
+            calls = [(call.method, call.verdict or "open") for call in self.platform.calls()[-10:]]
             owed = [tuple(row) for row in self.rows("SELECT kind, state, reason FROM deliveries ORDER BY seq")]
             raise TimeoutError(f"not so: posts {self.posts[-10:]}, last calls {calls}, owed {owed[-10:]}") from None
 
@@ -479,12 +513,13 @@ class World:
 
     @property
     def posts(self) -> list[str]:
-        return self.paper.posts
+        return self.platform.posts
 
     async def end(self) -> None:
         gateway, self._gateway = self._gateway, None
         if gateway is not None:
             await gateway.__aexit__(None, None, None)
+        await self._around.aclose()
 
     def _builder(self, name: str) -> Callable[[Host], Doorway]:
         def build(host: Host) -> Doorway:
@@ -524,168 +559,3 @@ def _count_changes(tx: Transaction) -> int:
     row = tx.one("SELECT total_changes() AS n")
     assert row is not None
     return int(row["n"])
-
-
-# The invariants of guarantees.md, over the database and the platforms' ground truth. Each yields what is wrong.
-
-
-def invariants(world: World) -> None:
-    checks = {name: check for name, check in CHECKS.items() if name not in world.skip}
-    with world.reading():
-        broken = {name: found for name, check in checks.items() if (found := [*check(world)])}
-    assert broken == {}, broken
-
-
-def _confirmed_is_stored(world: World) -> Iterator[str]:
-    for name, paper in world.papers.items():
-        stored = {row["key"] for row in world.rows("SELECT key FROM inbox WHERE adapter = ?", name)}
-        yield from (key for key in paper.confirmed if key not in stored | world.ignored)
-
-
-def _one_row_per_key(world: World) -> Iterator[str]:
-    rows = world.rows("SELECT key, count(*) AS n FROM inbox GROUP BY adapter, account, key HAVING n > 1")
-    yield from (row["key"] for row in rows)
-
-
-def _one_outcome_each(world: World) -> Iterator[str]:
-    for row in world.runs():
-        ends = [_event(entry["event"]) for entry in world.journal(row["run"]) if entry["kind"] == "ended"]
-        expected = [row["outcome"]] if row["state"] == "done" else []
-        if [end.kind for end in ends if isinstance(end, Ended)] != expected:
-            yield f"{row['run']} is {row['state']} with {ends}"
-
-
-def _one_final_per_done_run(world: World) -> Iterator[str]:
-    for row in world.runs():
-        finals = world.rows("SELECT 1 FROM deliveries WHERE run = ? AND kind = 'final'", row["run"])
-        # Of an errand's end tells whoever sent it.
-        is_errand = json.loads(row["message"]).get("errand")
-        expected = 0 if is_errand else _finals_expected(world, row, bool(finals))
-        if len(finals) != expected:
-            yield f"{row['run']} is {row['state']} with {len(finals)} finals"
-
-
-def _finals_expected(world: World, row: sqlite3.Row, found: bool) -> int:
-    # Only a run without a person may end in silence, and then nothing is owed.
-    silent = row["outcome"] == "completed" and json.loads(row["message"]).get("origin", "person") != "person"
-    spoken = row["state"] == "done" and _kind(world, row["adapter"]).async_delivery
-    return int(spoken and not (silent and not found))
-
-
-def _promises_are_kept(world: World) -> Iterator[str]:
-    """Each task's end is told as it was promised: once."""
-    for row in world.rows("SELECT id, state, manner FROM tasks"):
-        key, ended = f"end/{row['id']}", row["state"] not in ("waiting", "running")
-        notices = len(world.rows("SELECT 1 FROM deliveries WHERE key = ?", key))
-        turns = len(world.rows("SELECT 1 FROM inbox WHERE key = ?", key))
-        if (notices, turns) != (int(ended and row["manner"] == "tell"), int(ended and row["manner"] == "wake")):
-            yield f"{row['id']} is {row['state']} with {notices} notices and {turns} turns"
-
-
-def _delivered_is_there(world: World) -> Iterator[str]:
-    for delivery, part, target, messages in _delivered_parts(world):
-        paper = world.papers[target.adapter]
-        effects = {effect.message: effect for effect in paper.effects if effect.act in ("post", "stream")}
-        for id in messages:
-            if id not in effects:
-                yield f"{delivery['id']}.{part['position']} was delivered as {id}, which nobody posted"
-
-
-def _in_the_right_place(world: World) -> Iterator[str]:
-    moves = world.rows("SELECT * FROM aliases")
-    origins = {(row["adapter"], row[name]): row["origin"] for row in moves for name in ("chat", "moved_to")}
-    for delivery, _, target, messages in _delivered_parts(world):
-        began = origins.get((target.adapter, target.chat), target.chat)
-        for effect in world.papers[target.adapter].effects:
-            ours = effect.act in ("post", "stream") and effect.message in messages
-            there = origins.get((target.adapter, effect.chat), effect.chat)
-            if ours and not (there == began and effect.thread == target.thread):
-                yield f"{delivery['id']} went to {effect.chat}:{effect.thread}"
-
-
-def _no_key_twice(world: World) -> Iterator[str]:
-    for paper in world.papers.values():
-        keys = [message.key for message in paper.sent if message.key]
-        yield from {key for key in keys if keys.count(key) > 1}
-
-
-def _one_body_per_key(world: World) -> Iterator[str]:
-    for paper in world.papers.values():
-        bodies: dict[str, set[Ask]] = {}
-        for call in paper.calls():
-            if call.ask.key:
-                bodies.setdefault(call.ask.key, set()).add(msgspec.structs.replace(call.ask, chat=""))
-        yield from (key for key, asked in bodies.items() if len(asked) > 1)
-
-
-def _in_order(world: World) -> Iterator[str]:
-    """Of what went out at the first attempt and without a view, each lane shows it in order of creation."""
-    order = {message.id: message.order for paper in world.papers.values() for message in paper.sent}
-    lanes: dict[str, list[tuple[int, str]]] = {}
-    for delivery, part, _, messages in _delivered_parts(world):
-        if part["attempts"] == 1 and not part["view"] and part["kind"] == "plain" and not part["marked"]:
-            lanes.setdefault(delivery["lane"], []).extend((order[id], delivery["id"]) for id in messages if id in order)
-    for shown in lanes.values():
-        if shown != sorted(shown):
-            yield f"{[id for _, id in shown]} appeared as {[id for _, id in sorted(shown)]}"
-
-
-def _journals_are_whole(world: World) -> Iterator[str]:
-    for row in world.runs():
-        entries = world.journal(row["run"])
-        kinds = [entry["kind"] for entry in entries]
-        if [entry["seq"] for entry in entries] != list(range(1, len(entries) + 1)):
-            yield f"{row['run']} has gaps"
-        if "ended" in kinds[:-1]:
-            yield f"{row['run']} goes on after its end"
-        if row["state"] == "done":
-            yield from _text_is_deltas(row["run"], [_event(entry["event"]) for entry in entries])
-
-
-def _text_is_deltas(run: str, events: list[JournalEvent]) -> Iterator[str]:
-    text = ""
-    for event in events:
-        if isinstance(event, Restarted):
-            text = ""
-        elif isinstance(event, TextDelta):
-            text += event.text
-    ended = events[-1] if events else None
-    if not isinstance(ended, Ended) or ended.text != text:
-        yield f"{run} said {text!r} and ended with {ended}"
-
-
-def _no_push_where_none_is_declared(world: World) -> Iterator[str]:
-    for row in world.rows("SELECT id, target FROM deliveries"):
-        target = msgspec.json.decode(row["target"], type=Target)
-        if not _kind(world, target.adapter).async_delivery:
-            yield f"{row['id']} is owed to {target}"
-
-
-def _delivered_parts(world: World) -> Iterator[tuple[sqlite3.Row, sqlite3.Row, Target, tuple[str, ...]]]:
-    for delivery in world.rows("SELECT * FROM deliveries ORDER BY seq"):
-        target = msgspec.json.decode(delivery["target"], type=Target)
-        if target.adapter not in world.papers:
-            continue
-        for part in world.rows("SELECT * FROM parts WHERE delivery = ? ORDER BY position", delivery["id"]):
-            if part["state"] == "delivered":
-                yield delivery, part, target, msgspec.json.decode(part["receipt"], type=Receipt).ids
-
-
-def _kind(world: World, adapter: str) -> Kind:
-    return world.papers[adapter].kind if adapter in world.papers else KEYED
-
-
-CHECKS: dict[str, Callable[[World], Iterator[str]]] = {
-    "I1": _confirmed_is_stored,
-    "I2": _one_row_per_key,
-    "I3": _one_outcome_each,
-    "I4": _one_final_per_done_run,
-    "I5": _delivered_is_there,
-    "I6": _no_key_twice,
-    "I7": _in_the_right_place,
-    "I8": _in_order,
-    "I10": _journals_are_whole,
-    "I13": _no_push_where_none_is_declared,
-    "promises": _promises_are_kept,
-    "I24": _one_body_per_key,
-}

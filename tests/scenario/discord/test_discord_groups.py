@@ -57,7 +57,7 @@ async def test_each_channel_may_have_a_rule_of_its_own_and_a_thread_too(tmp_path
     async with DiscordWorld(tmp_path, echo, settings={"channels": "never"}, clock=OwnedClock()) as world:
         free, strict = world.discord.channel("free"), world.discord.channel("strict")
         aside = world.ada.opens_thread(free, "aside")
-        world.discord_settings["chats"] = {free.id: "all", strict.id: "addressed", aside.id: "never"}
+        world.account_settings["chats"] = {free.id: "all", strict.id: "addressed", aside.id: "never"}
         await world.restart()
         world.ada.says(world.room, "nobody answers here", mention=True)
         world.ada.says(aside, "nor here", mention=True)

@@ -95,7 +95,7 @@ async def test_in_a_channel_set_to_all_everybody_who_is_admitted_is_answered(tmp
     echo = Echo()
     async with DiscordWorld(tmp_path, echo, settings={"channels": "all"}) as world:
         quiet = world.discord.channel("quiet")
-        world.discord_settings["chats"] = {quiet.id: "never"}
+        world.account_settings["chats"] = {quiet.id: "never"}
         await world.restart()
         world.ada.says(quiet, "nobody there?", mention=True)
         world.discord.person("bob").says(world.room, "I am not admitted")
@@ -470,7 +470,7 @@ async def test_a_reply_that_is_ready_before_discord_has_heard_of_us_waits_for_it
 async def test_a_stranger_s_command_and_one_in_a_silent_channel_get_a_word(tmp_path: Path) -> None:
     async with DiscordWorld(tmp_path, Echo()) as world:
         quiet = world.discord.channel("quiet")
-        world.discord_settings["chats"] = {quiet.id: "never"}
+        world.account_settings["chats"] = {quiet.id: "never"}
         await world.restart()
         await ready(world)
         bob = world.discord.person("bob")

@@ -361,7 +361,7 @@ async def test_what_is_not_for_us_moves_the_cursors_now_and_then(tmp_path: Path)
 
 async def test_a_wrong_token_is_said_and_not_tried_again_and_again(tmp_path: Path) -> None:
     world = DiscordWorld(tmp_path, Echo())
-    world.discord_settings["token"] = "a.wrong.token"
+    world.account_settings["token"] = "a.wrong.token"
     async with world.discord:
         world._owns_discord = False
         await world.start(attached=False)
@@ -394,7 +394,7 @@ async def test_a_missing_intent_is_said_in_words_that_help(tmp_path: Path) -> No
         assert "switch on “Message Content Intent” in the developer portal under Bot" in health.last_error
         assert "message_content = false" in health.last_error
 
-        world.discord_settings["message_content"] = False
+        world.account_settings["message_content"] = False
         await world.start()
         world.ada.says(world.room, "unread")
         world.ada.says(world.room, "hi", mention=True)

@@ -166,7 +166,7 @@ async def test_in_a_channel_set_to_all_everybody_who_is_admitted_is_answered_and
     echo = Echo()
     async with SlackWorld(tmp_path, echo, settings={"channels": "all"}) as world:
         quiet = world.slack.channel("quiet")
-        world.slack_settings["chats"] = {quiet.id: "never"}
+        world.account_settings["chats"] = {quiet.id: "never"}
         await world.restart()
         world.ada.says(quiet, "nobody there?", mention=True)
         asked = world.ada.commands("/tidings", "status", quiet)
@@ -677,7 +677,7 @@ async def misconfigured(world: SlackWorld) -> PartHealth:
 async def test_a_wrong_token_is_said_in_plain_words(tmp_path: Path) -> None:
     async with SlackWorld(tmp_path, Echo()) as world:
         await world.end()
-        world.slack_settings["bot_token"] = "xoxb-wrong"
+        world.account_settings["bot_token"] = "xoxb-wrong"
         await world.start(attached=False)
 
         assert "bot_token" in (await misconfigured(world)).last_error

@@ -254,7 +254,7 @@ async def test_what_fails_is_marked_so_and_without_reactions_nothing_is(tmp_path
         asked = world.ada.says(world.room, "go on", mention=True)
         await world.until(lambda: world.slack.reactions == {asked.id: ("x",)})
         await world.end()
-        world.slack_settings["reactions"] = False
+        world.account_settings["reactions"] = False
         await world.start()
         before = len(world.slack.calls("reactions.add"))
         world.ada.says(world.room, "again", mention=True)

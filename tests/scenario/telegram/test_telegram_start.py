@@ -143,7 +143,7 @@ async def test_the_address_of_the_server_may_end_with_a_slash(tmp_path: Path) ->
     """Calls go to /bot<token>/ below it, files come from /file/bot<token>/."""
     async with TelegramWorld(tmp_path, Fetches()) as world:
         await world.end()
-        world.settings["api_url"] = f"http://{world.telegram.address}/"
+        world.account_settings["api_url"] = f"http://{world.telegram.address}/"
         await world.start()
         world.telegram.says(files=[("a.txt", b"of text")])
         await world.telegram.until(lambda telegram: telegram.posts == ["of text"])
@@ -273,13 +273,13 @@ async def test_a_webhook_gives_way_to_polling_and_comes_back(tmp_path: Path) -> 
         assert telegram.calls("setWebhook")[-1].params["url"] == world.address()
         await world.end()
         telegram.says("one")
-        world.settings["mode"] = "polling"
+        world.account_settings["mode"] = "polling"
         await world.start(attached=False)
         await world.until(lambda: telegram.posts == ["you said: one"])
         assert telegram.chats.bot("main").queue.hook is None
         await world.stop()
         telegram.says("two")
-        world.settings["mode"] = "webhook"
+        world.account_settings["mode"] = "webhook"
         await world.start()
         await world.until(lambda: telegram.posts[1:] == ["you said: two"])
         assert "drop_pending_updates" not in {name for call in telegram.calls() for name in call.params}
@@ -288,7 +288,7 @@ async def test_a_webhook_gives_way_to_polling_and_comes_back(tmp_path: Path) -> 
 async def test_a_public_address_with_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
     async with TelegramWorld(tmp_path, Echo(), webhook=True) as world:
         await world.end()
-        world.settings["webhook_url"] = f"{world.address()}?behind=proxy"
+        world.account_settings["webhook_url"] = f"{world.address()}?behind=proxy"
         await world.start()
         assert world.telegram.calls("setWebhook")[-1].params["url"] == f"{world.address()}?behind=proxy"
         world.telegram.says("hi")
