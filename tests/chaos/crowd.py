@@ -6,18 +6,18 @@ import random
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
 from itertools import product
-from typing import NamedTuple, Protocol
 
 import msgspec
 
 from tests.chaos.discord_stand import Discord, ToldOnce, discord
 from tests.chaos.scripted import ScriptedAgent
 from tests.chaos.slack_stand import Slack, slack
+from tests.chaos.stand import Stand
 from tests.chaos.steps import PERSON, Platform, Say
 from tests.chaos.telegram_stand import Telegram, telegram
 from tests.simulators.paper.adapter import PaperAdapter
 from tests.simulators.paper.client import PaperSettings
-from tests.simulators.paper.simulator import NASTY, Kind, Odds, PaperServer
+from tests.simulators.paper.simulator import NASTY, Kind, PaperServer
 from tidings.core.adapter import Adapter, Host
 from tidings.core.agent import Event, Finished, Turn
 from tidings.core.clock import SystemClock
@@ -35,35 +35,7 @@ SLOW_PIECES = 8
 Simulator = PaperServer | Telegram | Discord | Slack
 
 
-class Stand(Protocol):
-    """One platform of the run: the simulator on this side of the wire, the adapter in the gateway's process.
-
-    A simulator has the verbs of `PaperServer` that chaos.py uses: says, effects, sent, calls, confirmed, unconfirmed,
-    attached, until, schedule, heal, outage, address.
-    """
-
-    @property
-    def platform(self) -> Platform: ...
-    @property
-    def odds(self) -> Odds: ...
-    @property
-    def people(self) -> tuple[str, ...]:
-        """Who may speak."""
-        ...
-
-    @property
-    def places(self) -> tuple[tuple[str, str], ...]:
-        """Chats and threads in which they do."""
-        ...
-
-    def serve(self) -> Simulator: ...
-    def build(self, account: str, address: str, host: Host) -> Adapter: ...
-
-
-class PaperStand(NamedTuple):
-    platform: Platform
-    odds: Odds
-
+class PaperStand(Stand):
     @property
     def people(self) -> tuple[str, ...]:
         return (PERSON,)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import count
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from pydantic import SecretStr
 
+from tests.chaos.stand import Dye, Dyed, Ground, Stand, dyed, keep_locks_in
 from tests.chaos.steps import PERSON, Platform, Say
 from tests.simulators.discord.places import PRIVATE, TEXT, THREAD, User
 from tests.simulators.discord.simulator import TOKEN, Channel, DiscordServer, Person
@@ -27,7 +24,7 @@ from tidings.adapters.discord.address import channel_of, handle_of
 from tidings.adapters.discord.client import READ_SECONDS, Client
 from tidings.adapters.discord.settings import DiscordAccount
 from tidings.core.adapter import Host
-from tidings.core.types import Part, Receipt, Target
+from tidings.core.types import Part
 
 # A call that hangs is given up after this, and so is getting in.
 CALL_SECONDS = 2.0
@@ -60,14 +57,8 @@ METHODS = {
 }
 _TABLE = re.compile(r"```\n(.*?)\n```", re.DOTALL)
 
-# Which part a call is made for and what that answers. Discord neither asks for this nor minds it.
-_dye: ContextVar[str] = ContextVar("dye", default="")
 
-
-class DiscordStand(NamedTuple):
-    platform: Platform
-    odds: Odds
-
+class DiscordStand(Stand):
     @property
     def people(self) -> tuple[str, ...]:
         return (PERSON, *FRIENDS)
@@ -81,8 +72,7 @@ class DiscordStand(NamedTuple):
         return Discord(self.platform.name)
 
     def build(self, account: str, address: str, host: Host) -> DiscordAdapter:
-        # The lock of a token lies beside the home, and goes with it.
-        tempfile.tempdir = str(host.attachments.parents[2])
+        keep_locks_in(host)
         render.LIMIT = self.platform.limit
         for name in ("compose", "tail"):
             setattr(render, name, partial(getattr(render, name), limit=self.platform.limit))
@@ -103,15 +93,13 @@ def discord(odds: Odds) -> DiscordStand:
     return DiscordStand(Platform("discord", Kind(keyed_for=90.0, readback=True, streaming="edits")), odds)
 
 
-class DyedAdapter(DiscordAdapter):
-    """The adapter itself; only the platform's truth can tell from the dye which part a message belongs to."""
-
-    async def send(self, part: Part) -> Receipt:
-        dye = _dye.set(f"{part.key} {_answered(part.target)}")
-        try:
-            return await super().send(part)
-        finally:
-            _dye.reset(dye)
+class DyedAdapter(Dyed, DiscordAdapter):
+    def _answered(self, part: Part) -> str:
+        target = part.target
+        if token := handle_of(target).token:
+            return f"interaction:{token.removeprefix('token-of-')}"
+        is_opener = target.reply_to == target.thread
+        return f"{target.chat if is_opener else channel_of(target)}:{target.reply_to}"
 
 
 class DyedClient(Client):
@@ -126,17 +114,9 @@ class DyedClient(Client):
         seconds: float = READ_SECONDS,
         budget: str = "",
     ) -> Any:
-        said = {**json, "dye": _dye.get()} if isinstance(json, dict) and _dye.get() else json
+        said = dyed(json) if isinstance(json, dict) else json
         seconds = min(seconds, CALL_SECONDS)
         return await super().call(method, path, said, params=params, files=files, seconds=seconds, budget=budget)
-
-
-def _answered(target: Target) -> str:
-    """By the name that the gateway has for it."""
-    if token := handle_of(target).token:
-        return f"interaction:{token.removeprefix('token-of-')}"
-    is_opener = target.reply_to == target.thread
-    return f"{target.chat if is_opener else channel_of(target)}:{target.reply_to}"
 
 
 class ToldOnce(NamedTuple):
@@ -147,22 +127,17 @@ class ToldOnce(NamedTuple):
     is_heard: bool
 
 
-class Discord:
-    """The simulator with the verbs of `PaperServer` that the run uses. What is said has the gateway's own names."""
+class Discord(Ground[DiscordServer]):
+    """What is said has the gateway's own names."""
 
     def __init__(self, name: str) -> None:
+        super().__init__(DiscordServer(resume_seconds=RESUME_SECONDS))
         self._name = name
-        self._server = DiscordServer(resume_seconds=RESUME_SECONDS)
-        self.address = self._server.address
-        self.schedule, self.heal, self.outage = self._server.schedule, self._server.heal, self._server.outage
         # Who speaks, by the chat.
         self._people: dict[str, Person] = {}
-        # Nobody confirms anything to Discord; what was taken in is in the database.
-        self.confirmed: list[str] = []
-        self.unconfirmed: list[str] = []
 
-    async def __aenter__(self) -> Self:
-        server = await self._server.__aenter__()
+    async def _furnish(self) -> None:
+        server = self._server
         server.limit_rates()
         guild = server.guild()
         ada = self._person(PERSON)
@@ -175,12 +150,15 @@ class Discord:
         for private, friend in PRIVATES.items():
             self._people[private] = self._person(friend)
             server.places.add(Channel(private, PRIVATE, account="main", person=friend))
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._server.__aexit__(kind, error, trace)
+    # Nobody confirms anything to Discord; what was taken in is in the database.
+    @property
+    def confirmed(self) -> list[str]:
+        return []
+
+    @property
+    def unconfirmed(self) -> list[str]:
+        return []
 
     def _person(self, id: str) -> Person:
         user = self._server.places.users[id] = User(id, f"person{id}")
@@ -195,7 +173,6 @@ class Discord:
         ]
 
     def says(self, text: str, *, key: str, chat: str, thread: str, account: str) -> str:
-        """The name that the gateway gives to it; in a channel the bot only hears what is addressed to it."""
         person, channel = self._people[chat], thread or chat
         if text in SLASHED and self._server.attached():
             return f"interaction:{person.commands(text, channel)}"
@@ -205,15 +182,6 @@ class Discord:
     def told_once(self) -> dict[str, ToldOnce]:
         asked = self._server.truth.interactions.values()
         return {f"interaction:{each.id}": ToldOnce(each.at, bool(each.answer)) for each in asked}
-
-    def attached(self, account: str) -> bool:
-        return self._server.connections > 0
-
-    async def until(self, holds: Callable[[Discord], object], timeout: float) -> None:  # noqa: ASYNC109
-        # Nobody is told of the end of a connection on which nothing happens.
-        async with asyncio.timeout(timeout):
-            while not holds(self):  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
 
     @property
     def effects(self) -> tuple[Effect, ...]:
@@ -233,9 +201,9 @@ class Discord:
 
     @property
     def sent(self) -> tuple[Message, ...]:
-        nonces = {call.nonce: _dye_of(call) for call in self._server.calls("send")}
-        dyed = [call for call in self._server.calls() if _dye_of(call) != ("", "")]
-        answers = {token: _dye_of(call) for call in dyed if (token := _token(call))}
+        nonces = {call.nonce: _dye(call) for call in self._server.calls("send")}
+        dyed = [call for call in self._server.calls() if any(_dye(call))]
+        answers = {token: _dye(call) for call in dyed if (token := _token(call))}
         return tuple(
             self._message(message, nonces.get(message.nonce) or answers[f"token-of-{message.interaction}"])
             for message in self._server.sent
@@ -250,16 +218,16 @@ class Discord:
                 continue
             chat, thread = self._place(channel)
             message = call.path.split("/")[4] if call.method == "edit" else ""
-            ask = Ask(chat=chat, thread=thread, text=call.text, key=_dye_of(call)[0], message_id=message)
+            ask = Ask(chat=chat, thread=thread, text=call.text, key=_dye(call).key, message_id=message)
             method = METHODS.get(call.method, call.method)
             found.append(
                 Call(order=call.order, at=call.at, method=method, account=call.account, ask=ask, verdict=call.verdict)
             )
         return tuple(found)
 
-    def _message(self, message: DiscordMessage, dye: tuple[str, str]) -> Message:
+    def _message(self, message: DiscordMessage, dye: Dye) -> Message:
         chat, thread = self._place(message.channel)
-        if not thread and f"{chat}:{message.channel}" != dye[1] and message.channel != chat:
+        if not thread and f"{chat}:{message.channel}" != dye.answered and message.channel != chat:
             # It stands in the thread of another message.
             thread = message.channel
         return Message(
@@ -268,8 +236,8 @@ class Discord:
             chat=chat,
             thread=thread,
             text=source(message.text),
-            reply_to=dye[1],
-            key=dye[0],
+            reply_to=dye.answered,
+            key=dye.key,
             at=message.at,
             order=message.order,
             # Discord takes no colon in a file's name, and ours have no other sign that it minds.
@@ -284,10 +252,8 @@ class Discord:
         return found.parent, "" if channel in self._server.truth.messages else channel
 
 
-def _dye_of(call: DiscordCall) -> tuple[str, str]:
-    """The part that it was made for, and what that answers."""
-    key, _, answered = str((call.body or {}).get("dye", "") if isinstance(call.body, dict) else "").partition(" ")
-    return key, answered
+def _dye(call: DiscordCall) -> Dye:
+    return Dye.read(call.body.get("dye") if isinstance(call.body, dict) else "")
 
 
 def _token(call: DiscordCall) -> str:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable
+from typing import Any
 
 from pydantic import SecretStr
 
 from tests.chaos.discord_stand import source
+from tests.chaos.stand import Dye, Dyed, Ground, Stand, dyed, keep_locks_in, posted
 from tests.chaos.steps import Platform
 from tests.simulators.paper.simulator import Call, Effect, Kind, Message, Odds
 from tests.simulators.paper.wire import Ask, Upload
@@ -23,7 +20,7 @@ from tidings.adapters.slack.adapter import SlackAdapter
 from tidings.adapters.slack.client import READ_SECONDS, UNSURE, Client
 from tidings.adapters.slack.settings import SlackAccount
 from tidings.core.adapter import Host
-from tidings.core.types import Part, Receipt
+from tidings.core.types import Part
 
 # A call that hangs is given up after this.
 CALL_SECONDS = 2.0
@@ -57,14 +54,8 @@ METHODS = {
 }
 POSTING = ("post", "stream_start")
 
-# Which part a call is made for and what that answers. Slack neither asks for this nor minds it.
-_dye: ContextVar[str] = ContextVar("dye", default="")
 
-
-class SlackStand(NamedTuple):
-    platform: Platform
-    odds: Odds
-
+class SlackStand(Stand):
     @property
     def people(self) -> tuple[str, ...]:
         return (ADA, *FRIENDS)
@@ -78,8 +69,7 @@ class SlackStand(NamedTuple):
         return Slack()
 
     def build(self, account: str, address: str, host: Host) -> SlackAdapter:
-        # The lock of a token lies beside the home, and goes with it.
-        tempfile.tempdir = str(host.attachments.parents[2])
+        keep_locks_in(host)
         limit = render.LIMIT = self.platform.limit
         for name in ("compose", "tail"):
             setattr(render, name, _within(getattr(render, name), limit))
@@ -103,32 +93,24 @@ def _within(cut: Callable[[str, int], Any], most: int) -> Callable[..., Any]:
     return lambda text, limit=most: cut(text, min(limit, most))
 
 
-class DyedAdapter(SlackAdapter):
-    """The adapter itself; only the platform's truth can tell from the dye which part a message belongs to."""
-
-    async def send(self, part: Part) -> Receipt:
-        dye = _dye.set(f"{part.key} {part.target.chat}:{part.target.reply_to}")
-        try:
-            return await super().send(part)
-        finally:
-            _dye.reset(dye)
+class DyedAdapter(Dyed, SlackAdapter):
+    def _answered(self, part: Part) -> str:
+        return f"{part.target.chat}:{part.target.reply_to}"
 
 
 class DyedClient(Client):
     async def call(
         self, method: str, /, *, seconds: float = READ_SECONDS, budget: str = "", token: str = "", **arguments: Any
     ) -> dict[str, Any]:
-        dye = {"dye": _dye.get()} if _dye.get() else {}
         seconds = min(seconds, CALL_SECONDS)
-        return await super().call(method, seconds=seconds, budget=budget, token=token, **arguments, **dye)
+        return await super().call(method, seconds=seconds, budget=budget, token=token, **dyed(arguments))
 
 
-class Slack:
-    """The simulator with the verbs of `PaperServer` that the run uses. Messages are known as CHANNEL:TS."""
+class Slack(Ground[SlackServer]):
+    """Messages are known as CHANNEL:TS."""
 
     def __init__(self) -> None:
-        self._server = SlackServer(retry_seconds=RETRY_SECONDS)
-        self.schedule, self.heal, self.outage = self._server.schedule, self._server.heal, self._server.outage
+        super().__init__(SlackServer(retry_seconds=RETRY_SECONDS))
         # Who speaks, by the chat.
         self._people: dict[str, Person] = {}
         # By our name for a thread: the ts of its first message; and back.
@@ -136,9 +118,8 @@ class Slack:
         self._names: dict[tuple[str, str], str] = {}
         self._said: set[str] = set()
 
-    async def __aenter__(self) -> Self:
-        server = await self._server.__aenter__()
-        self.address = server.address
+    async def _furnish(self) -> None:
+        server = self._server
         server.limit_rates()
         ada = server.person("ada")
         friends = [server.person(f"friend{number}") for number in range(len(FRIENDS))]
@@ -153,33 +134,17 @@ class Slack:
             root = server.board.post(server.main, self._channel(chat), author, "A thread begins.", silent=True)
             self._roots[name] = root.ts
             self._names[chat, root.ts] = name
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._server.__aexit__(kind, error, trace)
 
     def _channel(self, chat: str) -> Channel:
         return self._server.main.channels[chat]
 
     def says(self, text: str, *, key: str, chat: str, thread: str, account: str) -> str:
-        """The name that the gateway gives to it; in a channel the bot only hears what is addressed to it."""
         words = text.replace("/", "!", 1) if text.startswith("/") else text
         mention = chat in CHANNELS and not thread.startswith("ours")
         root = self._roots[thread] if thread else ""
         name = self._people[chat].says(self._channel(chat), words, thread=root, mention=mention).id
         self._said.add(name)
         return name
-
-    def attached(self, account: str) -> bool:
-        return self._server.connections > 0
-
-    async def until(self, holds: Callable[[Slack], object], timeout: float) -> None:  # noqa: ASYNC109
-        # Nobody is told of the end of a connection on which nothing happens.
-        async with asyncio.timeout(timeout):
-            while not holds(self):  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
 
     @property
     def confirmed(self) -> list[str]:
@@ -211,25 +176,16 @@ class Slack:
 
     @property
     def sent(self) -> tuple[Message, ...]:
-        posted = dict(self._posted())
+        server = self._server
+        posts = [effect for effect in server.effects if effect.act in ("post", "stream")]
+        calls = [(call, call.channel) for call in server.calls() if METHODS.get(call.method) in POSTING]
+        shown = [(post, post.channel) for post in posts if not self._is_root(post.message)]
+        by_message = dict(posted(shown, calls))
         return tuple(
-            self._message(message, _dye_of(posted[message.id]))
-            for message in self._server.sent
+            self._message(message, _dye(by_message[message.id]))
+            for message in server.sent
             if not self._is_root(message.id)
         )
-
-    def _posted(self) -> Iterator[tuple[str, SlackCall]]:
-        """The call that posted each message: the last one to its channel, since it happens as soon as it arrives."""
-        calls = [call for call in self._server.calls() if METHODS.get(call.method) in POSTING]
-        latest: dict[str, SlackCall] = {}
-        arrived = 0
-        for post in self._server.effects:
-            if post.act not in ("post", "stream") or self._is_root(post.message):
-                continue
-            while arrived < len(calls) and calls[arrived].at <= post.at:
-                latest[calls[arrived].channel] = calls[arrived]
-                arrived += 1
-            yield post.message, latest[post.channel]
 
     def calls(self) -> tuple[Call, ...]:
         """Those that concern a channel."""
@@ -243,7 +199,7 @@ class Slack:
                     chat=call.channel,
                     thread=self._thread(call.channel, call.thread, ""),
                     text=call.text,
-                    key=_dye_of(call)[0],
+                    key=_dye(call).key,
                     message_id=f"{call.channel}:{ts}" if (ts := call.params.get("ts")) else "",
                 ),
                 verdict=_verdict(call.verdict),
@@ -252,16 +208,15 @@ class Slack:
             if call.channel
         )
 
-    def _message(self, message: SlackMessage, dye: tuple[str, str]) -> Message:
-        key, answered = dye
+    def _message(self, message: SlackMessage, dye: Dye) -> Message:
         return Message(
             id=message.id,
             account=message.account,
             chat=message.channel,
-            thread=self._thread(message.channel, message.thread, answered),
+            thread=self._thread(message.channel, message.thread, dye.answered),
             text=source(text_of(message)),
-            reply_to=answered,
-            key=key,
+            reply_to=dye.answered,
+            key=dye.key,
             at=message.at,
             order=message.order,
             files=tuple(Upload(name=file.name, data=file.data) for file in message.files),
@@ -281,10 +236,8 @@ class Slack:
         return (channel, ts) in self._names
 
 
-def _dye_of(call: SlackCall) -> tuple[str, str]:
-    """The part that it was made for, and what that answers."""
-    key, _, answered = str(call.params.get("dye", "")).partition(" ")
-    return key, answered
+def _dye(call: SlackCall) -> Dye:
+    return Dye.read(call.params.get("dye"))
 
 
 def _verdict(told: str) -> str:

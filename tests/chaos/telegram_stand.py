@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from collections.abc import Mapping
+from typing import Any
 
 # What the adapter fetches when it first needs it, fetched here once for all gateways that are forked.
 import pyromark  # noqa: F401
 import telegramify_markdown  # noqa: F401
 from pydantic import SecretStr
 
+from tests.chaos.stand import Dye, Dyed, Ground, Stand, dyed, keep_locks_in, posted
 from tests.chaos.steps import PERSON, Platform
 from tests.simulators.paper.simulator import Call, Effect, Kind, Message, Odds
 from tests.simulators.paper.wire import Ask, Upload
@@ -25,7 +22,6 @@ from tidings.adapters.telegram.adapter import TelegramAdapter
 from tidings.adapters.telegram.client import Client
 from tidings.adapters.telegram.settings import TelegramAccount
 from tidings.core.adapter import Host
-from tidings.core.types import Part, Receipt
 
 # A call that hangs is given up after this; a poll may take as long as it asked for.
 CALL_SECONDS = 2.0
@@ -49,14 +45,8 @@ METHODS = {
 # How a person would have to write what they see.
 MARKS = {"bold": "**", "code": "`"}
 
-# Which part a call is made for and what that answers. Telegram neither asks for this nor minds it.
-_dye: ContextVar[str] = ContextVar("dye", default="")
 
-
-class TelegramStand(NamedTuple):
-    platform: Platform
-    odds: Odds
-
+class TelegramStand(Stand):
     @property
     def people(self) -> tuple[str, ...]:
         return (PERSON, *PRIVATE_CHATS)
@@ -69,8 +59,7 @@ class TelegramStand(NamedTuple):
         return Telegram()
 
     def build(self, account: str, address: str, host: Host) -> TelegramAdapter:
-        # The lock of a token lies beside the home, and goes with it.
-        tempfile.tempdir = str(host.attachments.parents[2])
+        keep_locks_in(host)
         adapter.TEXT_UNITS = self.platform.limit
         client.UPLOAD_SECONDS = CALL_SECONDS
         listen.POLL_SECONDS = POLL_SECONDS
@@ -81,38 +70,26 @@ def telegram(odds: Odds) -> TelegramStand:
     return TelegramStand(Platform("telegram", Kind(streaming="drafts")), odds)
 
 
-class DyedAdapter(TelegramAdapter):
-    """The adapter itself; only the platform's truth can tell from the dye which part a message belongs to."""
-
+class DyedAdapter(Dyed, TelegramAdapter):
     def __init__(self, account: str, settings: TelegramAccount, host: Host) -> None:
         super().__init__(account, settings, host)
         self._client = DyedClient(settings.token.get_secret_value(), settings.api_url)
-
-    async def send(self, part: Part) -> Receipt:
-        dye = _dye.set(f"{part.key} {part.target.reply_to}")
-        try:
-            return await super().send(part)
-        finally:
-            _dye.reset(dye)
 
 
 class DyedClient(Client):
     async def call(self, method: str, parameters: Mapping[str, Any], *, seconds: float = CALL_SECONDS) -> Any:
         longest = POLL_SECONDS + CALL_SECONDS if method == "getUpdates" else CALL_SECONDS
-        return await super().call(method, {**parameters, "dye": _dye.get()}, seconds=min(seconds, longest))
+        return await super().call(method, dyed({**parameters}), seconds=min(seconds, longest))
 
 
-class Telegram:
-    """The simulator with the verbs of `PaperServer` that the run uses. Messages are known as CHAT:NUMBER."""
+class Telegram(Ground[TelegramServer]):
+    """Messages are known as CHAT:NUMBER."""
 
     def __init__(self) -> None:
-        self._server = TelegramServer()
+        super().__init__(TelegramServer())
         self._said: set[str] = set()
-        self.address = self._server.address
-        self.schedule, self.heal, self.outage = self._server.schedule, self._server.heal, self._server.outage
 
-    async def __aenter__(self) -> Self:
-        await self._server.__aenter__()
+    async def _furnish(self) -> None:
         self._server.limit_rates()
         for forum in FORUMS:
             self._server.open_chat(forum, forum=True)
@@ -121,28 +98,12 @@ class Telegram:
         for chat in PRIVATE_CHATS:
             self._server.open_chat(chat)
             self._server.forbid_drafts(chat, chat in NO_DRAFTS)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._server.__aexit__(kind, error, trace)
 
     def says(self, text: str, *, key: str, chat: str, thread: str, account: str) -> str:
-        """The name that Telegram gives to the message; in a group the bot only hears what is addressed to it."""
         words = f"@tidings_bot {text}" if chat in FORUMS and not text.startswith("/") else text
         name = self._server.says(words, chat=chat, thread=thread, account=account)
         self._said.add(name)
         return name
-
-    def attached(self, account: str) -> bool:
-        return self._server.connections > 0
-
-    async def until(self, holds: Callable[[Telegram], object], timeout: float) -> None:  # noqa: ASYNC109
-        # Nobody is told of the end of a connection on which nothing happens.
-        async with asyncio.timeout(timeout):
-            while not holds(self):  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
 
     @property
     def confirmed(self) -> list[str]:
@@ -171,26 +132,19 @@ class Telegram:
 
     @property
     def sent(self) -> tuple[Message, ...]:
-        posted = dict(self._posted())
-        return tuple(_message(message, posted[message.id]) for message in self._server.sent)
-
-    def _posted(self) -> Iterator[tuple[str, TelegramCall]]:
-        """The call that posted each message: the last one to its chat, since it happens as soon as it has arrived."""
-        calls = [call for call in self._server.calls() if METHODS.get(call.method) == "post"]
-        posts = [effect for effect in self._server.effects if effect.act == "post"]
-        latest: dict[str, TelegramCall] = {}
-        arrived = 0
-        for post in posts:
-            while arrived < len(calls) and calls[arrived].at <= post.at:
-                latest[calls[arrived].chat] = calls[arrived]
-                arrived += 1
-            yield post.message, latest[post.chat]
+        server = self._server
+        posts = [(effect, effect.chat) for effect in server.effects if effect.act == "post"]
+        calls = [(call, call.chat) for call in server.calls() if METHODS.get(call.method) == "post"]
+        by_message = dict(posted(posts, calls))
+        return tuple(_message(message, _dye(by_message[message.id])) for message in server.sent)
 
     def calls(self) -> tuple[Call, ...]:
         """Those that concern a chat."""
         calls = [call for call in self._server.calls() if call.chat]
         # Whoever opens a draft says for which part; whoever goes on with it does not.
-        drafts = {call.params["draft_id"]: _key(call) for call in calls if "draft_id" in call.params and _key(call)}
+        drafts = {
+            call.params["draft_id"]: _dye(call).key for call in calls if "draft_id" in call.params and _dye(call).key
+        }
         return tuple(
             Call(
                 order=call.order,
@@ -201,7 +155,7 @@ class Telegram:
                     chat=call.chat,
                     thread=call.thread,
                     text=call.text,
-                    key=_key(call),
+                    key=_dye(call).key,
                     message_id=f"{call.chat}:{number}" if (number := call.params.get("message_id")) else "",
                     draft_id=drafts.get(call.params.get("draft_id", ""), ""),
                 ),
@@ -211,20 +165,19 @@ class Telegram:
         )
 
 
-def _key(call: TelegramCall) -> str:
-    return call.params.get("dye", "").partition(" ")[0]
+def _dye(call: TelegramCall) -> Dye:
+    return Dye.read(call.params.get("dye"))
 
 
-def _message(message: TelegramMessage, call: TelegramCall) -> Message:
-    key, _, reply_to = call.params["dye"].partition(" ")
+def _message(message: TelegramMessage, dye: Dye) -> Message:
     return Message(
         id=message.id,
         account=message.account,
         chat=message.chat,
         thread=message.thread,
         text=_source(message.text, message.entities),
-        reply_to=reply_to,
-        key=key,
+        reply_to=dye.answered,
+        key=dye.key,
         at=message.at,
         order=message.order,
         files=tuple(Upload(name=file.name, data=file.data) for file in message.files),
