@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from tidings.core.adapter import Line
-from tidings.core.desk.board import CardFile, Hand, Order
+from tidings.core.desk.board import CardFile, Hand, Order, is_link, link_to
 from tidings.core.desk.desk import Desk
 from tidings.core.errors import Declined, NotRunning, TidingsError, Unrouted
 from tidings.core.types import Body, parse_target
@@ -290,12 +290,16 @@ class _Work:
         message = await line.read() or {}
         order = _order(message)
         board = self._desk.board
-        if order.verb == "attach" and not order.text.startswith(("https://", "http://")):
-            file = await self._desk.adopt(order.text)
-            order = msgspec.structs.replace(order, file=CardFile(file.name, file.path, ""))
-        words = await board.obey(order, Hand("the owner", parse_target(order.target) if order.target else None))
-        data = await board.get(order.id) if order.verb == "show" else None
-        await line.write({"words": words, "card": msgspec.to_builtins(data)})
+        if order.verb == "attach":
+            file = link_to(order.text) if is_link(order.text) else await self._adopted(order.text)
+            order = msgspec.structs.replace(order, file=file)
+        done = await board.obey(order, Hand("the owner", parse_target(order.target) if order.target else None))
+        data = done.card if order.verb == "show" else None
+        await line.write({"words": done.words, "card": msgspec.to_builtins(data)})
+
+    async def _adopted(self, path: str) -> CardFile:
+        file = await self._desk.adopt(path)
+        return CardFile(file.name, file.path)
 
 
 @contextlib.asynccontextmanager

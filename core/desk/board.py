@@ -107,7 +107,16 @@ class CardFile(msgspec.Struct, frozen=True):
 
     name: str
     place: str
-    by: str
+    by: str = ""
+
+
+def is_link(text: str) -> bool:
+    return text.startswith(("https://", "http://")) and len(text.split()) == 1
+
+
+def link_to(address: str, name: str = "", by: str = "") -> CardFile:
+    """Something elsewhere, called by the last part of its address if it has no name."""
+    return CardFile(name or address.rstrip("/").rpartition("/")[2] or address, address, by)
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -207,24 +216,35 @@ class Hand(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """One thing that a person wants of the board, in the same words in a chat and on the command line."""
+    """One thing that somebody wants of the board: the same by chat, tool, API and command line."""
 
+    # list, add, show, comment, attach, unblock, done, block, link, archive, watch or unwatch.
     verb: str
     id: str = ""
+    # A comment, the reason of a block, the summary of what is done, or what to know when it goes on.
     text: str = ""
     # The other card of a link, or a state to list.
     other: str = ""
     new: NewCard | None = None
     # Where a watcher is told; empty is here.
     target: str = ""
-    # A file that was taken over already.
+    # A link, or a file that was taken over already.
     file: CardFile | None = None
+    # Of a block.
+    kind: Block = Block.NEEDS_INPUT
+    # The same comment is written once, however often it is sent under one key.
+    key: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What came of an order: words for a person, and the card as it is now; None for an order about no single card."""
+
+    words: str
+    card: Card | None
 
 
 class BoardDesk(Protocol):
     """Raises Unknown for a card that is not there, Unkeepable for what the board does not allow."""
-
-    async def add(self, new: NewCard, hand: Hand) -> Card: ...
 
     async def get(self, id: str) -> Card: ...
 
@@ -232,30 +252,8 @@ class BoardDesk(Protocol):
         """Without states all but the archived; what is worked on first, then by priority."""
         ...
 
-    async def link(self, parent: str, child: str, hand: Hand) -> Card: ...
-
-    async def comment(self, id: str, text: str, hand: Hand, key: str = "") -> None: ...
-
-    async def attach(self, id: str, file: CardFile, hand: Hand) -> None: ...
-
-    async def unblock(self, id: str, comment: str, hand: Hand) -> Card: ...
-
-    async def finish(self, id: str, summary: str, hand: Hand) -> Card:
-        """By somebody else than its worker, such as after a review."""
-        ...
-
-    async def set_aside(self, id: str, kind: Block, reason: str, hand: Hand) -> Card: ...
-
-    async def archive(self, id: str, hand: Hand) -> Card:
-        """Whoever works on it is ended."""
-        ...
-
-    async def watch(self, id: str, target: Target, *, on: bool) -> Card:
-        """Raises Unsupported for a place that cannot be told later."""
-        ...
-
-    async def obey(self, order: Order, hand: Hand) -> str:
-        """What a person reads of it."""
+    async def obey(self, order: Order, hand: Hand) -> Answer:
+        """Raises Unsupported too, for a watcher that cannot be told later. Archiving a card ends its worker."""
         ...
 
     async def heartbeat(self, note: str) -> None:

@@ -17,7 +17,7 @@ from tidings.core.settings import Board, Work
 from tidings.core.store.store import Row, Store
 from tidings.core.telemetry.alarms import Alarms
 from tidings.core.types import Origin, Target
-from tidings.core.work.board.service import Clerk
+from tidings.core.work.board.service import BoardService
 from tidings.core.work.board.supervisor import Foreman
 from tidings.core.work.mandates import Mandates
 from tidings.core.work.processes.processes import Processes
@@ -68,7 +68,7 @@ class Office:
         self._requests = Requests(clock, self.tasks, self._delegation, dispatcher.promisable, access.is_owner)
         self._foreman = Foreman(store, clock, board, dispatcher, door, bots.agents, home, mandates)
         settlement.report_to(Origin.CARD, self._foreman.ended)
-        self.board = Clerk(store, board, dispatcher, courier.can, self._foreman, bots)
+        self.board = BoardService(store, board, dispatcher, courier.can, self._foreman, bots)
 
     def renew(self, bots: Bots) -> None:
         self._foreman.renew(bots.agents)

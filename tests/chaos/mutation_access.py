@@ -16,7 +16,7 @@ from tidings.core.redaction import remember
 from tidings.core.store.store import Transaction
 from tidings.core.types import Asker, Inbound
 from tidings.core.work.board import cards as card_rows
-from tidings.core.work.board.permits import Permits
+from tidings.core.work.board.permissions import Permissions
 
 
 def empty_list_admits_everybody() -> None:
@@ -68,10 +68,10 @@ def owner_by_group() -> None:
 def card_for_anybody() -> None:
     """A card from a chat goes to whatever bot it names."""
 
-    def check_assignee(self: Permits, assignee: str, hand: Hand) -> None:
+    def check_assignee(self: Permissions, assignee: str, hand: Hand) -> None:
         return
 
-    swap(Permits, "check_assignee", check_assignee)
+    swap(Permissions, "check_assignee", check_assignee)
 
 
 def folder_of_others() -> None:

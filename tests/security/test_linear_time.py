@@ -28,7 +28,7 @@ from tidings.bots.cli import toml_edit
 from tidings.core import redaction
 from tidings.core.errors import Unkeepable
 from tidings.core.outbound import splitter
-from tidings.core.work.board import orders
+from tidings.core.work.board import commands as board_commands
 from tidings.core.work.schedules import when
 
 # Made while the gateway runs, and why each can do no harm.
@@ -87,7 +87,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "slack, read": _on_slack,
     "discord, read": _on_discord,
     "page.readable": lambda text: page.readable(text.encode("utf-8", "replace"), "text/html", None, BASE),
-    "board": lambda text: orders.parse(f"add {text}"),
+    "board": lambda text: board_commands.parse(f"add {text}", ("add",)),
     "time": lambda text: when.split(text, "UTC", 0.0, every=False),
     "scribe": lambda text: toml_edit._set(f"[bot]\nname = {text}", "bot", "name", "name = 1"),
 }

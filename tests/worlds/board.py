@@ -1,7 +1,7 @@
 """A board in a box: hands for it, agents that give verdicts, and workers that are processes and misbehave.
 
 async with World(tmp_path, Verdict("done")) as world:
-    card = await world.gateway.board.add(NewCard("paint the fence"), HAND)
+    card = await added(world.gateway.board, NewCard("paint the fence"), HAND)
     await until(world, card.id, CardState.DONE)
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.worlds.world import OwnedClock, World
 from tidings.core.agent import Event, Finished, TextDelta, ToolFinished, ToolStarted, Turn
-from tidings.core.desk.board import Block, Card, CardState, Hand
+from tidings.core.desk.board import Block, BoardDesk, Card, CardState, Hand, NewCard, Order
 from tidings.core.store.store import Transaction
 from tidings.core.types import Conversation, Sender, Target
 
@@ -21,6 +21,17 @@ CHAT = Target(adapter="paper", chat="1")
 HAND = Hand("Ada", CHAT, Conversation(adapter="paper", account="main", chat="1"), Sender(id="7", name="Ada"))
 # Nobody watches what this one makes.
 NOBODY = Hand("nobody")
+
+
+async def obeyed(board: BoardDesk, order: Order, hand: Hand) -> Card:
+    """The card as an order has left it."""
+    card = (await board.obey(order, hand)).card
+    assert card is not None
+    return card
+
+
+async def added(board: BoardDesk, new: NewCard, hand: Hand) -> Card:
+    return await obeyed(board, Order("add", new=new), hand)
 
 
 def anybody(tx: Transaction, id: str, hand: Hand) -> bool:

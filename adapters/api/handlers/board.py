@@ -25,7 +25,7 @@ from tidings.adapters.api.models import (
     CardSummary,
     CardWatcher,
 )
-from tidings.core.desk.board import Block, Card, CardFile, CardLine, CardState, Hand, NewCard
+from tidings.core.desk.board import Block, Card, CardFile, CardLine, CardState, Hand, NewCard, Order, link_to
 from tidings.core.errors import Overdrawn, Unkeepable, Unknown, Unsupported
 from tidings.core.redaction import plain
 from tidings.core.types import parse_target
@@ -63,7 +63,7 @@ async def create(api: ApiAdapter, call: Call) -> web.StreamResponse:
         key=idempotency_key(call),
     )
     try:
-        card = await api.host.desk.board.add(new, _hand(call))
+        card = await _obey(api, call, Order("add", new=new))
     except (Unkeepable, Unknown) as error:
         raise Problem(400, str(error), "invalid_card") from None
     except Overdrawn as error:
@@ -80,65 +80,51 @@ async def look(api: ApiAdapter, call: Call) -> web.StreamResponse:
 
 async def comment(api: ApiAdapter, call: Call) -> web.StreamResponse:
     asked = validate(CardComment, await read_json(call.request))
-    with _told():
-        await api.host.desk.board.comment(call.names["id"], asked.text, _hand(call), idempotency_key(call))
-        return answer({"card": described(await api.host.desk.board.get(call.names["id"]))})
+    return await _answer(api, call, Order("comment", id=call.names["id"], text=asked.text, key=idempotency_key(call)))
 
 
 async def attach(api: ApiAdapter, call: Call) -> web.StreamResponse:
     asked = validate(CardAttachment, await read_json(call.request))
     if bool(asked.url) == bool(asked.text.strip()):
         raise Problem(400, "give either url or text", "invalid_attachment", param="url")
-    hand, id = _hand(call), call.names["id"]
     with _told():
-        await api.host.desk.board.get(id)
-        if asked.url:
-            name = asked.name or asked.url.rstrip("/").rpartition("/")[2]
-            file = CardFile(name, asked.url, hand.name)
-        else:
-            file = await _written(api, asked, hand)
-        await api.host.desk.board.attach(id, file, hand)
-        return answer({"card": described(await api.host.desk.board.get(id))})
+        await api.host.desk.board.get(call.names["id"])
+    file = link_to(asked.url, asked.name) if asked.url else await _written(api, asked)
+    return await _answer(api, call, Order("attach", id=call.names["id"], file=file))
 
 
-async def _written(api: ApiAdapter, asked: CardAttachment, hand: Hand) -> CardFile:
+async def _written(api: ApiAdapter, asked: CardAttachment) -> CardFile:
     """A file like any other, of which the gateway keeps its own copy."""
     name = asked.name if asked.name.strip(". ") else "text.txt"
     with tempfile.TemporaryDirectory(prefix="tidings-") as folder:
         path = Path(folder) / name
         await asyncio.to_thread(path.write_text, asked.text, encoding="utf-8")
         kept = await api.host.desk.adopt(str(path))
-    return CardFile(kept.name, kept.path, hand.name)
+    return CardFile(kept.name, kept.path)
 
 
 async def unblock(api: ApiAdapter, call: Call) -> web.StreamResponse:
     asked = validate(CardSummary, await read_json(call.request))
-    with _told():
-        return answer({"card": described(await api.host.desk.board.unblock(call.names["id"], asked.text, _hand(call)))})
+    return await _answer(api, call, Order("unblock", id=call.names["id"], text=asked.text))
 
 
 async def complete(api: ApiAdapter, call: Call) -> web.StreamResponse:
     asked = validate(CardSummary, await read_json(call.request))
-    with _told():
-        return answer({"card": described(await api.host.desk.board.finish(call.names["id"], asked.text, _hand(call)))})
+    return await _answer(api, call, Order("done", id=call.names["id"], text=asked.text))
 
 
 async def block(api: ApiAdapter, call: Call) -> web.StreamResponse:
     asked = validate(CardBlock, await read_json(call.request))
-    with _told():
-        card = await api.host.desk.board.set_aside(call.names["id"], Block(asked.kind), asked.reason, _hand(call))
-        return answer({"card": described(card)})
+    return await _answer(api, call, Order("block", id=call.names["id"], text=asked.reason, kind=Block(asked.kind)))
 
 
 async def link(api: ApiAdapter, call: Call) -> web.StreamResponse:
     asked = validate(CardParent, await read_json(call.request))
-    with _told():
-        return answer({"card": described(await api.host.desk.board.link(asked.parent, call.names["id"], _hand(call)))})
+    return await _answer(api, call, Order("link", id=asked.parent, other=call.names["id"]))
 
 
 async def archive(api: ApiAdapter, call: Call) -> web.StreamResponse:
-    with _told():
-        return answer({"card": described(await api.host.desk.board.archive(call.names["id"], _hand(call)))})
+    return await _answer(api, call, Order("archive", id=call.names["id"]))
 
 
 async def watch(api: ApiAdapter, call: Call) -> web.StreamResponse:
@@ -151,17 +137,23 @@ async def watch(api: ApiAdapter, call: Call) -> web.StreamResponse:
     if not await api.host.desk.permitted(target):
         words = f"{target} is neither on the access list nor a known conversation"
         raise Problem(403, words, "target_not_permitted", param="target")
+    order = Order("watch" if asked.on else "unwatch", id=call.names["id"], target=asked.target)
     try:
-        with _told():
-            card = await api.host.desk.board.watch(call.names["id"], target, on=asked.on)
+        return await _answer(api, call, order)
     except Unsupported as error:
         raise Problem(400, f"nothing can be sent there later: {error}", "target_refused", param="target") from None
-    return answer({"card": described(card)})
 
 
-def _hand(call: Call) -> Hand:
-    """Whoever asks by this way cannot be told later: it looks, or names a watcher."""
-    return Hand(f"api key {call.key.name}")
+async def _answer(api: ApiAdapter, call: Call, order: Order) -> web.StreamResponse:
+    with _told():
+        return answer({"card": described(await _obey(api, call, order))})
+
+
+async def _obey(api: ApiAdapter, call: Call, order: Order) -> Card:
+    """A key cannot be told later: its user looks at the card, or names a watcher."""
+    card = (await api.host.desk.board.obey(order, Hand(f"api key {call.key.name}"))).card
+    assert card is not None
+    return card
 
 
 def described(card: Card) -> dict[str, Any]:

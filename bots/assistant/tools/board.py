@@ -11,7 +11,19 @@ from tidings.bots.assistant.tools import workspace
 from tidings.bots.assistant.tools.tool import A, Arguments, Occasion, Result, Tool, ToolError, define
 from tidings.core import context
 from tidings.core.agent import Effect
-from tidings.core.desk.board import BY_WORKER, Block, Board, Card, CardFile, CardState, Hand, NewCard
+from tidings.core.desk.board import (
+    BY_WORKER,
+    Block,
+    Board,
+    Card,
+    CardFile,
+    CardState,
+    Hand,
+    NewCard,
+    Order,
+    is_link,
+    link_to,
+)
 from tidings.core.errors import Fenced, Overdrawn, Unkeepable, Unknown, Unstored, Unsupported
 from tidings.core.types import Origin
 
@@ -138,31 +150,31 @@ class _Writing:
 
     async def comment(self, asked: Commenting, occasion: Occasion) -> Result:
         id = self._allowed(asked.card)
-        await occasion.desk.board.comment(id, asked.text, _hand(), occasion.key)
+        await _obey(occasion, Order("comment", id=id, text=asked.text, key=occasion.key))
         return Result(f"Written on #{id.lstrip('#')}.")
 
     async def attach(self, asked: Attaching, occasion: Occasion) -> Result:
         id = self._allowed(asked.card)
-        await occasion.desk.board.attach(id, await _file(asked.place, occasion), _hand())
+        await _obey(occasion, Order("attach", id=id, file=await _file(asked.place, occasion)))
         return Result(f"Attached to #{id.lstrip('#')}.")
 
     async def complete(self, asked: Completing, occasion: Occasion) -> Result:
-        id, board = self._allowed(asked.card), occasion.desk.board
+        id = self._allowed(asked.card)
         files = tuple([await _file(place, occasion) for place in asked.artifacts])
         if id == _own():
-            return _moved(await board.complete(asked.summary, files))
+            return _moved(await occasion.desk.board.complete(asked.summary, files))
         for file in files:
-            await board.attach(id, file, _hand())
-        return _moved(await board.finish(id, asked.summary, _hand()))
+            await _obey(occasion, Order("attach", id=id, file=file))
+        return _moved(await _obey(occasion, Order("done", id=id, text=asked.summary)))
 
     async def block(self, asked: Blocking, occasion: Occasion) -> Result:
-        id, board = self._allowed(asked.card), occasion.desk.board
+        id = self._allowed(asked.card)
         if asked.kind not in BY_WORKER:
             raise ToolError(f"{asked.kind!r} is no kind of block; there are: {KINDS}.")
         kind = Block(asked.kind)
         if id == _own():
-            return _moved(await board.block(kind, asked.reason, asked.notes))
-        return _moved(await board.set_aside(id, kind, asked.reason, _hand()))
+            return _moved(await occasion.desk.board.block(kind, asked.reason, asked.notes))
+        return _moved(await _obey(occasion, Order("block", id=id, text=asked.reason, kind=kind)))
 
     def _allowed(self, card: str) -> str:
         id = _own_or(card)
@@ -219,24 +231,31 @@ async def _create(asked: Creation, occasion: Occasion) -> Result:
         workspace=asked.workspace,
         key=occasion.key,
     )
-    card = await occasion.desk.board.add(new, _hand())
+    card = await _obey(occasion, Order("add", new=new))
     told = "" if card.watchers else " Nobody here can be told of its end later: look at it with board_show."
     return Result(f"Card #{card.id} for {card.assignee} is {card.state}{_why(card)}.{told}")
 
 
 async def _link(asked: Linking, occasion: Occasion) -> Result:
-    return _moved(await occasion.desk.board.link(asked.parent, asked.child, _hand()))
+    return _moved(await _obey(occasion, Order("link", id=asked.parent, other=asked.child)))
 
 
 async def _unblock(asked: Unblocking, occasion: Occasion) -> Result:
-    return _moved(await occasion.desk.board.unblock(asked.card, asked.comment, _hand()))
+    return _moved(await _obey(occasion, Order("unblock", id=asked.card, text=asked.comment)))
 
 
 async def _archive(asked: Archiving, occasion: Occasion) -> Result:
-    board = occasion.desk.board
-    card = await board.get(asked.card)
+    card = await occasion.desk.board.get(asked.card)
     # Said twice is said once.
-    return _moved(card if card.state is CardState.ARCHIVED else await board.archive(asked.card, _hand()))
+    if card.state is not CardState.ARCHIVED:
+        card = await _obey(occasion, Order("archive", id=asked.card))
+    return _moved(card)
+
+
+async def _obey(occasion: Occasion, order: Order) -> Card:
+    card = (await occasion.desk.board.obey(order, _hand())).card
+    assert card is not None
+    return card
 
 
 def _own() -> str:
@@ -262,8 +281,8 @@ def _hand() -> Hand:
 
 async def _file(place: str, occasion: Occasion) -> CardFile:
     by = context.current().bot
-    if place.startswith(("https://", "http://")):
-        return CardFile(place.rpartition("/")[2] or place, place, by)
+    if is_link(place):
+        return link_to(place, by=by)
     file = await occasion.desk.adopt(str(workspace.locate(place)))
     return CardFile(file.name, file.path, by)
 

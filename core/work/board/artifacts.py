@@ -9,9 +9,8 @@ import stat
 import tempfile
 from pathlib import Path
 
-from tidings.core.desk.board import CardFile
+from tidings.core.desk.board import CardFile, is_link, link_to
 from tidings.core.errors import Unkeepable
-from tidings.core.work.board import orders
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Opening a pipe must not wait for whoever writes into it.
@@ -20,8 +19,8 @@ FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 def take(place: str, workspace: Path, kept: Path, by: str) -> CardFile:
     """The same file is kept once, by what is in it. Raises Unkeepable for what is no file of the workspace."""
-    if orders.is_link(place):
-        return orders.link(place, by)
+    if is_link(place):
+        return link_to(place, by=by)
     try:
         source = _open(place, workspace)
     except (OSError, ValueError):

@@ -1,41 +1,61 @@
-"""What one can ask of the board: each verb one transaction, with what it brings about elsewhere hurried after it."""
+"""What can be asked of the board: each order, from wherever it comes, is carried out here in one transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
 from tidings.core import context
 from tidings.core.context import Session
-from tidings.core.desk.board import BY_WORKER, Block, Board, Card, CardFile, CardState, Ending, Hand, NewCard, Order
+from tidings.core.desk.board import (
+    BY_WORKER,
+    Answer,
+    Block,
+    Board,
+    Card,
+    CardFile,
+    CardState,
+    Ending,
+    Hand,
+    NewCard,
+    Order,
+)
 from tidings.core.errors import Unkeepable, Unknown, Unsupported
-from tidings.core.inbound import policy
 from tidings.core.inbound.commands import Command, Obeyed
 from tidings.core.inbound.dispatcher import Bots, Dispatcher
 from tidings.core.inbound.settlement import After, Can
-from tidings.core.redaction import plain
 from tidings.core.runs import journal
 from tidings.core.settings import Board as Settings
-from tidings.core.store.store import Store, Transaction
-from tidings.core.types import Audience, Inbound, Target
+from tidings.core.store.store import Row, Store, Transaction
+from tidings.core.types import Audience, Inbound, Target, parse_target
+from tidings.core.work.board import card_news, commands, verdicts
 from tidings.core.work.board import cards as card_rows
-from tidings.core.work.board import orders, verdicts
 from tidings.core.work.board import rules as board_rules
 from tidings.core.work.board import supervisor as foreman
+from tidings.core.work.board import text as board_text
 from tidings.core.work.board.cards import Moment
-from tidings.core.work.board.orders import Done
-from tidings.core.work.board.permits import Permits
-from tidings.core.work.board.rules import Added, Hold
+from tidings.core.work.board.permissions import Permissions
+from tidings.core.work.board.rules import Hold
 from tidings.core.work.board.supervisor import Foreman
 
+# How many cards a list has at most, as data and as text.
 LISTED = 200
-NAME_CHARACTERS = 60
-# Nobody's name has an id in it that is not theirs.
-BRACKETS = str.maketrans("", "", "()")
+SHOWN = 40
 
 
-class Clerk:
+class Done(NamedTuple):
+    """The card that was meant, and what is to follow once all is stored."""
+
+    card: str
+    words: str = ""
+    after: After = After()
+    # A worker that lost its card.
+    ended: Row | None = None
+
+
+class BoardService:
     def __init__(
         self,
         store: Store,
@@ -50,23 +70,15 @@ class Clerk:
         self._dispatcher = dispatcher
         self._can = can
         self._foreman = foreman
-        self._permits = Permits(settings, bots)
-        self._orders = orders.Orders(self._add, self._may_tell, self._permits)
+        self._permissions = Permissions(settings, bots)
         self.renew(bots)
 
     def renew(self, bots: Bots) -> None:
         self._bots = bots
-        self._permits.renew(bots)
+        self._permissions.renew(bots)
 
     def commands(self) -> tuple[Command, ...]:
         return (Command("board", "cards that agents work on: add, show, comment, unblock, …", self._obey_in_chat),)
-
-    async def add(self, new: NewCard, hand: Hand) -> Card:
-        def unit(tx: Transaction, at: Moment) -> Done:
-            added = self._add(tx, new, hand, at)
-            return Done(str(added.card["id"]), after=added.after)
-
-        return await self._write(unit)
 
     async def get(self, id: str) -> Card:
         return await self._store.read(lambda tx: card_rows.card(tx, id, self._foreman.moment.ahead))
@@ -75,63 +87,98 @@ class Clerk:
         ahead = self._foreman.moment.ahead
         return await self._store.read(lambda tx: card_rows.board(tx, states, min(limit, LISTED), assignee, ahead))
 
-    async def link(self, parent: str, child: str, hand: Hand) -> Card:
-        may_change = self._permits.may_change
-        return await self._change(child, hand, lambda tx, at: board_rules.link(tx, parent, child, hand, at, may_change))
+    async def obey(self, order: Order, hand: Hand) -> Answer:
+        return await self._write(lambda tx, at: self._carry_out(tx, order, hand, at))
 
-    async def comment(self, id: str, text: str, hand: Hand, key: str = "") -> None:
-        if not text.strip():
+    def _obey_in_chat(self, tx: Transaction, inbound: Inbound) -> Obeyed:
+        """In the transaction that stores the command: obeyed once, or not at all."""
+        hand = commands.hand_of(inbound, self._bots.find(inbound))
+        tx.execute("SAVEPOINT board")
+        try:
+            order = commands.parse(inbound.argument, tuple(VERBS))
+            if isinstance(order, str):
+                return Obeyed(order)
+            done = self._carry_out(tx, order, hand, self._foreman.moment)
+        except commands.REFUSALS as error:
+            tx.execute("ROLLBACK TO board")
+            return Obeyed(commands.refusal(error))
+        finally:
+            tx.execute("RELEASE board")
+        ended = done.ended
+        return Obeyed(done.words, after=done.after, then=lambda: self._foreman.hurry(ended))
+
+    def _carry_out(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
+        """Raises Unknown or Unkeepable in words for the person, and nothing has happened then."""
+        verb = VERBS.get(order.verb)
+        if verb is None:
+            raise Unkeepable(f"there is no word {order.verb!r} for the board")
+        if verb.changes:
+            self._permissions.check(tx, verb.changes(order), hand)
+        return verb.act(self, tx, order, hand, at)
+
+    def _list(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
+        states = tuple(CardState(name) for name in order.other.split() if name in list(CardState))
+        if order.other and not states:
+            raise Unkeepable(f"{order.other!r} is no state; there are: {', '.join(CardState)}")
+        return Done("", words=board_text.board(card_rows.board(tx, states, SHOWN, "", at.ahead), at.wall))
+
+    def _add(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
+        new = order.new or NewCard("")
+        named = msgspec.structs.replace(new, assignee=new.assignee or self._permissions.own_bot(hand))
+        self._permissions.check_assignee(named.assignee, hand)
+        told, most = self._reachable(hand), self._settings.open_cards
+        card, after = board_rules.add(tx, named, told, self._foreman.roster, most, at, self._permissions.may_change)
+        words = f"Card {card_news.named(card)} for {card['assignee']} is {card_news.state(card)}."
+        return Done(str(card["id"]), words=words, after=after)
+
+    def _show(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
+        card = card_rows.card(tx, order.id, at.ahead)
+        return Done(card.id, words=board_text.card(card, at.wall))
+
+    def _comment(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
+        if not order.text.strip():
             raise Unkeepable("there is nothing in this comment")
+        row = card_rows.find(tx, order.id)
+        card_rows.comment(tx, row["id"], hand.name, order.text, at, order.key)
+        return Done(str(row["id"]), words=f"Written on {card_news.named(row)}.")
 
-        def unit(tx: Transaction, at: Moment) -> After:
-            card_rows.comment(tx, card_rows.find(tx, id)["id"], hand.name, text, at, key)
-            return After()
+    def _attach(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
+        row = card_rows.find(tx, order.id)
+        if order.file is None:
+            raise Unkeepable("there is nothing to attach: name a file or a link")
+        card_rows.attach(tx, row["id"], msgspec.structs.replace(order.file, by=hand.name))
+        return Done(str(row["id"]), words=f"Attached to {card_news.named(row)}: {order.file.name}.")
 
-        await self._change(id, hand, unit)
+    def _unblock(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
+        return _moved(tx, order.id, board_rules.unblock(tx, order.id, order.text, hand, at))
 
-    async def attach(self, id: str, file: CardFile, hand: Hand) -> None:
-        def unit(tx: Transaction, at: Moment) -> After:
-            card_rows.attach(tx, card_rows.find(tx, id)["id"], file)
-            return After()
+    def _finish(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
+        return _moved(tx, order.id, board_rules.finish(tx, order.id, order.text, hand, at))
 
-        await self._change(id, hand, unit)
+    def _set_aside(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
+        return _moved(tx, order.id, board_rules.set_aside(tx, order.id, order.kind, order.text, hand, at))
 
-    async def unblock(self, id: str, comment: str, hand: Hand) -> Card:
-        return await self._change(id, hand, lambda tx, at: board_rules.unblock(tx, id, comment, hand, at))
+    def _link(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
+        if not order.other:
+            raise Unkeepable("say which card waits for this one")
+        after = board_rules.link(tx, order.id, order.other, hand, at, self._permissions.may_change)
+        return _moved(tx, order.other, after)
 
-    async def finish(self, id: str, summary: str, hand: Hand) -> Card:
-        return await self._change(id, hand, lambda tx, at: board_rules.finish(tx, id, summary, hand, at))
+    def _archive(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
+        freed = board_rules.archive(tx, order.id, hand, at)
+        return _moved(tx, order.id, freed.after)._replace(ended=freed.attempt)
 
-    async def set_aside(self, id: str, kind: Block, reason: str, hand: Hand) -> Card:
-        return await self._change(id, hand, lambda tx, at: board_rules.set_aside(tx, id, kind, reason, hand, at))
-
-    async def archive(self, id: str, hand: Hand) -> Card:
-        def unit(tx: Transaction, at: Moment) -> Done:
-            self._permits.check(tx, id, hand)
-            freed = board_rules.archive(tx, id, hand, at)
-            return Done(id, after=freed.after, ended=freed.attempt)
-
-        return await self._write(unit)
-
-    async def watch(self, id: str, target: Target, *, on: bool) -> Card:
-        if on and not self._may_tell(target):
+    def _watch(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
+        row, target = card_rows.find(tx, order.id), _watcher(order, hand)
+        if not self._may_tell(target):
             raise Unsupported("async_delivery", str(target))
+        card_rows.watch(tx, row["id"], target, None if order.target else hand.conversation)
+        return Done(str(row["id"]), words=f"{target} hears when {card_news.named(row)} is done or blocked.")
 
-        def unit(tx: Transaction, at: Moment) -> Done:
-            card = card_rows.find(tx, id)["id"]
-            if on:
-                card_rows.watch(tx, card, target, None)
-            else:
-                card_rows.unwatch(tx, card, target)
-            return Done(id)
-
-        return await self._write(unit)
-
-    async def obey(self, order: Order, hand: Hand) -> str:
-        at = self._foreman.moment
-        done = await self._store.write(lambda tx: self._orders.obey(tx, order, hand, at))
-        await self._follow_up(done)
-        return done.words
+    def _unwatch(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
+        row, target = card_rows.find(tx, order.id), _watcher(order, hand)
+        heard = "no longer hears" if card_rows.unwatch(tx, row["id"], target) else "did not hear"
+        return Done(str(row["id"]), words=f"{target} {heard} of #{row['id']}.")
 
     async def heartbeat(self, note: str) -> None:
         session = _worker()
@@ -178,39 +225,18 @@ class Clerk:
             hold = _hold(tx, session.run)
             return Done(str(hold.card), after=give(tx, hold, at))
 
-        return await self._write(unit)
+        return _card(await self._write(unit))
 
-    def _add(self, tx: Transaction, new: NewCard, hand: Hand, at: Moment) -> Added:
-        named = msgspec.structs.replace(new, assignee=new.assignee or self._permits.own_bot(hand))
-        self._permits.check_assignee(named.assignee, hand)
-        told, most = self._orders.reachable(hand), self._settings.open_cards
-        return board_rules.add(tx, named, told, self._foreman.roster, most, at, self._permits.may_change)
-
-    async def _change(self, id: str, hand: Hand, change: Callable[[Transaction, Moment], After]) -> Card:
-        def unit(tx: Transaction, at: Moment) -> Done:
-            self._permits.check(tx, id, hand)
-            return Done(id, after=change(tx, at))
-
-        return await self._write(unit)
-
-    async def _write(self, unit: Callable[[Transaction, Moment], Done]) -> Card:
+    async def _write(self, unit: Callable[[Transaction, Moment], Done]) -> Answer:
         at = self._foreman.moment
 
-        def whole(tx: Transaction) -> tuple[Done, Card]:
+        def whole(tx: Transaction) -> tuple[Done, Card | None]:
             done = unit(tx, at)
-            return done, card_rows.card(tx, done.card, at.ahead)
+            return done, card_rows.card(tx, done.card, at.ahead) if done.card else None
 
         done, card = await self._store.write(whole)
         await self._follow_up(done)
-        return card
-
-    def _may_tell(self, target: Target) -> bool:
-        """Promise or refuse: where no platform is, nobody is told either."""
-        abilities = self._can(target)
-        if abilities is None:
-            raise Unknown(f"no platform {target.adapter}@{target.account} is configured")
-        # What one person alone sees inside a group cannot be told later.
-        return abilities.async_delivery and target.audience is not Audience.ONE
+        return Answer(done.words, card)
 
     async def _follow_up(self, done: Done) -> None:
         self._dispatcher.hurry(done.after)
@@ -218,27 +244,59 @@ class Clerk:
             await self._foreman.end(done.ended, "the board")
         self._foreman.wake()
 
-    def _obey_in_chat(self, tx: Transaction, inbound: Inbound) -> Obeyed:
-        """In the transaction that stores the command: obeyed once, or not at all."""
-        bot, place = self._bots.find(inbound), (inbound.target, inbound.conversation, inbound.sender)
-        hand = Hand(_who(inbound), *place, is_answered=True, bot=bot, asker=inbound.asker)
-        tx.execute("SAVEPOINT board")
-        try:
-            done = self._orders.obey(tx, orders.parse(inbound.argument), hand, self._foreman.moment)
-        except orders.Refusals as error:
-            tx.execute("ROLLBACK TO board")
-            return Obeyed(plain(f"{str(error)[:1].upper()}{str(error)[1:]}."))
-        finally:
-            tx.execute("RELEASE board")
-        ended = done.ended
-        return Obeyed(done.words, after=done.after, then=lambda: self._foreman.hurry(ended))
+    def _reachable(self, hand: Hand) -> Hand:
+        """Whoever cannot be told later watches nothing."""
+        if hand.target is None or self._may_tell(hand.target):
+            return hand
+        return msgspec.structs.replace(hand, target=None)
+
+    def _may_tell(self, target: Target) -> bool:
+        """Promise or refuse: a place on no configured platform raises Unknown."""
+        abilities = self._can(target)
+        if abilities is None:
+            raise Unknown(f"no platform {target.adapter}@{target.account} is configured")
+        # What one person alone sees inside a group cannot be told later.
+        return abilities.async_delivery and target.audience is not Audience.ONE
 
 
-def _who(inbound: Inbound) -> str:
-    """A name is whatever somebody calls themselves; the id behind it is theirs alone."""
-    name = " ".join(inbound.sender.name.translate(BRACKETS).split())[:NAME_CHARACTERS]
-    id = policy.names(inbound)[0]
-    return f"{name} ({id})" if name else id
+class Verb(NamedTuple):
+    act: Callable[[BoardService, Transaction, Order, Hand, Moment], Done]
+    # Names the card that the order changes, which not everyone may do; None for an order that changes no card.
+    changes: Callable[[Order], str] | None = lambda order: order.id
+
+
+# Every verb of the board, with one word in each way of speaking: a chat, the API, a tool, the command line.
+VERBS = {
+    "list": Verb(BoardService._list, None),
+    "add": Verb(BoardService._add, None),
+    "show": Verb(BoardService._show, None),
+    "comment": Verb(BoardService._comment),
+    "attach": Verb(BoardService._attach),
+    "unblock": Verb(BoardService._unblock),
+    "done": Verb(BoardService._finish),
+    "block": Verb(BoardService._set_aside),
+    "link": Verb(BoardService._link, lambda order: order.other or order.id),
+    "archive": Verb(BoardService._archive),
+    "watch": Verb(BoardService._watch),
+    "unwatch": Verb(BoardService._unwatch),
+}
+
+
+def _moved(tx: Transaction, id: str, after: After) -> Done:
+    row = card_rows.find(tx, id)
+    return Done(str(row["id"]), words=f"{card_news.named(row)} is {card_news.state(row, ' now')}.", after=after)
+
+
+def _watcher(order: Order, hand: Hand) -> Target:
+    target = parse_target(order.target) if order.target else hand.target
+    if target is None:
+        raise Unkeepable("say who watches it: platform:CHAT or platform:CHAT:THREAD")
+    return target
+
+
+def _card(answer: Answer) -> Card:
+    assert answer.card is not None
+    return answer.card
 
 
 def _worker() -> Session:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from tests.bench import year
-from tests.worlds.board import NOBODY, Verdict
+from tests.worlds.board import NOBODY, Verdict, added
 from tests.worlds.builders import body, target
 from tests.worlds.fakes import FakeClock
 from tests.worlds.world import Echo, Gate, OwnedClock, World, handed
@@ -347,7 +347,7 @@ async def test_what_happened_to_a_card_that_is_over_goes_only_where_the_owner_sa
 ) -> None:
     async with World(tmp_path, Verdict("painted", Block.NEEDS_INPUT), clock=clock) as world:
         world.skip |= {"I1", "I4", "I10"}
-        over, waits = [await world.gateway.board.add(NewCard(title), NOBODY) for title in ("paint", "choose")]
+        over, waits = [await added(world.gateway.board, NewCard(title), NOBODY) for title in ("paint", "choose")]
         for card, state in ((over, CardState.DONE), (waits, CardState.BLOCKED)):
             await world.until(lambda card=card, state=state: state_of(world, card.id) == state)  # type: ignore[misc]
         before = {each.id: count(world, "card_events", f"card = {each.id}") for each in (over, waits)}
@@ -368,7 +368,7 @@ async def test_the_logs_of_workers_go_with_old_runs_but_never_those_of_an_open_c
     tmp_path: Path, clock: OwnedClock
 ) -> None:
     async with World(tmp_path, Verdict("painted", Block.NEEDS_INPUT), clock=clock) as world:
-        over, waits = [await world.gateway.board.add(NewCard(title), NOBODY) for title in ("paint", "choose")]
+        over, waits = [await added(world.gateway.board, NewCard(title), NOBODY) for title in ("paint", "choose")]
         await world.until(lambda: state_of(world, waits.id) == CardState.BLOCKED)
         at = clock.wall()
         for place, age in {f"{over.id}/attempt-1": MONTH, f"{waits.id}/attempt-1": MONTH, "77/attempt-2": 0}.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulators.paper.simulator import Kind
-from tests.worlds.board import CHAT, HAND, NOBODY, Verdict, card, state_of, until
+from tests.worlds.board import CHAT, HAND, NOBODY, Verdict, added, card, obeyed, state_of, until
 from tests.worlds.world import KEYED, Gate, OwnedClock, Scripted, World
 from tidings.core.agent import (
     ApprovalAsked,
@@ -21,7 +21,7 @@ from tidings.core.agent import (
     ToolStarted,
     Turn,
 )
-from tidings.core.desk.board import Block, CardFile, CardState, Ending, Hand, NewCard
+from tidings.core.desk.board import Block, CardFile, CardState, Ending, Hand, NewCard, Order
 from tidings.core.errors import Fenced, Unkeepable, Unknown, Unsupported
 from tidings.core.types import Target
 
@@ -101,11 +101,11 @@ async def test_a_parents_end_lets_its_children_go_and_its_result_reaches_them(tm
     agent = Verdict("The wood is cut.", "The fence stands.")
     async with World(tmp_path, agent) as world:
         board = world.gateway.board
-        gate = await board.add(NewCard("cut wood", triage=True), HAND)
-        child = await board.add(NewCard("build", parents=(gate.id,)), NOBODY)
+        gate = await added(board, NewCard("cut wood", triage=True), HAND)
+        child = await added(board, NewCard("build", parents=(gate.id,)), NOBODY)
         assert (gate.state, child.state, child.block) == (TRIAGE, BLOCKED, Block.DEPENDENCY)
         assert child.watchers == ("paper:1",), "children inherit"
-        await board.unblock(gate.id, "go", HAND)
+        await obeyed(board, Order("unblock", id=gate.id, text="go"), HAND)
         await until(world, child.id, DONE)
         assert "Result of #1 “cut wood”\n> The wood is cut." in agent.texts[1]
 
@@ -113,26 +113,26 @@ async def test_a_parents_end_lets_its_children_go_and_its_result_reaches_them(tm
 async def test_cycles_and_foreign_assignees_are_refused(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict("done")) as world:
         board = world.gateway.board
-        first = await board.add(NewCard("a", triage=True), NOBODY)
-        second = await board.add(NewCard("b", parents=(first.id,)), NOBODY)
-        third = await board.add(NewCard("c", parents=(second.id,)), NOBODY)
+        first = await added(board, NewCard("a", triage=True), NOBODY)
+        second = await added(board, NewCard("b", parents=(first.id,)), NOBODY)
+        third = await added(board, NewCard("c", parents=(second.id,)), NOBODY)
         for parent, child in ((third.id, first.id), (second.id, first.id), (first.id, first.id)):
             with pytest.raises(Unkeepable, match="wait for each other"):
-                await board.link(parent, child, NOBODY)
+                await obeyed(board, Order("link", id=parent, other=child), NOBODY)
         with pytest.raises(Unkeepable, match="nobody called 'eve'"):
-            await board.add(NewCard("d", assignee="eve"), NOBODY)
+            await added(board, NewCard("d", assignee="eve"), NOBODY)
         with pytest.raises(Unknown):
-            await board.add(NewCard("e", parents=("77",)), NOBODY)
+            await added(board, NewCard("e", parents=("77",)), NOBODY)
 
 
 async def test_a_ready_card_whose_bot_has_gone_is_blocked_within_a_minute(tmp_path: Path) -> None:
     clock = OwnedClock()
     async with World(tmp_path, {"bot": Verdict("done"), "eve": Verdict("done")}, clock=clock) as world:
-        made = await world.gateway.board.add(NewCard("spy", assignee="eve", triage=True), Hand("the owner", CHAT))
+        made = await added(world.gateway.board, NewCard("spy", assignee="eve", triage=True), Hand("the owner", CHAT))
         await world.end()
         del world.agents["eve"]
         await world.start()
-        await world.gateway.board.unblock(made.id, "", HAND)
+        await obeyed(world.gateway.board, Order("unblock", id=made.id), HAND)
         begun = clock.now()
         found = await until(world, made.id, BLOCKED)
         assert clock.now() - begun <= 60
@@ -177,7 +177,7 @@ async def test_a_worker_that_ends_without_a_verdict_gets_one_from_its_supervisor
     tmp_path: Path, worker: Verdict | Scripted, attempts: int, kind: Block, words: str
 ) -> None:
     async with World(tmp_path, worker, clock=OwnedClock()) as world:
-        made = await world.gateway.board.add(NewCard("fly"), HAND)
+        made = await added(world.gateway.board, NewCard("fly"), HAND)
         found = await until(world, made.id, BLOCKED)
         assert (found.block, len(found.attempts)) == (kind, attempts)
         assert words in found.reason
@@ -193,7 +193,7 @@ async def test_the_second_attempt_knows_what_the_first_one_left(tmp_path: Path) 
 
     agent = Verdict(silent, "All of it stands.")
     async with World(tmp_path, agent, clock=OwnedClock()) as world:
-        made = await world.gateway.board.add(NewCard("fence"), HAND)
+        made = await added(world.gateway.board, NewCard("fence"), HAND)
         found = await until(world, made.id, DONE)
         assert [each.ending for each in found.attempts] == [Ending.RETRY, Ending.COMPLETE]
         assert "Attempt 1 ended without a verdict (protocol)" in agent.texts[1]
@@ -206,9 +206,9 @@ async def test_a_person_unblocks_with_a_comment_and_the_same_block_again_asks_a_
     agent = Verdict(Block.NEEDS_INPUT)
     async with World(tmp_path, agent) as world:
         board = world.gateway.board
-        made = await board.add(NewCard("paint"), HAND)
+        made = await added(board, NewCard("paint"), HAND)
         await until(world, made.id, BLOCKED)
-        await board.unblock(made.id, "As you like it.", HAND)
+        await obeyed(board, Order("unblock", id=made.id, text="As you like it."), HAND)
         found = await until(world, made.id, TRIAGE)
         assert "Ada: As you like it." in agent.texts[1]
         assert "the posts are done" in agent.texts[1]
@@ -216,9 +216,9 @@ async def test_a_person_unblocks_with_a_comment_and_the_same_block_again_asks_a_
         await world.until(lambda: len(world.posts) == 2)
         assert "second time in a row, so a person has to look" in world.posts[1]
         with pytest.raises(Unkeepable, match="waits for a person"):
-            await board.unblock(made.id, "again", HAND.__class__("a bot", is_person=False))
+            await obeyed(board, Order("unblock", id=made.id, text="again"), HAND.__class__("a bot", is_person=False))
         world.agents["bot"].verdicts = ("painted",)  # type: ignore[attr-defined]
-        await board.unblock(made.id, "Blue.", HAND)
+        await obeyed(board, Order("unblock", id=made.id, text="Blue."), HAND)
         await until(world, made.id, DONE)
 
 
@@ -230,16 +230,16 @@ async def test_a_review_ends_by_a_persons_word(tmp_path: Path) -> None:
     agent = Verdict(reviewed)
     async with World(tmp_path, agent) as world:
         board = world.gateway.board
-        made = await board.add(NewCard("fence"), HAND)
-        child = await board.add(NewCard("admire", parents=(made.id,)), NOBODY)
+        made = await added(board, NewCard("fence"), HAND)
+        child = await added(board, NewCard("admire", parents=(made.id,)), NOBODY)
         await until(world, made.id, CardState.REVIEW)
         assert state_of(world, child.id) == "todo", "a review is no completion"
-        await board.unblock(made.id, "They lean.", HAND)
+        await obeyed(board, Order("unblock", id=made.id, text="They lean."), HAND)
         await world.until(lambda: len(agent.turns) == 2)
         await until(world, made.id, CardState.REVIEW)
         assert "They lean." in agent.texts[1]
         agent.verdicts = ("admired",)
-        await board.finish(made.id, "", HAND)
+        await obeyed(board, Order("done", id=made.id), HAND)
         await until(world, child.id, DONE)
         assert (await card(world, made.id)).summary == "Look at the posts."
 
@@ -258,10 +258,10 @@ async def test_archiving_a_running_card_ends_its_worker_and_its_late_verdict_is_
 
     async with World(tmp_path, Verdict(stubborn)) as world:
         board = world.gateway.board
-        made = await board.add(NewCard("a"), HAND)
-        child = await board.add(NewCard("b", parents=(made.id,)), HAND)
+        made = await added(board, NewCard("a"), HAND)
+        child = await added(board, NewCard("b", parents=(made.id,)), HAND)
         await gate.reached()
-        await board.archive(made.id, HAND)
+        await obeyed(board, Order("archive", id=made.id), HAND)
         await world.eventually(lambda: refused)
         await world.eventually(lambda: world.rows("SELECT 1 FROM inbox WHERE state = 'running'") == [])
         found = await card(world, child.id)
@@ -269,7 +269,7 @@ async def test_archiving_a_running_card_ends_its_worker_and_its_late_verdict_is_
         assert (await card(world, made.id)).attempts[0].ending is Ending.ARCHIVED
         # A person may decide that what was archived need not be done.
         world.agents["bot"].verdicts = ("done",)  # type: ignore[attr-defined]
-        await board.unblock(child.id, "", HAND)
+        await obeyed(board, Order("unblock", id=child.id), HAND)
         await until(world, child.id, DONE)
 
 
@@ -286,7 +286,7 @@ async def test_no_more_cards_run_at_once_than_the_settings_say_and_the_urgent_on
     async with World(tmp_path, agent, board={"parallel": 1}) as world:
         board = world.gateway.board
         for title, priority in (("first", 0), ("later", 0), ("urgent", 9)):
-            await board.add(NewCard(title, priority=priority), NOBODY)
+            await added(board, NewCard(title, priority=priority), NOBODY)
         for number in range(3):
             await gates[number].reached()
             assert len(world.rows("SELECT 1 FROM cards WHERE state = 'running'")) == 1
@@ -298,10 +298,10 @@ async def test_no_more_cards_run_at_once_than_the_settings_say_and_the_urgent_on
 async def test_a_dead_chat_delays_nobody_and_a_second_block_is_told_too(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict(Block.NEEDS_INPUT, Block.CAPABILITY)) as world:
         board = world.gateway.board
-        made = await board.add(NewCard("a"), HAND)
-        await board.watch(made.id, Target(adapter="paper", chat="8"), on=True)
+        made = await added(board, NewCard("a"), HAND)
+        await obeyed(board, Order("watch", id=made.id, target=str(Target(adapter="paper", chat="8"))), NOBODY)
         await until(world, made.id, BLOCKED)
-        await board.unblock(made.id, "", HAND)
+        await obeyed(board, Order("unblock", id=made.id), HAND)
         await world.eventually(lambda: len(world.rows("SELECT 1 FROM card_attempts WHERE ended IS NOT NULL")) == 2)
         await world.settled()
         told = world.rows("SELECT lane, key FROM deliveries")
@@ -314,10 +314,10 @@ async def test_where_nothing_can_be_pushed_nobody_watches(tmp_path: Path) -> Non
     kinds = {"paper": KEYED, "mute": Kind(async_delivery=False)}
     async with World(tmp_path, Verdict("done"), platforms=kinds) as world:
         board = world.gateway.board
-        made = await board.add(NewCard("a"), HAND.__class__("Ada", Target(adapter="mute", chat="7")))
+        made = await added(board, NewCard("a"), HAND.__class__("Ada", Target(adapter="mute", chat="7")))
         assert made.watchers == ()
         with pytest.raises(Unsupported):
-            await board.watch(made.id, Target(adapter="mute", chat="7"), on=True)
+            await obeyed(board, Order("watch", id=made.id, target=str(Target(adapter="mute", chat="7"))), NOBODY)
         await until(world, made.id, DONE)
 
 
@@ -331,7 +331,7 @@ async def test_a_restart_goes_on_with_the_same_attempt_and_keeps_its_lease(tmp_p
         yield Finished()
 
     async with World(tmp_path, Verdict(waits)) as world:
-        made = await world.gateway.board.add(NewCard("a"), HAND)
+        made = await added(world.gateway.board, NewCard("a"), HAND)
         await gate.reached()
         await world.crash()
         await world.start()
@@ -350,7 +350,7 @@ async def test_a_run_cut_off_in_an_unknown_effect_blocks_its_card(tmp_path: Path
         yield Finished()
 
     async with World(tmp_path, Verdict(acts)) as world:
-        made = await world.gateway.board.add(NewCard("a"), HAND)
+        made = await added(world.gateway.board, NewCard("a"), HAND)
         await gate.reached()
         await world.crash()
         await world.start()
@@ -370,7 +370,7 @@ async def test_a_verdict_is_given_once_even_if_its_run_is_cut_off_behind_it(tmp_
         yield Finished()
 
     async with World(tmp_path, Verdict(twice)) as world:
-        made = await world.gateway.board.add(NewCard("a"), HAND)
+        made = await added(world.gateway.board, NewCard("a"), HAND)
         await gate.reached()
         await world.crash()
         await world.start()
@@ -388,7 +388,7 @@ async def test_what_was_made_goes_with_the_news(tmp_path: Path) -> None:
         yield Finished()
 
     async with World(tmp_path, Verdict(makes), kind=Kind(keyed_for=3600.0, files=True)) as world:
-        made = await world.gateway.board.add(NewCard("plan"), HAND)
+        made = await added(world.gateway.board, NewCard("plan"), HAND)
         await until(world, made.id, DONE)
         await world.settled()
         assert [file.name for file in (await card(world, made.id)).files] == ["plan.txt"]
@@ -398,7 +398,7 @@ async def test_what_was_made_goes_with_the_news(tmp_path: Path) -> None:
 async def test_a_notice_that_could_not_be_sent_arrives_later_and_once(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict(Block.NEEDS_INPUT), clock=OwnedClock()) as world:
         world.paper.fail_next(503)
-        made = await world.gateway.board.add(NewCard("a"), HAND)
+        made = await added(world.gateway.board, NewCard("a"), HAND)
         await until(world, made.id, BLOCKED)
         await world.until(lambda: world.posts)
         assert len(world.posts) == 1

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.board import HAND, NOBODY, Verdict, anybody, card, process, until
+from tests.worlds.board import HAND, NOBODY, Verdict, added, anybody, card, obeyed, process, until
 from tests.worlds.world import Gate, OwnedClock, World
 from tidings.core.agent import Event, Finished, Turn
 from tidings.core.clock import SystemClock
-from tidings.core.desk.board import Block, CardFile, CardState, Hand, NewCard
+from tidings.core.desk.board import Block, CardFile, CardState, Hand, NewCard, Order
 from tidings.core.errors import Unkeepable
 from tidings.core.inbound.settlement import After
 from tidings.core.settings import Access, Board, Core
@@ -36,7 +36,7 @@ AT = Moment(1000.0, 2000.0)
 
 async def test_in_a_chat_one_watches_for_that_chat_and_for_no_other(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict("done")) as world:
-        await world.gateway.board.add(NewCard("a secret", triage=True), NOBODY)
+        await added(world.gateway.board, NewCard("a secret", triage=True), NOBODY)
         for number, words in enumerate(("watch 1 paper:999", "unwatch 1 paper:999")):
             world.paper.says(f"/board {words}")
             await world.until(lambda number=number: len(world.posts) > number)  # type: ignore[misc]
@@ -47,11 +47,11 @@ async def test_in_a_chat_one_watches_for_that_chat_and_for_no_other(tmp_path: Pa
 async def test_no_bot_gets_a_card_past_the_person_who_has_to_look_at_it(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict("done")) as world:
         desk = world.gateway.board
-        made = await desk.add(NewCard("pay the bill", triage=True), HAND)
+        made = await added(desk, NewCard("pay the bill", triage=True), HAND)
         ways = (
-            desk.unblock(made.id, "go", BOT),
-            desk.finish(made.id, "paid", BOT),
-            desk.set_aside(made.id, Block.NEEDS_INPUT, "so that I can unblock it", BOT),
+            obeyed(desk, Order("unblock", id=made.id, text="go"), BOT),
+            obeyed(desk, Order("done", id=made.id, text="paid"), BOT),
+            obeyed(desk, Order("block", id=made.id, text="so that I can unblock it", kind=Block.NEEDS_INPUT), BOT),
         )
         for way in ways:
             with pytest.raises(Unkeepable, match="waits for a person: nobody has let it go yet"):
@@ -69,14 +69,14 @@ async def test_what_waits_says_what_it_waits_for_now_and_hears_when_that_is_arch
     agent = Verdict(Block.NEEDS_INPUT, works)
     async with World(tmp_path, agent) as world:
         desk = world.gateway.board
-        first = await desk.add(NewCard("cut wood"), NOBODY)
+        first = await added(desk, NewCard("cut wood"), NOBODY)
         await until(world, first.id, BLOCKED)
-        child = await desk.add(NewCard("build", parents=(first.id,)), HAND)
+        child = await added(desk, NewCard("build", parents=(first.id,)), HAND)
         assert child.reason == "waits for #1, which is blocked (needs an answer)"
-        await desk.unblock(first.id, "", HAND)
+        await obeyed(desk, Order("unblock", id=first.id), HAND)
         await gate.reached()
         assert (await card(world, child.id)).reason == "waits for #1"
-        await desk.archive(first.id, HAND)
+        await obeyed(desk, Order("archive", id=first.id), HAND)
         found = await card(world, child.id)
         assert (found.state, found.reason) == (BLOCKED, "waits for #1, which was archived")
         await world.settled()
@@ -88,8 +88,8 @@ async def test_what_waits_says_what_it_waits_for_now_and_hears_when_that_is_arch
 
 async def test_a_card_that_is_blocked_from_the_start_is_told_at_once(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict("done"), clock=OwnedClock()) as world:
-        first = await world.gateway.board.add(NewCard("cut wood", triage=True), NOBODY)
-        await world.gateway.board.add(NewCard("build", parents=(first.id,)), HAND)
+        first = await added(world.gateway.board, NewCard("cut wood", triage=True), NOBODY)
+        await added(world.gateway.board, NewCard("build", parents=(first.id,)), HAND)
         # The clock stands still, so no sweep brings it.
         await world.eventually(lambda: world.posts)
         assert world.posts[0].endswith("is blocked: it waits for #1, which is waiting for a person")
@@ -104,7 +104,7 @@ async def test_a_run_of_an_archived_card_is_not_taken_up_again_after_a_crash(tmp
 
     agent = Verdict(works)
     async with World(tmp_path, agent) as world:
-        await world.gateway.board.add(NewCard("a"), HAND)
+        await added(world.gateway.board, NewCard("a"), HAND)
         await gate.reached()
         await world.crash()
         # Archived, and cut off before the run was told.
@@ -158,7 +158,7 @@ async def test_a_process_is_not_let_go_for_a_card_that_was_archived_since_its_cl
 async def test_another_default_bot_gets_the_cards_that_name_nobody(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict("done")) as world:
         world.gateway.renew(Core(access=Access(allow=("paper:7",))), {"eve": Verdict("done by eve")}, "eve", ())
-        made = await world.gateway.board.add(NewCard("a"), HAND)
+        made = await added(world.gateway.board, NewCard("a"), HAND)
         assert made.assignee == "eve"
         assert (await until(world, made.id, DONE)).summary == "done by eve"
 

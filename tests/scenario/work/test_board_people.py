@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.board import HAND, NOBODY, Verdict, anybody, card, until
+from tests.worlds.board import HAND, NOBODY, Verdict, added, anybody, card, obeyed, until
 from tests.worlds.world import World
 from tidings.core.agent import Event, Finished, Turn
-from tidings.core.desk.board import Block, CardState, Hand, NewCard
+from tidings.core.desk.board import Block, CardState, Hand, NewCard, Order
 from tidings.core.errors import ConfigError, Unkeepable
 from tidings.core.settings import Board, Core
 from tidings.core.store import migrate
 from tidings.core.store.sqlite import SqliteTransaction
 from tidings.core.types import Conversation, Inbound, Sender, Target
+from tidings.core.work.board import commands
 from tidings.core.work.board import rules as board_rules
-from tidings.core.work.board import service
 from tidings.core.work.board.cards import Moment
 
 AT = Moment(1000.0, 2000.0)
@@ -55,17 +55,17 @@ async def test_only_where_a_card_was_made_or_is_watched_may_it_be_changed_if_the
         assert "#1 Paint it" in await eve("show 1"), "all may read"
         bot = Hand("bot", None, Conversation(adapter="paper", account="main", chat="2"), is_person=False)
         with pytest.raises(Unkeepable, match="was made elsewhere"):
-            await desk.archive("1", bot)
+            await obeyed(desk, Order("archive", id="1"), bot)
         assert (await card(world, "1")).state is CardState.TRIAGE
-        await desk.watch("1", Target(adapter="paper", chat="2"), on=True)
+        await obeyed(desk, Order("watch", id="1", target=str(Target(adapter="paper", chat="2"))), NOBODY)
         assert "Written on #1" in await eve("comment 1 I watch it now")
         assert "Written on #2" in await answered(world, "/board comment 2 I made it")
-        assert (await desk.archive("2", NOBODY)).state is CardState.ARCHIVED, "the owner may"
+        assert (await obeyed(desk, Order("archive", id="2"), NOBODY)).state is CardState.ARCHIVED, "the owner may"
 
 
 async def test_by_default_everybody_who_may_speak_here_may_change_a_card(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict("done"), allow=["paper:7", "paper:8"]) as world:
-        await world.gateway.board.add(NewCard("paint", triage=True), HAND)
+        await added(world.gateway.board, NewCard("paint", triage=True), HAND)
         world.paper.says("/board archive 1", chat="2", sender="8")
         await world.until(lambda: world.posts)
         assert world.posts == ["#1 “paint” is archived now."]
@@ -75,7 +75,8 @@ def test_nobody_passes_for_another_by_what_they_call_themselves() -> None:
     def known_as(name: str) -> str:
         place = Conversation(adapter="paper", account="main", chat="1")
         who = Sender(id="666", name=name)
-        return service._who(Inbound(key="k", conversation=place, target=Target(adapter="paper", chat="1"), sender=who))
+        said = Inbound(key="k", conversation=place, target=Target(adapter="paper", chat="1"), sender=who)
+        return commands.hand_of(said, "bot").name
 
     assert known_as("Eve") == "Eve (paper:666)"
     assert known_as("") == "paper:666"
@@ -95,7 +96,7 @@ async def test_what_is_written_from_a_chat_has_the_id_of_who_wrote_it(tmp_path: 
 
 async def test_a_link_is_attached_in_a_chat_and_no_path_is(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict("done")) as world:
-        await world.gateway.board.add(NewCard("paint", triage=True), NOBODY)
+        await added(world.gateway.board, NewCard("paint", triage=True), NOBODY)
         told = await answered(world, "/board attach 1 https://example.org/plan.pdf")
         assert told == "Attached to #1 “paint”: plan.pdf."
         for place in ("/etc/passwd", "green, please", ""):
@@ -110,26 +111,26 @@ async def test_a_review_is_no_bots_to_end_by_any_way(tmp_path: Path) -> None:
 
     async with World(tmp_path, Verdict(reviewed)) as world:
         desk = world.gateway.board
-        await desk.add(NewCard("fence"), HAND)
+        await added(desk, NewCard("fence"), HAND)
         await until(world, "1", CardState.REVIEW)
         ways = (
-            desk.finish("1", "looks good to me", BOT),
-            desk.unblock("1", "once more", BOT),
-            desk.set_aside("1", Block.NEEDS_INPUT, "so that I can finish it", BOT),
+            obeyed(desk, Order("done", id="1", text="looks good to me"), BOT),
+            obeyed(desk, Order("unblock", id="1", text="once more"), BOT),
+            obeyed(desk, Order("block", id="1", text="so that I can finish it", kind=Block.NEEDS_INPUT), BOT),
         )
         for way in ways:
             with pytest.raises(Unkeepable, match="waits for a person: somebody has to review it"):
                 await way
-        assert (await desk.finish("1", "", HAND)).state is CardState.DONE
+        assert (await obeyed(desk, Order("done", id="1"), HAND)).state is CardState.DONE
 
 
 async def test_a_card_that_is_blocked_from_the_start_is_answered_in_its_chat_and_not_told_there_besides(
     tmp_path: Path,
 ) -> None:
     async with World(tmp_path, Verdict("done")) as world:
-        await world.gateway.board.add(NewCard("cut wood", triage=True), NOBODY)
+        await added(world.gateway.board, NewCard("cut wood", triage=True), NOBODY)
         world.paper.chats.open("9", "")
-        await world.gateway.board.watch("1", Target(adapter="paper", chat="9"), on=True)
+        await obeyed(world.gateway.board, Order("watch", id="1", target=str(Target(adapter="paper", chat="9"))), NOBODY)
         world.paper.says("/board add Build it after=1")
         await world.until(lambda: len(world.posts) == 2)
         await world.settled()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.simulators.provider.simulator import Call, Exchange, ProviderServer, Say
 from tests.worlds.assistant import assistant, unmarked
-from tests.worlds.board import HAND, NOBODY, card, state_of, until
+from tests.worlds.board import HAND, NOBODY, added, card, state_of, until
 from tests.worlds.world import World
 from tidings.core.desk.board import Block, CardState, Ending, NewCard
 
@@ -41,7 +41,7 @@ async def test_the_ninth_of_ten_stages_runs_out_of_budget_and_the_tenth_delivers
             for number in range(1, 11):
                 budget = 2 if number == 9 else 0
                 hand = HAND if number in (9, 10) else NOBODY
-                made = await board.add(NewCard(f"stage {number}", parents=parents, budget=budget), hand)
+                made = await added(board, NewCard(f"stage {number}", parents=parents, budget=budget), hand)
                 parents = (made.id,)
             ninth = await until(world, "9", CardState.BLOCKED)
             assert ninth.block is Block.BUDGET

@@ -9,10 +9,10 @@ import pytest
 
 from tests.scenario.work.test_board_people import answered
 from tests.scenario.work.test_board_ways import use
-from tests.worlds.board import NOBODY, Verdict, card, process, until
+from tests.worlds.board import NOBODY, Verdict, added, card, obeyed, process, until
 from tests.worlds.world import Gate, Scripted, World, handed
 from tidings.core.agent import Event, Finished, TextDelta, Turn
-from tidings.core.desk.board import CardState, Hand, NewCard
+from tidings.core.desk.board import CardState, Hand, NewCard, Order
 from tidings.core.errors import ConfigError
 from tidings.core.settings import Board, Core, Rule
 from tidings.core.types import Sender
@@ -45,7 +45,7 @@ async def test_a_card_from_a_chat_that_names_nobody_goes_to_the_bot_that_answers
     async with World(tmp_path, agents(), rules=[HARMLESS]) as world:
         assert "for clerk" in await answered(world, "/board add dig triage=yes", GROUP)
         assert "for root" in await answered(world, "/board add dig triage=yes", "1")
-        assert (await world.gateway.board.add(NewCard("dig"), NOBODY)).assignee == "root"
+        assert (await added(world.gateway.board, NewCard("dig"), NOBODY)).assignee == "root"
 
 
 async def test_the_settings_may_let_a_place_give_cards_to_others(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ async def test_what_works_on_a_card_is_bound_by_the_place_where_the_card_was_ask
 async def test_a_chat_changes_no_card_of_a_bot_that_it_could_not_give_one_to(tmp_path: Path) -> None:
     async with World(tmp_path, agents(), rules=[HARMLESS]) as world:
         desk = world.gateway.board
-        await desk.add(NewCard("dig", assignee="root", triage=True), NOBODY)
+        await added(desk, NewCard("dig", assignee="root", triage=True), NOBODY)
         orders = ("comment 1 rm -rf", "attach 1 https://example.org", "unblock 1 rm -rf", "watch 1", "archive 1")
         for order in orders:
             told = await answered(world, f"/board {order}", GROUP)
@@ -116,16 +116,16 @@ async def test_a_chat_changes_no_card_of_a_bot_that_it_could_not_give_one_to(tmp
         assert "#1 dig" in await answered(world, "/board show 1", GROUP), "all may read"
         assert (await card(world, "1")).remarks == ()
         # Where it was made known, it can be answered.
-        await desk.watch("1", handed("x", chat=GROUP).target, on=True)
+        await obeyed(desk, Order("watch", id="1", target=str(handed("x", chat=GROUP).target)), NOBODY)
         assert "Written on #1" in await answered(world, "/board comment 1 green", GROUP)
 
 
 async def test_the_owner_gives_cards_to_anybody_at_the_command_line_and_at_the_console(tmp_path: Path) -> None:
     async with World(tmp_path, agents(), rules=[HARMLESS]) as world:
-        assert (await world.gateway.board.add(NewCard("dig", assignee="cook"), NOBODY)).assignee == "cook"
+        assert (await added(world.gateway.board, NewCard("dig", assignee="cook"), NOBODY)).assignee == "cook"
         said = handed("x", chat=GROUP)
         owner = Hand("owner", said.target, said.conversation, Sender(id="me", trusted=True), bot="clerk")
-        assert (await world.gateway.board.add(NewCard("dig", assignee="root"), owner)).assignee == "root"
+        assert (await added(world.gateway.board, NewCard("dig", assignee="root"), owner)).assignee == "root"
 
 
 # Folders.
@@ -134,12 +134,12 @@ async def test_the_owner_gives_cards_to_anybody_at_the_command_line_and_at_the_c
 async def test_the_folder_of_a_card_is_named_only_where_the_card_was_made(tmp_path: Path) -> None:
     async with World(tmp_path, agents(), allow=["paper:7"]) as world:
         await answered(world, "/board add dig triage=yes", "1")
-        await world.gateway.board.add(NewCard("the owner's", triage=True), NOBODY)
+        await added(world.gateway.board, NewCard("the owner's", triage=True), NOBODY)
         for name in ("card-1", "CARD-1", "card-01", "card-2", "card-99"):
             told = await answered(world, f"/board add pry workspace={name} triage=yes", "2")
             assert told == f"The folder {name} belongs to another conversation: choose another name."
         assert "Card #3" in await answered(world, "/board add go on workspace=card-1 triage=yes", "1")
-        made = await world.gateway.board.add(NewCard("look", workspace="card-1", triage=True), NOBODY)
+        made = await added(world.gateway.board, NewCard("look", workspace="card-1", triage=True), NOBODY)
         assert made.workspace == "card-1", "the owner may"
 
 

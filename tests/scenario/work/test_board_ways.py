@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tests.simulators.paper.simulator import Kind
 from tests.worlds.api import ApiWorld
-from tests.worlds.board import HAND, NOBODY, Verdict, card, until
+from tests.worlds.board import HAND, NOBODY, Verdict, added, card, until
 from tests.worlds.world import KEYED, World
 from tidings.adapters.local.socket import LocalServer, routes_for
 from tidings.bots import main
@@ -91,8 +91,8 @@ async def test_a_worker_writes_on_its_own_card_alone(tmp_path: Path) -> None:
         yield Finished()
 
     async with World(tmp_path, Verdict(worker), kind=Kind(keyed_for=3600.0, files=True)) as world:
-        await world.gateway.board.add(NewCard("another", triage=True), NOBODY)
-        await world.gateway.board.add(NewCard("paint"), HAND)
+        await added(world.gateway.board, NewCard("another", triage=True), NOBODY)
+        await added(world.gateway.board, NewCard("paint"), HAND)
         found = await until(world, "2", DONE)
         await world.settled()
     assert said[0].startswith("#2 paint\nrunning")
@@ -283,7 +283,7 @@ async def test_the_api_has_the_same_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", ["<b>bold</b>", "‮evil", "a" * 180])
 async def test_whatever_a_title_is_the_board_stays_one_line_for_each_card(tmp_path: Path, words: str) -> None:
     async with World(tmp_path, Verdict("done")) as world:
-        made = await world.gateway.board.add(NewCard(f"{words}\nsecond line", triage=True), NOBODY)
+        made = await added(world.gateway.board, NewCard(f"{words}\nsecond line", triage=True), NOBODY)
         assert "\n" not in made.title
         world.paper.says("/board")
         await world.until(lambda: world.posts)

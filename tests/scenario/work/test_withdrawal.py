@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from tests.scenario.spine.test_access import speak
 from tests.scenario.work.test_schedule_commands import say
-from tests.worlds.board import Verdict, process, until
+from tests.worlds.board import Verdict, obeyed, process, until
 from tests.worlds.world import Echo, Gate, OwnedClock, Scripted, World
 from tidings.core.agent import Turn
-from tidings.core.desk.board import CardState, Hand
+from tidings.core.desk.board import CardState, Hand, Order
 from tidings.core.desk.work import Goal, Manner, Plan
 from tidings.core.errors import Unknown
 from tidings.core.store import migrate
@@ -176,7 +176,7 @@ async def test_a_card_of_a_removed_person_is_not_begun_and_the_owner_is_told_onc
         await with_home(world)
         await say(world, f"/board add dig to={assignee} triage=yes")
         await restart_without(world, "paper:7")
-        await world.gateway.board.unblock("1", "", OWNER)
+        await obeyed(world.gateway.board, Order("unblock", id="1"), OWNER)
         found = await until(world, "1", CardState.BLOCKED)
         assert (found.attempts, found.reason) == ((), GONE)
         await world.until(lambda: len(told(world)) == 1)

@@ -11,7 +11,7 @@ from tidings.core.types import Origin
 from tidings.core.work.board import cards as card_rows
 
 
-class Permits:
+class Permissions:
     def __init__(self, settings: Board, bots: Bots) -> None:
         self._settings = settings
         self.renew(bots)
