@@ -1,1 +1,1 @@
-"""The gateway: knows no platform and no bot, and opens no socket."""
+"""The gateway itself: core knows no platform and no bot, and opens no network socket."""

@@ -1,4 +1,4 @@
-"""The contract of a platform: what every adapter must answer, take and raise."""
+"""The contract of a platform: what every adapter must answer, accept and raise."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ from tidings.core.types import (
 
 
 class Receive(Protocol):
-    """The door. Returns only when the message is durable, so only then may it be confirmed.
+    """The door: hands a message to the gateway, and returns only when the message is stored.
 
-    Raises Unstored when the store cannot write: do not confirm, come back. Calls may overlap; order is
-    that of the calls. A note commits with the message.
+    So an adapter confirms a message to its platform only after this call has returned. Raises Unstored when the
+    store cannot write: do not confirm the message, and offer it again later. Calls may overlap; messages are ordered
+    as the calls were made. A note is stored in the same transaction as the message.
     """
 
     async def __call__(self, inbound: Inbound, note: Note | None = None) -> Admission: ...
 
 
 class Taken(Protocol):
-    """Tells whether a message id is already the receipt of another part; the store knows, also after a crash."""
+    """Tells whether a message id is already the receipt of another part, even from before a crash."""
 
     async def __call__(self, id: str) -> bool: ...
 
 
 class Known(Protocol):
-    """Tells whether anything was ever said in a conversation, by the conversation's id."""
+    """Tells whether anything was ever said in the conversation with this id."""
 
     async def __call__(self, conversation: str) -> bool: ...
 
@@ -53,24 +54,24 @@ class Reports(Protocol):
     """What the adapter of one account tells the gateway about its platform."""
 
     async def reachable(self) -> None:
-        """The platform can be reached again: what waits for it is tried now."""
+        """The platform can be reached again: deliveries that wait for this account are tried now."""
         ...
 
     def troubled(self, reason: str) -> None:
-        """Nothing is heard of the platform, and the adapter goes on trying: the owner is told until `reachable`."""
+        """The platform does not answer while the adapter keeps trying: the owner is warned until `reachable`."""
         ...
 
     async def moved(self, chat: str, to: str) -> None:
-        """A chat goes on under another id: its deliveries go there, and its memory stays one."""
+        """A chat has a new id: its deliveries go there, and its conversation keeps its memory."""
         ...
 
     async def missed(self, words: str, *, tell: bool) -> None:
-        """Messages may have been lost: the owner is told and, with `tell`, every chat that spoke lately."""
+        """Messages may have been lost: the owner is told and, with `tell`, every recently active chat."""
         ...
 
 
 class Notebook(Protocol):
-    """A small durable key-value store for one adapter. Nothing else of an adapter survives a crash."""
+    """A small durable key-value store for one adapter; an adapter keeps no other state across a crash."""
 
     async def read(self, name: str) -> str | None: ...
     async def write(self, name: str, value: str) -> None: ...
@@ -80,25 +81,25 @@ class Line(Protocol):
     """One connection to the local socket: JSON objects both ways."""
 
     async def read(self) -> dict[str, Any] | None:
-        """None means that the other side has gone."""
+        """Reads one object; None means that the other side has disconnected."""
         ...
 
     async def write(self, message: dict[str, Any]) -> None:
-        """Raises ConnectionError when the other side has gone."""
+        """Raises ConnectionError when the other side has disconnected."""
         ...
 
 
 class Local(Protocol):
-    """The one Unix socket in the home; a route lives as long as the `with` around it."""
+    """The Unix socket in the home folder; a route exists as long as the `with` block around it."""
 
     def route(self, verb: str, handler: Callable[[Line], Awaitable[None]]) -> AbstractContextManager[None]: ...
 
 
 class Server(Protocol):
-    """The one HTTP listener; a route lives as long as the `async with` around it.
+    """The HTTP listener; a route exists as long as the `async with` block around it.
 
-    A handler is given the server's own request and what the path names, and answers with the server's own
-    response. Raises Misconfigured where listening is impossible, Unreachable while another program has the port.
+    A handler gets the server's own request and the values named in the path, and returns the server's own response.
+    Raises Misconfigured where listening is impossible, Unreachable while another program uses the port.
     """
 
     def route(
@@ -113,11 +114,11 @@ class Server(Protocol):
 
 
 class MenuItem(NamedTuple):
-    """A command as a platform may list it."""
+    """A command as a platform may show it in a menu."""
 
     name: str
     help: str
-    # Its answer is a run's and takes as long, or is followed by one: it is for whoever reads there.
+    # The command leads to a run: its answer takes as long as a run and is meant for everyone who reads the chat.
     runs: bool = False
 
 
@@ -131,13 +132,13 @@ class Host:
     clock: Clock
     server: Server
     menu: tuple[MenuItem, ...]
-    # Where fetched attachments are kept.
+    # The folder for fetched attachments.
     attachments: Path
 
 
 @dataclass(frozen=True, kw_only=True)
 class NearbyHost(Host):
-    """What an adapter on this machine is built with: it may also ask the gateway, and serve the local socket."""
+    """What an adapter on this machine is built with: access to the desk and the local socket besides."""
 
     desk: Desk
     local: Local
@@ -149,57 +150,60 @@ class Platform(NamedTuple):
     name: str
     account: str
     build: Callable[[Host], Adapter]
-    # On this machine: it is built with a NearbyHost, and many quick starts burden no foreign server.
+    # A nearby platform runs on this machine: its adapter gets a NearbyHost, and quick restarts burden no other server.
     nearby: bool = False
 
 
 class Adapter(Protocol):
-    """One object per account. Errors of a platform become the types in errors.py in one function."""
+    """One object per account; one function of an adapter turns platform errors into the types in errors.py."""
 
     name: str
     account: str
 
     def can(self, target: Target) -> Capabilities:
-        """Pure; may differ by target."""
+        """What the platform can do at this target; a pure function."""
         ...
 
     def compose(self, target: Target, body: Body) -> tuple[Body, ...]:
-        """Cuts a body into what fits, measured after rendering. No I/O; a long body is composed in another thread."""
+        """Cuts a body into messages that fit, measured after rendering.
+
+        Does no I/O; a long body is composed in another thread.
+        """
         ...
 
     async def listen(self, receive: Receive) -> None:
-        """One lifetime: runs until cancelled.
+        """Receives from the platform until cancelled.
 
-        Raises Unreachable, Misconfigured when a retry is useless, or StandingBy when somebody else listens.
+        Raises Unreachable, Misconfigured when a retry is useless, or StandingBy while another process listens.
         """
         ...
 
     async def send(self, part: Part) -> Receipt:
-        """Raises a SendError; anything else counts as Doubtful. Never retries by itself."""
+        """Makes one attempt and never retries; raises a SendError, and any other error counts as Doubtful."""
         ...
 
     async def show(self, view: View, text: str) -> View:
-        """Grows what an opening part opened; the text is always whole, never a delta.
+        """Updates an open view; `text` is always the whole text, never a delta.
 
-        Raises ViewLost when there is nothing left to grow, Stopped when the person has stopped it. What it returns
-        replaces the view.
+        The returned view replaces the given one. Raises ViewLost when the view no longer exists, and Stopped when the
+        person has stopped the answer.
         """
         ...
 
     async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
-        """Settles a doubtful send by reading back, where `readback` is declared.
+        """Looks for a doubtful message by reading the chat back, where `readback` is declared.
 
-        A message that already proves another part is skipped, even if it looks the same. The search goes back as far
+        A message that already proves another part is skipped, even if its text is the same. The search goes back as far
         as the part's age, by the platform's own clock.
         """
         ...
 
     async def signal(self, target: Target, signal: Signal) -> None:
-        """Best effort; never fails a run."""
+        """Shows a sign such as typing or a reaction; a signal that fails never fails a run."""
         ...
 
     async def fetch(self, attachment: Attachment) -> Path: ...
 
     async def close(self) -> None:
-        """Gives back what sending holds, such as connections; nothing is asked of the adapter afterwards."""
+        """Closes what sending needs, such as connections; the gateway does not call the adapter afterwards."""
         ...

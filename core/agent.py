@@ -15,7 +15,7 @@ from tidings.core.types import Entry, File, Inbound, Value
 class Effect(StrEnum):
     PURE = "pure"
     IDEMPOTENT = "idempotent"
-    # Never run again by itself: what nobody declares counts as this.
+    # Never repeated automatically; a tool that declares no effect counts as this.
     EFFECT = "effect"
 
 
@@ -46,7 +46,7 @@ class ReasoningDelta(_Event, frozen=True, tag="reasoning"):
 
 
 class ToolStarted(_Event, frozen=True, tag="tool_started"):
-    """Yield this before the tool acts: the runner stores it, and only then lets the iterator go on."""
+    """Yield this event before the tool acts: the runner stores the event before it resumes the agent."""
 
     call: str
     name: str
@@ -58,7 +58,7 @@ class ToolFinished(_Event, frozen=True, tag="tool_finished"):
     call: str
     output: str = ""
     error: str = ""
-    # The runner fills in the tool's name and how long it took, so that a reader of the end needs no more than the end.
+    # The runner adds the tool's name and duration, so that this event can be read without the one that started it.
     name: str = ""
     seconds: float = 0.0
 
@@ -73,33 +73,36 @@ class FileMade(_Event, frozen=True, tag="file"):
 
 
 class ChoicesOffered(_Event, frozen=True, tag="choices"):
-    """The answer ends with buttons; what is pressed comes back as a message with the button's words."""
+    """The answer ends with buttons; a pressed button comes back as a message with the button's label."""
 
     choices: tuple[str, ...]
 
 
 class Checkpoint(_Event, frozen=True, tag="checkpoint"):
-    """Opaque bytes, handed back by the next turn; overwrites the last and is no entry of the journal."""
+    """The agent's own state as bytes: the next attempt gets the newest checkpoint back.
+
+    A checkpoint replaces the one before and is not an entry of the journal.
+    """
 
     data: bytes
-    # What the run has used so far, in case it is cut off.
+    # Tokens and cost so far, in case the run is cut off.
     usage: Usage | None = None
 
 
 class ApprovalAsked(_Event, frozen=True, tag="approval"):
-    """The iterator ends after this and is run again with the verdict."""
+    """The agent's iterator ends after this event and is run again with the verdict."""
 
     call: str
     question: str
 
 
 class Finished(_Event, frozen=True, tag="finished"):
-    """Carries no text: an outcome's text is the deltas and nothing else."""
+    """The agent's last event; it has no text, because the text of an outcome is the sum of its deltas."""
 
     kind: OutcomeKind = OutcomeKind.COMPLETED
     reason: str = ""
     usage: Usage | None = None
-    # The fault was temporary, such as a provider's: the same question may succeed later.
+    # The failure was temporary, such as a provider's outage: the same question may succeed later.
     passing: bool = False
 
 
@@ -118,13 +121,13 @@ Event = (
 
 
 class Restarted(_Event, frozen=True, tag="restarted"):
-    """The text so far is void."""
+    """The run has started again: all text before this event is void."""
 
     attempt: int
 
 
 class Ended(_Event, frozen=True, tag="ended"):
-    """The one terminal event of a run, always last; carries the whole outcome."""
+    """The only terminal event of a run, always last; holds the whole outcome."""
 
     kind: OutcomeKind
     reason: str
@@ -132,7 +135,7 @@ class Ended(_Event, frozen=True, tag="ended"):
     usage: Usage | None = None
     files: tuple[File, ...] = ()
     choices: tuple[str, ...] = ()
-    # It failed, but asking again may succeed and would repeat no effect.
+    # The run failed, but asking again may succeed and would repeat no effect.
     passing: bool = False
 
 
@@ -160,7 +163,7 @@ class Verdict(Value, frozen=True, kw_only=True):
 
 
 class Turn(Value, frozen=True, kw_only=True):
-    """What a run is given."""
+    """The input of one run of an agent."""
 
     run: str
     attempt: int
@@ -170,7 +173,7 @@ class Turn(Value, frozen=True, kw_only=True):
     history: tuple[Entry, ...] = ()
     checkpoint: bytes | None = None
     verdicts: tuple[Verdict, ...] = ()
-    # What this conversation has chosen by command, such as another model.
+    # What people in this conversation have chosen by command, such as another model.
     preferences: Mapping[str, str] = {}
 
 

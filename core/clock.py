@@ -12,7 +12,7 @@ from typing import Any, Protocol
 # The file that systemd-timesyncd makes when it has set the clock; the kernel's answer when the clock is not set.
 SYNCHRONISED = Path("/run/systemd/timesync/synchronized")
 TIME_ERROR = 5
-# Nothing is later than this after the machine has slept.
+# A timer fires at most this much late after the machine has slept.
 HOP_SECONDS = 15.0
 
 
@@ -21,9 +21,9 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """`now` survives restarts and ignores changes of the wall clock; compare only `now` with `now`."""
+    """`now` continues across restarts and ignores changes of the wall clock; compare `now` only with `now`."""
 
-    # False after a reboot, while the wall clock may be far off: until it is confirmed, nothing expires or is removed.
+    # False after a reboot while the wall clock may be wrong: nothing expires or is removed until it is confirmed.
     confirmed: bool
 
     def now(self) -> float: ...
@@ -33,27 +33,27 @@ class Clock(Protocol):
 
     @property
     def ahead(self) -> float:
-        """Seconds to add to a steady time for the wall time; rounded, so that two answers name the same time."""
+        """Seconds to add to steady time to get wall time; rounded, so that repeated calls agree."""
         return round(self.wall() - self.now(), 1)
 
 
 def boot_id() -> str:
-    """Names this boot of the machine; empty where the system does not tell."""
+    """An id of the current boot of this machine; empty where the system has none."""
     path = Path("/proc/sys/kernel/random/boot_id")
     return path.read_text().strip() if path.exists() else ""
 
 
 def since_boot() -> float:
-    """Counts while the machine sleeps too, where the system can."""
+    """Seconds since boot, including sleep where the system counts it."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def is_synchronised() -> bool:
-    """Has a time server set this machine's clock, as far as the system can tell?"""
+    """Tells whether a time server has set this machine's clock, as far as the system knows."""
     if SYNCHRONISED.exists():
         return True
     adjust = getattr(ctypes.CDLL(None), "adjtimex", None)
-    # All zeros only asks and changes nothing; the size of the answer differs between systems.
+    # A buffer of zeros only queries the clock; the size of the answer differs between systems.
     return adjust is not None and adjust(ctypes.create_string_buffer(1024)) not in (-1, TIME_ERROR)
 
 
@@ -67,11 +67,11 @@ class SystemClock(Clock):
     def __init__(self, offset: float | None = None, *, confirmed: bool = True, resumed: float | None = None) -> None:
         self.offset = time.time() - since_boot() if offset is None else offset
         self.confirmed = confirmed
-        # How late it was when time went on after the boot.
+        # The offset with which steady time continued after the boot.
         self.resumed = self.offset if resumed is None else resumed
 
     def confirm(self) -> None:
-        """Lets steady time catch up with the wall clock, which is right; steady time never goes back."""
+        """Moves steady time forward to the wall clock, which is known to be right; steady time never goes back."""
         self.offset = max(self.offset, time.time() - since_boot())
         self.confirmed = True
 
@@ -99,9 +99,9 @@ class SystemClock(Clock):
 
 
 class Hops:
-    """A long wait in short hops: the loop's own clock stands still while the machine sleeps.
+    """A long timer made of short ones, because the event loop's clock stops while the machine sleeps.
 
-    Steady time may catch up meanwhile, and that makes no wait shorter.
+    A correction of steady time meanwhile does not shorten the wait.
     """
 
     def __init__(self, seconds: float, callback: Callable[[], None]) -> None:
@@ -121,7 +121,7 @@ class Hops:
 
 
 async def ended_within(clock: Clock, task: asyncio.Task[Any], seconds: float) -> bool:
-    """Waits for a task by this clock without cancelling it."""
+    """Waits up to `seconds` by this clock for a task to end, without cancelling the task."""
     patience: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def give_up() -> None:

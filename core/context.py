@@ -1,4 +1,4 @@
-"""The session bound to the running task: one ContextVar, a frozen value, no default."""
+"""The session of the running task: one ContextVar with a frozen value and no default."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Session(Value, frozen=True, kw_only=True):
     target: Target
     can: Capabilities
     workspace: Path
-    # Set where no person waits: nobody can be asked, and nothing can be promised.
+    # Set for a run that no person waits for: such a run can ask nothing and promise nothing.
     errand: Errand | None = None
 
     @property
     def asker(self) -> Asker | None:
-        """The person whom this work is for, as with a message."""
+        """The person this work is for: the sender, or the person behind an errand."""
         return self.errand.asker if self.errand else asker(self.conversation, self.target, self.sender)
 
     def require(self, ability: str) -> None:
-        """Refuses what the platform does not declare, before anybody relies on it."""
+        """Raises Unsupported for an ability that the platform does not declare."""
         if not getattr(self.can, ability):
             raise Unsupported(ability, str(self.target))
 
@@ -45,7 +45,7 @@ def current() -> Session:
 
 
 def current_or_none() -> Session | None:
-    """For the log filter alone, which also speaks outside runs."""
+    """The session, or None outside a run; only the log filter needs this."""
     return _session.get(None)
 
 
@@ -59,7 +59,7 @@ def bind(session: Session) -> Iterator[Session]:
 
 
 def child_environment() -> dict[str, str]:
-    """The environment for one subprocess of the current run; `os.environ` itself never carries a session."""
+    """The environment for one subprocess of the current run; `os.environ` never contains a session."""
     session = current()
     return {
         "PATH": os.environ.get("PATH", os.defpath),

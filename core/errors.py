@@ -1,31 +1,31 @@
-"""The error tree: a type is a verdict that tells the caller what to do next.
+"""The error tree: each type tells the caller what to do next.
 
 TidingsError
 ├── ConfigError          a setting is wrong: say which, exit 78
 ├── HomeInUse            another process owns this home: exit 75
 ├── StoreRefused         the database is foreign, newer, corrupt or not durable: exit 76
 ├── Unstored             the store cannot write now: do not confirm, come back
-├── Clash                a row would break a rule of the schema: somebody was quicker, or the unit is wrong
-├── Fenced               somebody else owns this run now: discard what you did
-├── NoSession            nothing is bound to this task
+├── Clash                a row would break a rule of the schema: another unit was quicker, or this unit is wrong
+├── Fenced               another worker owns this run now: discard what you did
+├── NoSession            no session is bound to this task
 ├── Unsupported          the platform does not declare this ability: do something else
 ├── Unknown              no such run, delivery, target or adapter
-├── Conflict             this key was used for something else
-├── Unkeepable           it cannot be kept as it is: word it anew
-├── Overdrawn            too much of it goes on already: wait, or end some of it
-├── StandingBy           somebody else does this job now: look again soon
-├── Lagged               you read too slowly: reconnect with the last number you saw
+├── Conflict             this key was used for something else, or the state does not allow this
+├── Unkeepable           the content is not acceptable: change it
+├── Overdrawn            a limit on work in progress is reached: wait, or end some of that work
+├── StandingBy           another process does this job now: look again soon
+├── Lagged               the reader was too slow: reconnect with the last number it saw
 ├── NotRunning           no gateway runs in this home: exit 69
-├── Declined             the gateway answered, and the answer is no
-│   └── Unrouted         nobody there answers to this word now
-└── SendError            what became of one call to a platform
-    ├── RateLimited      not sent: again after the pause
-    ├── Unreachable      not sent: soon again
-    ├── Misconfigured    not sent: hold until the owner has mended it
-    ├── Rejected         not sent: never again
-    ├── Unfit            not sent: compose it smaller
-    ├── Moved            not sent: the chat lives elsewhere now
-    ├── ViewLost         not shown: what should grow is gone
+├── Declined             the gateway answered no
+│   └── Unrouted         no part of the gateway handles this verb now
+└── SendError            how one call to a platform failed
+    ├── RateLimited      not sent: try again after the pause
+    ├── Unreachable      not sent: try again soon
+    ├── Misconfigured    not sent: wait until the owner has corrected the settings
+    ├── Rejected         not sent: never try again
+    ├── Unfit            not sent: cut the text smaller
+    ├── Moved            not sent: the chat has another id now
+    ├── ViewLost         not shown: the view no longer exists
     └── Doubtful         may have been sent: no verdict came back
 """
 
@@ -95,7 +95,7 @@ class Lagged(TidingsError):
 
 
 class NotRunning(TidingsError):
-    """Nobody listens in this home, or not any more."""
+    """No gateway listens in this home, or it has just stopped."""
 
 
 class Declined(TidingsError):
@@ -103,7 +103,7 @@ class Declined(TidingsError):
 
 
 class Unrouted(Declined):
-    """The gateway runs but has no such word now: the platform behind it is off, or not up yet."""
+    """The gateway runs but does not handle this verb: its platform is switched off or not yet up."""
 
 
 class SendError(TidingsError):
@@ -111,7 +111,7 @@ class SendError(TidingsError):
 
 
 class RateLimited(SendError):
-    """`budget` names the pace key that is exhausted; none means the target's first."""
+    """`budget` names the pace key that is exhausted; empty means the target's first budget."""
 
     def __init__(self, retry_after: float | None, budget: str = "") -> None:
         super().__init__("rate limited" + (f" for {retry_after:g} s" if retry_after is not None else ""))
@@ -146,7 +146,7 @@ class ViewLost(SendError):
 
 
 class Stopped(ViewLost):
-    """The person has stopped the growing answer; only the person who asked could have done it."""
+    """The person who asked has stopped the growing answer; the platform lets only that person do so."""
 
 
 class Doubtful(SendError):

@@ -1,6 +1,6 @@
-"""Named places where a test can make the process die, stop, fail or wait: `fail_here("out.effect")`.
+"""Named places in the code where a test can make the process die, stop, fail or wait: `fail_here("out.effect")`.
 
-Armed by TIDINGS_FAILPOINT=name:n[:action], several separated by commas; the n-th hit acts. Actions are
+TIDINGS_FAILPOINT=name:n[:action] arms failpoints, several separated by commas; the n-th hit acts. Actions are
 kill (the default), stop, raise, enospc and delay=MILLISECONDS.
 """
 
@@ -19,12 +19,12 @@ class FailpointHit(RuntimeError):
 
 _armed: dict[str, list[tuple[int, str]]] = {}
 _hits: Counter[str] = Counter()
-# Where every label that was passed is appended, so that a test can tell which were really hit.
+# The file that gets the name of every failpoint passed, so that a test can tell which were reached.
 _trace = os.environ.get("TIDINGS_FAILPOINT_TRACE", "")
 
 
 def arm(specification: str) -> None:
-    """Replaces what was armed before; an empty specification disarms everything."""
+    """Replaces all armed failpoints; an empty specification disarms everything."""
     _armed.clear()
     _hits.clear()
     for item in filter(None, specification.split(",")):
@@ -51,7 +51,7 @@ def _hit(name: str) -> None:
 def _act(name: str, action: str) -> None:
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
-        # The signal may be delivered to another thread first; nothing may happen after it.
+        # Another thread may get the signal first; this thread must do nothing after it.
         time.sleep(60)
     elif action == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""Names for rows: 128 random bits behind a prefix that says what it names."""
+"""Makes ids for rows: 128 random bits behind a prefix that tells what kind of row it is."""
 
 import secrets
 

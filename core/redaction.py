@@ -1,4 +1,4 @@
-"""Keeps secrets out of whatever leaves the process: exact values that were configured, and known shapes."""
+"""Removes secrets from text that leaves the process: exact configured values, and known shapes of tokens."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from threading import Lock
 from typing import NamedTuple
 from urllib.parse import quote, quote_plus
 
-from tidings.core.types import mend
+from tidings.core.types import make_storable
 
 REDACTED = "[redacted]"
 # A shorter value would blank out ordinary words.
 SHORTEST_SECRET = 6
-# A stream that holds back more than this looks at it again only when it has doubled or a word has ended;
-# without that, one endless word fed letter by letter would cost the square of its length.
+# A stream that holds back more than this searches again only when the held text has doubled or a word has ended.
+# Otherwise one endless word, fed letter by letter, would cost the square of its length.
 PATIENCE = 256
 REASON_CHARACTERS = 300
 
@@ -23,16 +23,16 @@ _SPACE = re.compile(r"\s")
 
 
 def remember(*secrets: str) -> None:
-    """From now on these values are redacted wherever they appear, also quoted for an address or for JSON."""
+    """Redacts these values from now on wherever they appear, also URL-encoded or escaped in JSON."""
     global _known
     with _changing:
-        # A secret that was read from a file may bring the end of its line.
+        # A secret read from a file may end with a newline.
         values = {secret.strip() for secret in secrets}
         _known = _Known(_known.secrets | {value for value in values if len(value) >= SHORTEST_SECRET})
 
 
 def forget_all() -> None:
-    """For tests alone."""
+    """Forgets every configured secret; only tests need this."""
     global _known
     with _changing:
         _known = _Known(())
@@ -44,20 +44,20 @@ def clean(text: str) -> str:
 
 
 def one_line(reason: str) -> str:
-    """A reason is shown to people: redacted, one line, short."""
+    """Makes a reason fit to be shown to people: redacted, on one line, and short."""
     line = " ".join(plain(reason).split())
     return line if len(line) <= REASON_CHARACTERS else line[: REASON_CHARACTERS - 1] + "…"
 
 
 def plain(text: str) -> str:
-    """Redacted, and fit to be stored."""
-    return clean(mend(text))
+    """Redacts text and makes it storable."""
+    return clean(make_storable(text))
 
 
 class Stream:
-    """Cleans text that arrives in pieces; all that it returns, put together, is `clean` of the whole.
+    """Redacts text that arrives in pieces; the returned pieces together equal `clean` of the whole text.
 
-    Only a tail that may be the beginning of a secret is held back.
+    A stream holds back only the end of the text that may be the beginning of a secret.
     """
 
     __slots__ = ("_fresh", "_lead", "_pending", "_released", "_text", "_wanted")
@@ -67,10 +67,10 @@ class Stream:
 
     def _begin_anew(self) -> None:
         self._fresh: list[str] = []
-        # What was shown already but may still give a secret away, such as `Bearer`, and what is held back.
+        # Text already returned that may introduce a secret, such as `Bearer`, followed by the text held back.
         self._text = ""
         self._released = 0
-        # One character in front, where no secret may begin: the shapes look at it.
+        # Whether one more character is kept in front, where no secret may begin; the patterns look at that character.
         self._lead = 0
         self._pending = 0
         self._wanted = 0
@@ -99,7 +99,7 @@ class Stream:
         return shown
 
     def flush(self) -> str:
-        """The rest; the stream is then as new."""
+        """Returns the rest and resets the stream."""
         text = self._text + "".join(self._fresh)
         shown = _write(text, _find(text, self._lead), self._released, len(text))
         self._begin_anew()
@@ -107,7 +107,7 @@ class Stream:
 
 
 class _Found(NamedTuple):
-    """A secret, and where the words begin that give it away, such as `Bearer`."""
+    """The position of a secret; `begin` is where the words that introduce it begin, such as `Bearer`."""
 
     begin: int
     start: int
@@ -133,7 +133,7 @@ def _find_begun(text: str, position: int) -> list[_Found]:
     begun = _known.find_begun(text, position)
     lowered = text.lower()
     if not any(word in lowered for word in _SPACED):
-        # No other shape goes past the end of a word.
+        # All other shapes end where a word ends.
         position = max(position, text.rfind(" ") + 1, text.rfind("\n") + 1)
     if first := _ANY_BEGUN.search(text, position):
         for _, shapes in _SHAPES:
@@ -143,7 +143,7 @@ def _find_begun(text: str, position: int) -> list[_Found]:
 
 
 def _write(text: str, found: list[_Found], start: int, end: int) -> str:
-    """The text from start to end; secrets that overlap become one mark."""
+    """Returns the text from start to end; overlapping secrets become one mark."""
     pieces: list[str] = []
     for secret in sorted(found, key=_start):
         if secret.end > end or secret.end <= start:
@@ -156,7 +156,7 @@ def _write(text: str, found: list[_Found], start: int, end: int) -> str:
 
 
 class _Known:
-    """The exact values; never changed, only replaced, so that readers need no lock."""
+    """The configured secrets; the object is replaced instead of changed, so that readers need no lock."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self.secrets = frozenset(secrets)
@@ -164,7 +164,7 @@ class _Known:
         quoted = {form: None for secret in self.secrets for form in _quoted(secret) if form not in forms}
         self._plain = tuple(forms)
         self._quoted = tuple(quoted)
-        # Where two begin at the same place, the longer covers both.
+        # Longer forms come first: where two begin at the same position, the longer covers both.
         both = sorted(forms | quoted, key=len, reverse=True)
         self._longest = len(both[0]) if both else 0
         self._whole = re.compile("|".join(map(re.escape, both)))
@@ -183,11 +183,11 @@ class _Known:
         return found
 
     def _appears(self, text: str) -> bool:
-        """Plain searches, since one pattern of many words is several times slower."""
+        """Searches for each form in turn: one pattern of many words is several times slower."""
         for form in self._plain:
             if form in text:
                 return True
-        # Quoting leaves one of these behind, or it changed nothing.
+        # A form that quoting has changed contains at least one of these characters.
         if self._quoted and ("%" in text or "+" in text or "\\" in text):
             return any(form in text for form in self._quoted)
         return False
@@ -207,7 +207,7 @@ class _Known:
 
 
 def _quoted(secret: str) -> tuple[str, ...]:
-    """As it stands in an address, in a form, and in JSON."""
+    """The forms of a secret in a URL, in a form body and in JSON."""
     return (
         quote(secret, errors="replace"),
         quote(secret, safe="", errors="replace"),
@@ -221,7 +221,7 @@ _changing = Lock()
 
 
 class _Step(NamedTuple):
-    """A class of characters and how many of them; None is any number."""
+    """A class of characters and how often it repeats; `most` of None means any number."""
 
     characters: str
     least: int = 1
@@ -236,13 +236,12 @@ class _Step(NamedTuple):
 
 
 class _Shape:
-    """A known shape, as steps; from them come both its pattern and the pattern of a tail that may become it.
+    """A known shape of secrets as steps, which yield two patterns: a whole secret, and a tail that may become one.
 
-    A pattern consumes one character and only looks at the rest. So every place where a secret may
-    begin is tried, and what is found does not depend on where a stream was cut. `not_after` is what
-    may not stand in front; it also keeps a long word from being read again from each of its letters.
-    No character may belong to `before` by one reading and to the secret by another: a stream shows
-    what stands before.
+    A pattern consumes one character and only looks ahead at the rest. So every position where a secret may begin
+    is tried, and the result does not depend on where a stream was cut. `not_after` names characters that may not
+    precede a secret; without it, a long word would be read again from each of its letters. No character may belong
+    to both `before` and the secret, because a stream shows the text of `before`.
     """
 
     def __init__(
@@ -262,7 +261,7 @@ class _Shape:
         middle = _sequence(steps[len(before) : len(before) + len(secret)])
         self._whole = re.compile(f"{begin}(?={head}(?P<secret>{middle}){_sequence(after)})", re.ASCII)
         self._begun = re.compile(f"{begin}(?={_tail(steps, len(before), '(?P<secret>)')})", re.ASCII)
-        # Part of the pattern that is found faster than its beginning.
+        # A part of the pattern that is found faster than its beginning.
         self.clue = re.compile(clue) if clue else self._whole
         self._keeps_words = bool(before)
         self.begun_pattern = f"{begin}(?={_tail(steps, len(before), '')})"
@@ -274,7 +273,7 @@ class _Shape:
         ]
 
     def find_begun(self, text: str, position: int) -> list[_Found]:
-        """Tails that more text may turn into a secret, or into a longer one."""
+        """Finds ends of the text that more text may turn into a secret or a longer secret."""
         return [
             _Found(match.start(), self._begun_secret(match), len(text))
             for match in self._begun.finditer(text, position)
@@ -291,12 +290,12 @@ def _sequence(steps: Iterable[_Step]) -> str:
 
 
 def _tail(steps: Sequence[_Step], secret: int, mark: str) -> str:
-    """Matches where the text ends somewhere within these steps; `mark` stands where the secret begins."""
+    """A pattern for text that ends somewhere within these steps; `mark` stands where the secret begins."""
     pattern = ""
     for index, step in reversed(list(enumerate(steps))):
         most = step.most
         if not pattern and most is not None:
-            # All of the last step is a secret that is complete, and cannot grow.
+            # A complete last step makes a complete secret, which cannot grow.
             most -= 1
         ends_here = rf"{step.repeated(0, most)}\Z"
         pattern = f"(?:{ends_here}|{step.pattern}{pattern})" if pattern else ends_here
@@ -318,13 +317,13 @@ _QUOTE = _Step("[\"']", 0)
 _GAP = _Step(r"[ \t]", 1, 4)
 _NO_GAP = _Step(r"[ \t]", 0, 4)
 _BEARER = (*_letters("bearer", any_case=True), _GAP)
-# As a line of its own, in JSON, or in what Python prints of a list of headers.
+# The header on a line of its own, in JSON, or in a list of headers printed by Python.
 _HEADER = (
     *_letters("authorization", any_case=True),
     *(_QUOTE, _NO_GAP, _Step("[:=,]"), _NO_GAP, _Step("(?:b(?=[\"']))", 0), _QUOTE),
 )
 _SCHEMES = ("bearer", "basic", "bot", "token")
-# Without a scheme in front a value must be long or have a digit, for "the bearer of bad news" is no secret.
+# Without a scheme, a value must be long or contain a digit: "the bearer of bad news" is no secret.
 _VALUES = (
     (_Step(_TOKEN, 20, None), _PADDING),
     (_Step("[A-Za-z.~+/-]", 0, 19), _Step("[0-9_]"), _Step(_TOKEN, 6, None), _PADDING),
@@ -335,9 +334,9 @@ def _key(start: str, *steps: _Step) -> _Shape:
     return _Shape((*_letters(start), *steps), not_after=_WORD)
 
 
-# Behind each hint, in lower case, stand the shapes that need it: most text has none and costs little.
+# Each hint, in lower case, precedes the shapes that contain it: most text contains no hint and costs little.
 _SHAPES: tuple[tuple[str, tuple[_Shape, ...]], ...] = (
-    # Telegram, alone or behind /bot in an address.
+    # Telegram, alone or after /bot in a URL.
     (
         ":",
         (
@@ -388,7 +387,7 @@ _SHAPES: tuple[tuple[str, tuple[_Shape, ...]], ...] = (
             ),
         ),
     ),
-    # The password in an address; the user's name stays, since it tells which login failed.
+    # The password in a URL; the user's name stays, because it tells which login failed.
     (
         "://",
         (
@@ -400,6 +399,6 @@ _SHAPES: tuple[tuple[str, tuple[_Shape, ...]], ...] = (
         ),
     ),
 )
-# The hints of those that have a space inside.
+# The hints of shapes that may contain a space.
 _SPACED = ("bearer", "authorization")
 _ANY_BEGUN = re.compile("|".join(shape.begun_pattern for _, shapes in _SHAPES for shape in shapes), re.ASCII)

@@ -1,4 +1,4 @@
-"""The settings that core itself reads; each platform and each bot brings its own section."""
+"""The settings that core itself reads; each platform and each bot adds a section of its own."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-# A platform may tell us the same thing again for so long.
+# A platform may repeat an event for this long.
 SHORTEST_RETENTION_DAYS = 3
 
 
 class Section(BaseModel):
-    """Unknown keys are kept, so that whoever loads the file can warn with the nearest name."""
+    """A section of the settings file; unknown keys are kept, so that the loader can suggest the nearest name."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -19,145 +19,150 @@ class Section(BaseModel):
 class Access(Section):
     allow: tuple[str, ...] = Field(
         (),
-        description='Who may talk to the bot, as "platform:ID" of a person or of a group; nobody else is answered.',
+        description='Who may talk to the bot, as "platform:ID" of a person or a group. All others get no answer.',
     )
     owners: tuple[str, ...] = Field(
         (),
-        description='People, as "platform:ID", who may use /sethome in a chat; they must be admitted, too. The console '
-        "always may.",
+        description='People, as "platform:ID", who may use /sethome in a chat. They must also be admitted. The console '
+        "may always use it.",
     )
     tell_strangers: bool = Field(
-        True, description="Whether a stranger who writes to the bot alone is told, once an hour, how to be admitted."
+        True,
+        description="Whether a stranger who writes to the bot in private is told how to be admitted, once an hour.",
     )
 
 
 class Limits(Section):
-    runs: int = Field(1000, ge=1, description="Runs at once; more messages wait their turn.")
+    runs: int = Field(1000, ge=1, description="Runs at the same time; further messages wait.")
     queued_per_conversation: int = Field(
         200,
         ge=1,
-        description="Messages that may wait in one conversation before the sender is told to slow down.",
+        description="Messages that may wait in one conversation; then the sender is told to slow down.",
     )
-    queued: int = Field(20_000, ge=1, description="Messages that may wait in all.")
-    run_seconds: float = Field(600, gt=0, description="A run that takes longer is halted, and says so.")
+    queued: int = Field(20_000, ge=1, description="Messages that may wait in all conversations together.")
+    run_seconds: float = Field(600, gt=0, description="A run that takes longer is halted, and its answer says so.")
     errand_seconds: float = Field(
-        3600, gt=0, description="Work without a person, such as /bg or a schedule, that takes longer is halted."
+        3600, gt=0, description="Work that no person waits for, such as /bg or a schedule, is halted after this time."
     )
-    output_characters: int = Field(400_000, ge=1000, description="An answer that grows longer is halted, and says so.")
+    output_characters: int = Field(
+        400_000, ge=1000, description="An answer that grows longer is halted, and says so at its end."
+    )
     message_characters: int = Field(
-        200_000, ge=1000, description="A message that is longer is refused, and the sender is told."
+        200_000, ge=1000, description="A longer message is refused, and the sender is told."
     )
     drain_seconds: float = Field(
         10,
         ge=0,
-        description="How long a stop waits for running answers; the rest is resumed at the next start.",
+        description="How long a stop waits for running answers; unfinished ones resume at the next start.",
     )
 
 
 class Work(Section):
-    """Work that ends later: how much of it may go on at once, and how much is said of it."""
+    """Limits for work that starts or ends later, and how much is reported about it."""
 
     delegates: int = Field(5, ge=0, description="Agents that may work in the background for one conversation at once.")
-    depth: int = Field(2, ge=0, description="How deep an agent may hand work to agents that hand work on.")
-    processes: int = Field(10, ge=0, description="Processes in the background of one conversation at once.")
-    process_seconds: float = Field(86_400, gt=0, description="A background process that runs longer is ended.")
+    depth: int = Field(2, ge=0, description="How many levels deep agents may delegate work to further agents.")
+    processes: int = Field(10, ge=0, description="Background processes of one conversation at once.")
+    process_seconds: float = Field(86_400, gt=0, description="A background process is ended after this time.")
     process_output_bytes: int = Field(
         50_000_000, ge=10_000, description="A background process that writes more is ended."
     )
     process_memory_bytes: int = Field(
-        0, ge=0, description="Memory that each process of a background or scheduled command may take; 0 is no limit."
+        0, ge=0, description="Memory for each process of a background or scheduled command; 0 means no limit."
     )
     schedules: int = Field(50, ge=0, description="Schedules that one conversation may have.")
-    command_seconds: float = Field(600, gt=0, description="A scheduled command that runs longer is ended.")
+    command_seconds: float = Field(600, gt=0, description="A scheduled command is ended after this time.")
     notices: Literal["full", "short"] = Field(
-        "full", description="What is told of the end of a background process: its output too, or only how it ended."
+        "full",
+        description="What a notice about an ended background process contains: also its output, or only how it ended.",
     )
 
 
 class Retention(Section):
-    """How long what is over is kept; never shorter than a platform may tell us the same thing again."""
+    """How long finished work is kept: at least as long as a platform may repeat an event."""
 
     journals_days: float = Field(
-        30, ge=0, description="Days for which each event of an ended run is kept; 0 is for ever, as with each of these."
+        30, ge=0, description="Days to keep the events of an ended run; here and below, 0 means for ever."
     )
     runs_days: float = Field(
         30,
         ge=0,
-        description="Days for which an ended run and a card's log are kept; the last ten runs of a conversation stay."
-        " Single API requests, tasks, jobs and cards are removed with all that was said in them.",
+        description="Days to keep ended runs and the logs of cards; the last ten runs of a conversation always stay."
+        " A single API request, task, job or card is removed with its whole conversation.",
     )
-    deliveries_days: float = Field(30, ge=0, description="Days for which it is kept what was sent, or was given up.")
-    attachments_days: float = Field(30, ge=0, description="Days for which files are kept that people have sent.")
+    deliveries_days: float = Field(30, ge=0, description="Days to keep deliveries that were sent or given up.")
+    attachments_days: float = Field(30, ge=0, description="Days to keep the files that people have sent.")
     history_days: float = Field(
-        0, ge=0, description="Days for which it is kept what was said, and what a bot remembers of it."
+        0, ge=0, description="Days to keep what was said in conversations, and what a bot remembers of it."
     )
-    cards_days: float = Field(
-        0, ge=0, description="Days for which it is kept what happened to a card that is done or archived."
-    )
+    cards_days: float = Field(0, ge=0, description="Days to keep the events of a card that is done or archived.")
 
     @field_validator("*")
     @classmethod
     def _is_long_enough(cls, days: float) -> float:
         if 0 < days < SHORTEST_RETENTION_DAYS:
             raise ValueError(
-                f"must be 0 or at least {SHORTEST_RETENTION_DAYS}: what comes again must be known for so long"
+                f"must be 0 or at least {SHORTEST_RETENTION_DAYS}: a platform may repeat a message for that long"
             )
         return days
 
 
 class Board(Section):
-    """Cards that agents work on: how many at once, and what becomes of a worker that is silent."""
+    """Limits for cards on the board, and rules for their workers."""
 
-    parallel: int = Field(4, ge=1, description="Cards that are worked on at once.")
-    open_cards: int = Field(20_000, ge=1, description="Cards that may be open in all.")
+    parallel: int = Field(4, ge=1, description="Cards in progress at the same time.")
+    open_cards: int = Field(20_000, ge=1, description="Cards that may be open in total.")
     lease_seconds: float = Field(
-        45, gt=0, description="A worker that is not heard of for so long has lost its card, and is ended."
+        45, gt=0, description="A worker that is silent for this long loses its card and is ended."
     )
     heartbeat_seconds: float = Field(10, gt=0, description="How often the lease of a bot's run is renewed.")
     attempts: int = Field(
-        2, ge=1, description="How often a card is tried whose worker ends without a verdict and had no effect."
+        2, ge=1, description="Attempts at a card whose worker ends without a verdict and without an effect."
     )
-    retry_seconds: float = Field(5, ge=0, description="The pause before the second try; each later one doubles it.")
-    worker_seconds: float = Field(3600, gt=0, description="A worker that is a process and takes longer is ended.")
+    retry_seconds: float = Field(
+        5, ge=0, description="The pause before the second attempt; it doubles before each later one."
+    )
+    worker_seconds: float = Field(3600, gt=0, description="A worker process is ended after this time.")
     people: Literal["all", "maker"] = Field(
         "all",
-        description="Who of those who may speak to the bots may change a card: all of them, or with maker only the "
-        "chats that made or watch it, and the owner; all may read it.",
+        description="Who may change a card: all people who may talk to the bots, or with maker only the chats that "
+        "made or watch the card, and the owner. All may read it.",
     )
     workers: dict[str, tuple[str, ...]] = Field(
-        {}, description='Assignees that are commands instead of bots, by name, such as ["python3", "worker.py"].'
+        {}, description='Workers that are commands instead of bots, by name, such as ["python3", "worker.py"].'
     )
     assignees: tuple[str, ...] = Field(
         (),
-        description="Bots and workers that may get cards from a chat, besides the bot that answers there; a rule's own "
-        "list replaces this one. It also applies to cards that a bot makes. The command line, the console and admin "
-        "keys may choose any.",
+        description="Bots and workers that may get cards from a chat, besides the bot that answers there; a rule may "
+        "have its own list instead. Cards that a bot makes follow the same list. The command line, the console and "
+        "admin keys may choose any assignee.",
     )
 
 
 class Log(Section):
     level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="How much is logged: debug, info, warning or error."
+        "info", description="The lowest level that is logged: debug, info, warning or error."
     )
     format: Literal["auto", "text", "json"] = Field(
-        "auto", description="auto is text in a terminal and JSON otherwise."
+        "auto",
+        description="The format of log lines: text, json, or auto: text in a terminal and JSON elsewhere.",
     )
 
 
 class Rule(Section):
-    """Which bot answers where; an empty field matches anything, and a chat's rule holds in its threads."""
+    """Which bot answers where; an empty field matches anything, and a rule for a chat covers its threads."""
 
-    # An id may be written as the number it looks like.
+    # People may write an id as a number.
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
-    platform: str = Field("", description="The platform; empty means any, as with each of these.")
-    account: str = Field("", description="The account on it.")
+    platform: str = Field("", description="The platform; here and below, empty means any.")
+    account: str = Field("", description="The account on that platform.")
     chat: str = Field("", description="The id of the chat.")
-    thread: str = Field("", description="The id of the thread in it; empty means the whole chat.")
+    thread: str = Field("", description="The id of the thread in that chat; empty means the whole chat.")
     bot: str = Field(min_length=1, description="The name of the bot that answers there.")
     assignees: tuple[str, ...] | None = Field(
         None,
-        description="Bots and workers that may get cards from there, besides that bot; if unset, those of [board].",
+        description="Bots and workers that may get cards from there, besides that bot; if unset, the list of [board].",
     )
 
 

@@ -1,4 +1,4 @@
-"""The nouns that every part speaks: conversations, targets, what comes in and what we owe."""
+"""The values that every part of the gateway uses: conversations, targets, inbound messages and deliveries."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def encode(value: msgspec.Struct) -> bytes:
     return msgspec.json.encode(value)
 
 
-def mend(text: str) -> str:
-    """Joins surrogates that belong together, marks those that are alone and drops NUL: no store could take them."""
+def make_storable(text: str) -> str:
+    """Joins surrogate pairs, replaces lone surrogates and drops NUL: the store accepts none of them."""
     text = text.replace("\0", "")
     if text.isascii():
         return text
@@ -36,13 +36,13 @@ def _escape(name: str) -> str:
 
 
 class Conversation(Value, frozen=True, kw_only=True):
-    """The unit of memory and order."""
+    """Where people and a bot talk: each conversation has its own memory, and its messages are handled in order."""
 
     adapter: str
     account: str
     chat: str
     thread: str = ""
-    # Empty unless each member of a group has a memory of their own.
+    # Empty, unless each member of a group has a separate conversation with the bot.
     member: str = ""
 
     @property
@@ -51,12 +51,12 @@ class Conversation(Value, frozen=True, kw_only=True):
         return ":".join(_escape(part) for part in parts).rstrip(":")
 
 
-# The prefix of a thread that is used once.
+# A thread whose name begins like this serves one request and is never continued.
 ONCE = "once-"
 
 
 def is_passing(conversation: str) -> bool:
-    """Is this a conversation that is never continued: of one request, a task, a schedule or a card?"""
+    """Tells whether a conversation is never continued because it serves one request, task, schedule or card."""
     parts = conversation.split(":")
     made_for_work = parts[0] in (Origin.TASK, Origin.SCHEDULE, Origin.CARD)
     return made_for_work or (len(parts) > 3 and parts[3].startswith(ONCE))
@@ -70,7 +70,7 @@ class Audience(StrEnum):
 
 
 class Target(Value, frozen=True, kw_only=True):
-    """Where a delivery goes; fixed when the inbound is accepted."""
+    """Where a delivery goes; the target is fixed when the inbound message is accepted."""
 
     adapter: str
     account: str = "main"
@@ -78,21 +78,21 @@ class Target(Value, frozen=True, kw_only=True):
     thread: str = ""
     reply_to: str = ""
     audience: Audience = Audience.PRIVATE
-    # Opaque to core, may expire, never logged.
+    # What the platform needs for a reply; core never reads or logs a handle, and a handle may expire.
     handle: str = ""
 
     @property
     def lane(self) -> str:
-        """Deliveries with the same lane go out in order of creation."""
+        """The name of the queue for this target: deliveries in one lane are sent in the order of their creation."""
         return ":".join(_escape(part) for part in (self.adapter, self.account, self.chat, self.thread)).rstrip(":")
 
     @property
     def at(self) -> str:
-        """The account that it goes through."""
+        """The adapter and account that send to this target, as `adapter@account`."""
         return f"{self.adapter}@{self.account}"
 
     def lasting(self) -> Target:
-        """The same place without what expires: the handle, and the message that is replied to."""
+        """This target without the parts that expire: the handle, and the message to reply to."""
         return msgspec.structs.replace(self, reply_to="", handle="")
 
     def __str__(self) -> str:
@@ -126,17 +126,17 @@ class Origin(StrEnum):
 
 
 class Sender(Value, frozen=True, kw_only=True):
-    """`id` is the platform's immutable id; a name is only for showing."""
+    """Who sent a message: `id` never changes on its platform, `name` is only for display."""
 
     id: str
     name: str = ""
     is_bot: bool = False
-    # The adapter itself has proved who this is, such as the owner at the local console.
+    # The adapter has proved this sender's identity, such as the owner at the local console.
     trusted: bool = False
 
 
 class Attachment(Value, frozen=True, kw_only=True):
-    """A file that came in; `handle` is what the adapter needs to fetch it."""
+    """A file that came with a message; the adapter fetches the file by its `handle`."""
 
     handle: str
     name: str = ""
@@ -150,14 +150,14 @@ class Quoted(Value, frozen=True, kw_only=True):
 
 
 class Given(Value, frozen=True, kw_only=True):
-    """History and instructions that a client brought along; with a history, the stored one is not read."""
+    """History and instructions that a client sent with its request; the client's history replaces the stored one."""
 
     history: tuple[Entry, ...] | None = None
     instructions: str = ""
 
 
 class Asker(Value, frozen=True, kw_only=True):
-    """A person who asked for work that begins or ends later, and where they asked."""
+    """A person who asked for work that starts or ends later, and the chat where that person asked."""
 
     conversation: Conversation
     target: Target
@@ -169,27 +169,27 @@ def asker(conversation: Conversation, target: Target, sender: Sender) -> Asker:
 
 
 class Errand(Value, frozen=True, kw_only=True):
-    """What a run without a person works for; whoever sent it is told of its end, in place of a plain answer."""
+    """The task, firing or card that a run works for when no person waits; its sender reports the run's end."""
 
     # The task, the firing or the card.
     id: str
-    # How many errands stand between it and a person.
+    # How many errands lie between this one and a person.
     depth: int = 1
-    # What it may use of the bot's tools; None is all of them.
+    # The tools that this errand may use; None means all tools of the bot.
     tools: tuple[str, ...] | None = None
-    # Requests to a model that it may make; 0 leaves it to the bot's own limit.
+    # The model requests that this errand may make; 0 means the bot's own limit.
     requests: int = 0
-    # The folder it works in, by its name below the workspaces; empty is one of its own.
+    # The name of its folder below the workspaces; empty means a folder of its own.
     workspace: str = ""
-    # The person whom it is for, however often it was handed on; None is the owner at the command line or with a key.
+    # The person who first asked, however often the work was passed on; None means the owner (command line or key).
     asker: Asker | None = None
 
 
 class Inbound(Value, frozen=True, kw_only=True):
-    """One thing that came from a platform.
+    """One event from a platform.
 
-    `key` is the identity of the message, not of the event that announced it. Edited, Deleted and
-    Pressed have keys of their own and name the message in `about`; a stop of one answer names its view there.
+    `key` identifies the message, not the event that announced it. Edited, Deleted and Pressed events have keys of
+    their own and name the message in `about`; a stop of one answer names its view in `about`.
     """
 
     key: str
@@ -201,23 +201,23 @@ class Inbound(Value, frozen=True, kw_only=True):
     text: str = ""
     attachments: tuple[Attachment, ...] = ()
     quoted: Quoted | None = None
-    # Who wrote the text, where it was only passed on.
+    # The author of a forwarded text.
     forwarded: str = ""
     # In a group: was the bot mentioned, replied to or commanded?
     addressed: bool = True
-    # When it was said, by the platform's own clock, where messages may overtake each other on their way; else 0.
+    # When the message was sent, by the platform's clock, where messages may overtake each other; otherwise 0.
     said: float = 0.0
-    # Rows of one album share a group and become one run.
+    # Messages of one album share a group and become one run.
     group: str = ""
-    # The bot that was asked for by name; empty means the default.
+    # The bot that the sender asked for by name; empty means the default.
     bot: str = ""
     given: Given | None = None
     follows: str = ""
     # A known key with another digest is refused as a conflict.
     digest: str = ""
-    # The run ends with its connection.
+    # The run ends when its client disconnects.
     attended: bool = False
-    # Whether everything about it is erased once it is over.
+    # Whether everything about this message is erased once its run is over.
     forget: bool = False
     about: str = ""
     command: str = ""
@@ -226,17 +226,17 @@ class Inbound(Value, frozen=True, kw_only=True):
 
     @property
     def asker(self) -> Asker | None:
-        """The person whom this is for: its sender, or the person whom an errand is done for."""
+        """The person this work is for: the sender, or the person behind an errand."""
         return self.errand.asker if self.errand else asker(self.conversation, self.target, self.sender)
 
     @property
     def argument(self) -> str:
-        """What stands behind the command's name, on the same line or below it."""
+        """The text after the command's name, on the same line or below."""
         return " ".join(self.text.split(maxsplit=1)[1:]).strip()
 
     @property
     def in_full(self) -> str:
-        """The text with what it answers and what is attached, each labelled as what it is."""
+        """The text together with the message it replies to and the names of its attachments, each labelled."""
         lines = [f"(Forwarded from {self.forwarded}:)\n{self.text}" if self.forwarded else self.text]
         if self.quoted:
             who = f" to {self.quoted.sender}" if self.quoted.sender else ""
@@ -259,12 +259,12 @@ class Entry(Value, frozen=True, kw_only=True):
     text: str
     run: str = ""
     at: float = 0.0
-    # For a notice: what it comes from, in words.
+    # For a notice: what caused it, in words.
     source: str = ""
 
 
 class Pace(Value, frozen=True, kw_only=True):
-    """A budget: one call every `seconds` on average, `burst` at once. Calls that name the same key share it."""
+    """A rate budget: one call every `seconds` on average, `burst` at once; calls with the same key share a budget."""
 
     key: str
     seconds: float
@@ -272,17 +272,17 @@ class Pace(Value, frozen=True, kw_only=True):
 
 
 class SendProof(Value, frozen=True, kw_only=True):
-    """How a doubtful send is settled; both may hold, the key first."""
+    """How a doubtful send can be settled: by repeating its key, or else by reading the chat back."""
 
-    # Seconds for which repeating a key is harmless; 0 means that there is no key.
+    # For how many seconds a repeated key is harmless; 0 means that the platform has no keys.
     keyed_for: float
     readback: bool
 
 
 class Capabilities(Value, frozen=True, kw_only=True):
-    """What a platform can do at one target. No defaults: every adapter answers every question."""
+    """What a platform can do at one target; there are no defaults, so every adapter answers every question."""
 
-    # Can we push a message after the turn has ended?
+    # Can a message be sent after the turn has ended?
     async_delivery: bool
     # Can a growing answer be shown in place?
     streaming_edits: bool
@@ -292,11 +292,11 @@ class Capabilities(Value, frozen=True, kw_only=True):
     buttons: bool
     files: bool
     typing: bool
-    # Every budget that a message to this target draws on.
+    # Every budget that one message to this target uses.
     pace: tuple[Pace, ...]
-    # What opening, growing and finishing a view draws on besides.
+    # Budgets that opening, growing or finishing a view uses in addition.
     show_pace: tuple[Pace, ...]
-    # What a signal draws on instead; where it shares a budget with messages, it leaves room for one.
+    # Budgets that a signal uses instead; in a budget shared with messages, a signal leaves room for one message.
     signal_pace: tuple[Pace, ...]
 
 
@@ -319,15 +319,15 @@ class Body(Value, frozen=True, kw_only=True):
 class View(Value, frozen=True, kw_only=True):
     """What a person sees of a run that is not finished."""
 
-    # Opaque to core: a message id, a draft id, a stream.
+    # The adapter's own name for the view: a message id, a draft id, a stream.
     handle: str
-    # Finishing it twice is harmless.
+    # Finishing an anchored view twice is harmless.
     anchored: bool
 
 
 class PartKind(StrEnum):
     PLAIN = "plain"
-    # Opens a view; may be an ephemeral draft.
+    # Opens a view, which may be a temporary draft.
     OPENING = "opening"
     # Opens a view that must be a message, so that finishing it can be repeated.
     ANCHOR = "anchor"
@@ -336,39 +336,39 @@ class PartKind(StrEnum):
 class Part(Value, frozen=True, kw_only=True):
     """One message of a delivery, as handed to `Adapter.send`."""
 
-    # Bound to the body: another body has another key.
+    # A key belongs to one body: a changed body gets a new key.
     key: str
     kind: PartKind
     target: Target
     body: Body
     position: int
     count: int
-    # Finish this in place instead of sending anew.
+    # The view to finish in place; None means to send a new message.
     view: View | None = None
-    # Seconds since the first attempt: how far to read back by the platform's clock.
+    # Seconds since the first attempt: how far to read back, by the platform's clock.
     age: float = 0.0
 
 
 class Receipt(Value, frozen=True, kw_only=True):
-    """The platform took it; `ids` are its own message ids.
+    """Proof that the platform accepted a message; `ids` are the platform's own message ids.
 
-    With `readback` declared there is exactly one id, and no other message of the account has it.
+    Where `readback` is declared there is exactly one id, and no other message of the account has that id.
     """
 
     ids: tuple[str, ...]
     view: View | None = None
-    # The chat that it landed in, if its id differs from the target's.
+    # The chat that the message landed in, if its id differs from the target's.
     chat: str = ""
-    # The thread that a reply to it opens; empty where a reply stays in the same conversation.
+    # The thread that a reply to this message opens; empty where replies stay in the same conversation.
     opens: str = ""
 
 
 class Absent(Value, frozen=True, kw_only=True):
-    """Read back, and it is not there."""
+    """The message was looked for by reading back, and is not there."""
 
 
 class Unreadable(Value, frozen=True, kw_only=True):
-    """Nobody can tell."""
+    """The platform could not be read back, so the send stays in doubt."""
 
     reason: str
 
@@ -393,7 +393,7 @@ class Ignored(Value, frozen=True, kw_only=True):
 
 
 class Refusal(StrEnum):
-    """Why somebody was turned away; an adapter may answer each in its platform's own way."""
+    """Why a message was refused; an adapter may answer each reason in its platform's own way."""
 
     NOT_ADMITTED = "not admitted"
     BUSY = "busy"
@@ -409,7 +409,7 @@ Admission = Stored | Duplicate | Ignored | Refused
 
 
 class Note(Value, frozen=True, kw_only=True):
-    """A line for the adapter's notebook that commits with the message."""
+    """An entry for the adapter's notebook, stored in the same transaction as the message."""
 
     name: str
     value: str
@@ -424,7 +424,7 @@ class DeliveryState(StrEnum):
 
 
 class Delivery(Value, frozen=True, kw_only=True):
-    """What we owe a target, as one can ask about it."""
+    """A delivery as the desk reports it: its target, state and receipts."""
 
     id: str
     target: Target
@@ -435,5 +435,5 @@ class Delivery(Value, frozen=True, kw_only=True):
 
 
 def workspace_name(conversation: Conversation) -> Path:
-    """A folder name of its own for each conversation, safe on every file system."""
+    """The name of a conversation's folder: unique, and safe on every file system."""
     return Path(quote(conversation.id, safe="-_@.").replace(".", "%2E"))

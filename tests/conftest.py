@@ -10,7 +10,7 @@ import pytest
 
 from tests.chaos import mutants
 from tidings.core import redaction
-from tidings.core.types import mend
+from tidings.core.types import make_storable
 
 # A file system in memory: its fsync costs nothing, and no test pulls the plug of a machine.
 MEMORY = Path("/dev/shm")
@@ -33,7 +33,7 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     # A story about broken text logs some, and a worker could not tell of it.
-    report.sections = [(title, mend(text)) for title, text in report.sections]
+    report.sections = [(title, make_storable(text)) for title, text in report.sections]
     return report
 
 

@@ -34,7 +34,7 @@ from tidings.bots.assistant.budget import Spent
 from tidings.bots.assistant.tools.toolbox import NAME_CHARACTERS, ODD
 from tidings.core.agent import Finished, Turn
 from tidings.core.redaction import one_line, plain
-from tidings.core.types import Author, Entry, File, mend
+from tidings.core.types import Author, Entry, File, make_storable
 
 # An image stands in the memory as its place on the disk; only the newest few are shown again.
 SCHEME = "attachment:"
@@ -124,7 +124,7 @@ class Memory:
             if isinstance(part, ToolCallPart):
                 # No provider takes back what is no object or no name, neither now nor in any later turn.
                 if isinstance(part.args, str) and not _is_object(part.args):
-                    part.args = {UNREADABLE: mend(part.args)}
+                    part.args = {UNREADABLE: make_storable(part.args)}
                 part.tool_name = ODD.sub("_", part.tool_name)[:NAME_CHARACTERS] or "unnamed"
             elif isinstance(part, TextPart):
                 part.content = plain(part.content)

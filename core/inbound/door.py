@@ -46,7 +46,7 @@ from tidings.core.types import (
     Refused,
     Stored,
     Target,
-    mend,
+    make_storable,
 )
 
 log = logging.getLogger(__name__)
@@ -371,7 +371,7 @@ def _storable(inbound: Inbound) -> Inbound:
 def _scrub(value: object) -> object:
     match value:
         case str():
-            return mend(value)
+            return make_storable(value)
         case dict():
             return {name: _scrub(each) for name, each in value.items()}
         case list() | tuple():

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tidings.core.desk.runs import Remembered
 from tidings.core.errors import Unkeepable
 from tidings.core.store.store import Transaction
-from tidings.core.types import mend
+from tidings.core.types import make_storable
 
 # The oldest give way to the newest.
 NOTES = 500
@@ -25,7 +25,7 @@ class Reader(NamedTuple):
 
 def keep(tx: Transaction, about: Reader, text: str, at: float) -> bool:
     """False when it is known already; raises Unkeepable with a sentence for whoever wrote it."""
-    text = mend(text).strip()
+    text = make_storable(text).strip()
     if not text:
         raise Unkeepable("an empty note cannot be kept; say what to remember")
     if len(text) > NOTE_CHARACTERS:
@@ -55,7 +55,7 @@ def find(tx: Transaction, about: Reader, words: str, limit: int) -> list[Remembe
     In a group, notes that were made in private are not found.
     """
     # Compared here, since the database folds the case of ASCII letters alone; a person's notes are few.
-    wanted = mend(words).casefold().split()
+    wanted = make_storable(words).casefold().split()
     rows = tx.all(
         "SELECT text, at FROM notes WHERE person = ? AND bot IN (?, '') AND private <= ? ORDER BY seq DESC",
         *(about.person, about.bot, int(about.private)),

@@ -37,7 +37,7 @@ from tidings.core.redaction import one_line, plain
 from tidings.core.runs.journal import Journal
 from tidings.core.runs.transcript import Tape
 from tidings.core.settings import Limits
-from tidings.core.types import File, Origin, mend
+from tidings.core.types import File, Origin, make_storable
 
 log = logging.getLogger(__name__)
 
@@ -161,7 +161,7 @@ async def _record(event: object, journal: Journal, tape: Tape) -> None:
             tape.note(Progress(plain(text)), text)
         case ToolStarted():
             fail_here("tool.pre_start")
-            call, name, arguments = mend(event.call), mend(event.name), plain(event.arguments)
+            call, name, arguments = make_storable(event.call), make_storable(event.name), plain(event.arguments)
             tape.acted = tape.acted or event.effect is Effect.EFFECT
             tape.start_tool(ToolStarted(call, name, arguments, event.effect))
             # Only when this is stored may the iterator go on and the tool act.
@@ -169,10 +169,10 @@ async def _record(event: object, journal: Journal, tape: Tape) -> None:
             fail_here("tool.started")
         case ToolFinished():
             fail_here("tool.pre_finish")
-            call, output, error = mend(event.call), plain(event.output), plain(event.error)
-            tape.finish_tool(ToolFinished(call, output, error, mend(event.name)))
+            call, output, error = make_storable(event.call), plain(event.output), plain(event.error)
+            tape.finish_tool(ToolFinished(call, output, error, make_storable(event.name)))
         case FileMade(path=path, name=name):
-            made = FileMade(mend(path), plain(name))
+            made = FileMade(make_storable(path), plain(name))
             tape.files.append(File(path=made.path, name=made.name))
             tape.note(made, made.path, made.name)
         case ChoicesOffered(choices=choices):
@@ -183,7 +183,7 @@ async def _record(event: object, journal: Journal, tape: Tape) -> None:
             journal.save(event)
             await journal.flush()
         case ApprovalAsked():
-            tape.note(ApprovalAsked(mend(event.call), plain(event.question)), event.question)
+            tape.note(ApprovalAsked(make_storable(event.call), plain(event.question)), event.question)
             await journal.flush()
         case _:
             raise TypeError(f"an agent may not yield {type(event).__name__}")

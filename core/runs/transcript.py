@@ -8,7 +8,7 @@ from tidings.core.agent import JournalEvent, ReasoningDelta, TextDelta, ToolFini
 from tidings.core.clock import Clock
 from tidings.core.redaction import Stream
 from tidings.core.runs.journal import Journal
-from tidings.core.types import File, mend
+from tidings.core.types import File, make_storable
 
 # What an agent tells beside its answer may be so many times as long as the answer itself.
 ASIDE_TIMES = 10
@@ -27,11 +27,11 @@ class _Words:
     def feed(self, delta: str) -> str:
         delta = self._half + delta
         self._half = delta[-1:] if "\ud800" <= delta[-1:] <= "\udbff" else ""
-        return self._stream.feed(mend(delta.removesuffix(self._half)))
+        return self._stream.feed(make_storable(delta.removesuffix(self._half)))
 
     def flush(self) -> str:
         half, self._half = self._half, ""
-        return self._stream.feed(mend(half)) + self._stream.flush()
+        return self._stream.feed(make_storable(half)) + self._stream.flush()
 
 
 class Tape:

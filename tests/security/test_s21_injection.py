@@ -31,7 +31,7 @@ from tidings.bots.assistant.prompt import fence
 from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, ToolError, define
 from tidings.bots.assistant.tools.toolbox import Toolbox
 from tidings.core.agent import Effect
-from tidings.core.types import Inbound, Quoted, Sender, mend, workspace_name
+from tidings.core.types import Inbound, Quoted, Sender, make_storable, workspace_name
 
 # What a person asks for, in the obedient model's words.
 LOOK = 'Please look into it. CALL read_file {"path": "note.md"}'
@@ -79,11 +79,11 @@ class Stage:
 
 def _fit(text: str) -> str:
     """As a text file or a note can hold it."""
-    return mend(text).replace("\0", "")
+    return make_storable(text).replace("\0", "")
 
 
 async def quote(stage: Stage, chat: str, text: str) -> None:
-    await stage.says(chat, "What does that mean?", quotes=mend(text))
+    await stage.says(chat, "What does that mean?", quotes=make_storable(text))
 
 
 async def forward(stage: Stage, chat: str, text: str) -> None:
@@ -105,11 +105,11 @@ async def name(stage: Stage, chat: str, text: str) -> None:
 
 
 async def attachment(stage: Stage, chat: str, text: str) -> None:
-    await stage.says(chat, "What is in it?", files=[("note.txt", mend(text).encode())])
+    await stage.says(chat, "What is in it?", files=[("note.txt", make_storable(text).encode())])
 
 
 async def attached_name(stage: Stage, chat: str, text: str) -> None:
-    await stage.says(chat, "What is it called?", files=[(mend(text)[:200], b"hello")])
+    await stage.says(chat, "What is it called?", files=[(make_storable(text)[:200], b"hello")])
 
 
 async def file(stage: Stage, chat: str, text: str) -> None:
@@ -123,7 +123,7 @@ async def search(stage: Stage, chat: str, text: str) -> None:
 
 
 async def fetched(stage: Stage, chat: str, text: str) -> None:
-    stage.pages[chat] = mend(text)
+    stage.pages[chat] = make_storable(text)
     await stage.says(chat, FETCH + json.dumps({"url": f"{stage.site}/{chat}"}))
 
 
@@ -281,7 +281,9 @@ async def test_a_tool_that_is_described_by_a_stranger_orders_nothing(tmp_path: P
         launched: list[str] = []
         launch, page = foreign(launched, {"page": "hello"})
         texts = corpus(tmp_path / "witness")
-        hostile = [replace(page, name=f"page_{number}", description=mend(text)) for number, text in enumerate(texts)]
+        hostile = [
+            replace(page, name=f"page_{number}", description=make_storable(text)) for number, text in enumerate(texts)
+        ]
         toolbox = Toolbox(settings, {"bench": (launch, *hostile)})
         async with World(tmp_path, Assistant("Tide", settings, toolbox=toolbox)) as world:
             world.paper.says("hi")
