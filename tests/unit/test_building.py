@@ -109,10 +109,10 @@ def test_a_bot_with_a_model_is_built_without_the_heavy_library() -> None:
 import os, sys
 from pathlib import Path
 from tidings.adapters import catalog
-from tidings.bots.app import agents as app_agents, settings
+from tidings.bots.app import agents, settings
 from tidings.bots.assistant.commands import commands
 loaded = settings.load(catalog.sections(), Path("nowhere"), None, os.environ)
-staff = building.build(loaded.bots)
+staff = agents.build(loaded.bots)
 assert commands(lambda inbound: "assistant", loaded.bots)
 print(list(staff.agents), [name for name in ("pydantic_ai", "openai", "mcp") if name in sys.modules])
 """
