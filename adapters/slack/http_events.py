@@ -1,65 +1,72 @@
-"""Events, commands and presses that Slack posts to us: nothing is read of them before their signature was checked."""
+"""Requests that Slack posts to us: Bolt parses a request only after the request's signature was checked."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import logging
 import re
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import parse_qsl
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING
 
-import msgspec
+from slack_bolt.adapter.aiohttp import to_aiohttp_response
+from slack_bolt.response import BoltResponse
+from slack_sdk.signature import Clock as SignatureClock
+from slack_sdk.signature import SignatureVerifier
 
 from tidings.core.clock import Clock
-from tidings.core.errors import Unstored
 from tidings.core.failpoints import fail_here
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from tidings.adapters.slack.socket import Take
-
-log = logging.getLogger(__name__)
-
 FRESH_SECONDS = 300
 # More requests than this in the time for which one is fresh are more than Slack sends in an hour.
 REMEMBERED = 50_000
 BODY_BYTES = 1024 * 1024
-FIELDS = 100
-FORM = "application/x-www-form-urlencoded"
 
 _SIGNATURE = re.compile(r"v0=[0-9a-f]{64}")
 _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 
+# Given the body of a request and the content type: what to answer.
+Answer = Callable[[str, str], Awaitable[BoltResponse]]
 
-class Asked(NamedTuple):
-    type: str
-    payload: dict[str, Any]
+
+class WallClock(SignatureClock):
+    """The gateway's clock for the library's signature check."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def now(self) -> float:
+        return self._clock.wall()
 
 
 class Signatures:
-    """Whether Slack itself has signed something just now, and whether that was taken before."""
+    """Bolt's signature check, asked before Bolt, and a memory of the requests that were taken."""
 
     def __init__(self, secret: str, clock: Clock) -> None:
-        self._secret = secret.encode()
         self._clock = clock
-        # Of what was taken, with the time after which it is stale anyway.
+        self._verifier = SignatureVerifier(secret, WallClock(clock))
+        # Signatures of requests that were taken, with the time after which each is stale anyway.
         self._taken: OrderedDict[str, float] = OrderedDict()
 
-    def is_fresh(self, timestamp: str) -> bool:
-        return bool(_TIMESTAMP.fullmatch(timestamp)) and abs(self._clock.wall() - int(timestamp)) <= FRESH_SECONDS
+    def may_be_good(self, timestamp: str, signature: str) -> bool:
+        """What can be said without the body; the library's check raises for headers of another shape."""
+        if not _SIGNATURE.fullmatch(signature) or not _TIMESTAMP.fullmatch(timestamp):
+            return False
+        return abs(self._clock.wall() - int(timestamp)) <= FRESH_SECONDS
 
     def is_good(self, timestamp: str, signature: str, body: bytes) -> bool:
-        if not _SIGNATURE.fullmatch(signature) or not self.is_fresh(timestamp):
+        if not self.may_be_good(timestamp, signature) or signature in self._taken:
             return False
-        signed = hmac.new(self._secret, f"v0:{timestamp}:".encode() + body, hashlib.sha256)
-        return hmac.compare_digest(f"v0={signed.hexdigest()}", signature) and signature not in self._taken
+        try:
+            return self._verifier.is_valid(body, timestamp, signature)
+        except UnicodeDecodeError:
+            # Slack signs text; the library cannot check other bytes.
+            return False
 
     def take(self, signature: str) -> None:
-        """What could not be stored is not taken: Slack may say it again within the same second, signed the same."""
+        """A request that could not be stored is not taken: Slack may repeat it in the same second, signed the same."""
         now = self._clock.wall()
         while self._taken and (next(iter(self._taken.values())) < now or len(self._taken) >= REMEMBERED):
             self._taken.popitem(last=False)
@@ -68,9 +75,9 @@ class Signatures:
 
 
 class Events:
-    def __init__(self, secret: str, clock: Clock, take: Take) -> None:
+    def __init__(self, secret: str, clock: Clock, answer: Answer) -> None:
         self._signatures = Signatures(secret, clock)
-        self._take = take
+        self._answer = answer
 
     async def handle(self, request: web.BaseRequest, names: Mapping[str, str]) -> web.Response:
         from aiohttp import web
@@ -79,45 +86,17 @@ class Events:
 
         timestamp = request.headers.get("X-Slack-Request-Timestamp", "")
         signature = request.headers.get("X-Slack-Signature", "")
-        # Before the body is read: whoever comes without a word of Slack's costs us nothing.
-        if not _SIGNATURE.fullmatch(signature) or not self._signatures.is_fresh(timestamp):
-            return web.Response(status=401)
+        # Before the body is read: a request without Slack's headers costs us nothing.
+        if not self._signatures.may_be_good(timestamp, signature):
+            return web.Response(status=HTTPStatus.UNAUTHORIZED)
         body = await read_body(request, BODY_BYTES)
         if not self._signatures.is_good(timestamp, signature, body):
-            return web.Response(status=401)
+            return web.Response(status=HTTPStatus.UNAUTHORIZED)
         vouch(request)
-        try:
-            asked = _read(body, request.content_type)
-        except (KeyError, ValueError, RecursionError) as error:
-            log.warning("passed over a request of Slack's that has a strange shape: %r", error)
-            return web.Response(status=400, headers={"X-Slack-No-Retry": "1"})
-        if asked.type == "url_verification":
-            return web.Response(text=str(asked.payload.get("challenge") or ""))
-        try:
-            answer = await self._take(asked.type, asked.payload)
-        except Unstored:
-            answer = None
-        if answer is None:
-            # No number of seconds is heeded: it comes again when Slack thinks fit.
-            return web.Response(status=503)
-        fail_here("in.pre_ack")
-        self._signatures.take(signature)
-        if not answer:
-            return web.Response()
-        return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
-
-
-def _read(body: bytes, content_type: str) -> Asked:
-    """Raises ValueError or KeyError."""
-    if content_type != FORM:
-        payload = msgspec.json.decode(body, type=dict[str, Any])
-        if payload.get("type") == "url_verification":
-            return Asked("url_verification", payload)
-        return Asked("events_api", payload)
-    fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS))
-    if "payload" in fields:
-        return Asked("interactive", msgspec.json.decode(fields["payload"], type=dict[str, Any]))
-    if "ssl_check" in fields:
-        # Slack looks now and then whether anybody is there.
-        return Asked("ssl_check", {})
-    return Asked("slash_commands", dict(fields))
+        response = await self._answer(body.decode(), request.content_type)
+        if response.status == HTTPStatus.BAD_REQUEST:
+            return web.Response(status=HTTPStatus.BAD_REQUEST, headers={"X-Slack-No-Retry": "1"})
+        if response.status == HTTPStatus.OK:
+            fail_here("in.pre_ack")
+            self._signatures.take(signature)
+        return await to_aiohttp_response(response)

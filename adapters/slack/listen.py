@@ -6,12 +6,14 @@ import asyncio
 import heapq
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Mapping
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
 from tidings.adapters.slack.address import ADAPTER, handle_of
+from tidings.adapters.slack.bolt import BoltApp
 from tidings.adapters.slack.client import Client
 from tidings.adapters.slack.http_events import BODY_BYTES, Events
 from tidings.adapters.slack.parse import Me, Reader, time_of
@@ -19,7 +21,7 @@ from tidings.adapters.slack.people import People
 from tidings.adapters.slack.sessions import Sessions
 from tidings.adapters.slack.settings import SlackAccount
 from tidings.adapters.slack.socket import Sockets
-from tidings.adapters.slack.workspaces import TEAMS
+from tidings.adapters.slack.workspaces import WORKSPACES, Listeners
 from tidings.core.adapter import Host, Receive
 from tidings.core.clock import ended_within
 from tidings.core.errors import Doubtful, SendError, Unreachable, Unstored
@@ -38,8 +40,6 @@ NOTED_EVERY_SECONDS = 60.0
 MOST_PROMPTS = 4
 TITLE_CHARACTERS = 60
 LOOKED_AT = 1000
-STRANGE = (AttributeError, LookupError, TypeError, ValueError)
-TAKEN: dict[str, Any] = {}
 
 UNSTORED = "I could not take this just now. Please try again in a moment."
 SLOW = "I am slow just now. If no answer comes, please try again."
@@ -79,7 +79,6 @@ class Intake:
         self._held = 0
         # Private threads that were checked: whether anything had been said there.
         self._looked_at: OrderedDict[str, None] = OrderedDict()
-        self._unknown: set[str] = set()
 
     async def run(self, receive: Receive) -> NoReturn:
         """One lifetime; raises what ends it."""
@@ -88,7 +87,15 @@ class Intake:
         self._reader = Reader(self._account, self._settings, me, self._host.menu, self._people.name_of)
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         await self._tell_gap()
-        with TEAMS.listening(self._app, (me.team, me.enterprise), self.take):
+        listeners: Listeners = {
+            "assistant_thread_started": self._thread_started,
+            "app_home_opened": self._home_opened,
+            "agent_session_stopped": self._session_stopped,
+            "event": self._happened,
+            "command": self._commanded,
+            "action": self._pressed,
+        }
+        with WORKSPACES.listening(self._app, (me.team, me.enterprise), listeners):
             listening = asyncio.create_task(self._listen(me))
             try:
                 lives: set[asyncio.Future[Any]] = {listening, self._broken}
@@ -118,6 +125,7 @@ class Intake:
         return Me(str(told["user_id"]), str(told["team_id"]), str(told.get("user") or ""), enterprise)
 
     async def _listen(self, me: Me) -> NoReturn:
+        bolt = BoltApp(partial(WORKSPACES.find, self._app))
         app_token = self._settings.app_token.get_secret_value()
         if app_token:
             noting: asyncio.Task[None] | None = None
@@ -129,82 +137,51 @@ class Intake:
                     noting = self._begin(self._keep_noting())
                 self._begin(self._host.reports.reachable())
 
-            await Sockets(self._client, app_token, self._host.clock, self.pass_on, self._host.reports.troubled).run(
-                opened
-            )
+            troubled = self._host.reports.troubled
+            await Sockets(self._client, app_token, self._host.clock, bolt.answer_envelope, troubled).run(opened)
         path = "/slack/events" if self._account == "main" else f"/slack/events/{self._account}"
-        events = Events(self._settings.signing_secret.get_secret_value(), self._host.clock, self.pass_on)
+        events = Events(self._settings.signing_secret.get_secret_value(), self._host.clock, bolt.answer_request)
         async with self._host.server.route("POST", path, events.handle, body_bytes=BODY_BYTES):
             log.info("%s@%s listens as %s, at %s", self._name, self._account, me.name, path)
             self._begin(self._host.reports.reachable())
             await self._keep_noting()
 
-    # Whatever comes, by whichever way.
+    # What Bolt's listeners hand on.
 
-    async def pass_on(self, type: str, payload: dict[str, Any]) -> dict[str, Any] | None:
-        """To the account that it is for; what is for none of ours is never confirmed, for it may be soon."""
-        if type == "ssl_check":
-            return TAKEN
-        take = TEAMS.find(self._app, payload)
-        if take is not None:
-            return await take(type, payload)
-        team = str(payload.get("team_id") or payload.get("team"))
-        if team not in self._unknown and len(self._unknown) < WAITING:
-            self._unknown.add(team)
-            log.warning("something came from the workspace %s, for which no account listens", team)
-        return None
+    async def _thread_started(self, payload: Mapping[str, Any]) -> str:
+        thread = payload["event"]["assistant_thread"]
+        self._begin(self._suggest(str(thread["channel_id"]), str(thread["thread_ts"])))
+        return ""
 
-    async def take(self, type: str, payload: dict[str, Any]) -> dict[str, Any] | None:
-        """What to confirm it with; None when it could not be stored, so that Slack must say it again."""
-        try:
-            match type:
-                case "events_api":
-                    return await self._happened(payload)
-                case "slash_commands":
-                    return await self._commanded(payload)
-                case "interactive":
-                    return await self._pressed(payload)
-                case _:
-                    return TAKEN
-        except STRANGE as error:
-            # It must not come again for ever.
-            log.warning("passed over something of a strange shape (%s): %r", type, error)
-            return TAKEN
-
-    async def _happened(self, payload: dict[str, Any]) -> dict[str, Any] | None:
+    async def _home_opened(self, payload: Mapping[str, Any]) -> str:
         event = payload["event"]
-        match event["type"]:
-            case "assistant_thread_started":
-                thread = event["assistant_thread"]
-                self._begin(self._suggest(str(thread["channel_id"]), str(thread["thread_ts"])))
-                return TAKEN
-            case "app_home_opened":
-                if event.get("tab") == "messages":
-                    self._begin(self._suggest(str(event["channel"]), ""))
-                return TAKEN
-            case "agent_session_stopped":
-                # Slack does not clear the status itself.
-                self._begin(self._rest(str(event["channel"]), str(event["thread_ts"])))
-            case _:
-                # The reader handles everything else.
-                pass
+        if event.get("tab") == "messages":
+            self._begin(self._suggest(str(event["channel"]), ""))
+        return ""
+
+    async def _session_stopped(self, payload: Mapping[str, Any]) -> str:
+        event = payload["event"]
+        # Slack does not clear the status itself.
+        self._begin(self._rest(str(event["channel"]), str(event["thread_ts"])))
+        return await self._happened(payload)
+
+    async def _happened(self, payload: Mapping[str, Any]) -> str:
         inbound = self._reader.event(payload)
         if inbound is None:
-            return TAKEN
-        if self._held >= WAITING:
-            log.warning("too much waits to be stored; Slack has to say it again")
-            return None
+            return ""
         try:
             await self._in_turn(inbound, time_of(payload))
         except Unstored as error:
-            log.warning("%s could not be stored, so it is not confirmed: %s", inbound.key, error)
-            return None
-        return TAKEN
+            log.warning("%s could not be stored, so it is not acknowledged: %s", inbound.key, error)
+            raise
+        return ""
 
     # Each conversation's own order.
 
     async def _in_turn(self, inbound: Inbound, at: float) -> Admission:
         """Nothing is awaited before it has its place; of what waits at the same time, what was said first is first."""
+        if self._held >= WAITING:
+            raise Unstored("too much waits to be stored")
         self._came += 1
         admitted: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
         waiting = Waiting(at, self._came, inbound, admitted)
@@ -249,20 +226,18 @@ class Intake:
 
     # Commands and presses, which Slack tells once.
 
-    async def _commanded(self, asked: dict[str, Any]) -> dict[str, Any]:
+    async def _commanded(self, asked: Mapping[str, Any]) -> str:
         inbound = self._reader.commanded(asked, self._host.clock.wall())
-        words = SILENT if self._reader.is_silent(str(asked["channel_id"])) else await self._ask_door(inbound)
-        return {"response_type": "ephemeral", "text": words} if words else TAKEN
+        return SILENT if self._reader.is_silent(str(asked["channel_id"])) else await self._ask_door(inbound)
 
-    async def _pressed(self, asked: dict[str, Any]) -> dict[str, Any]:
+    async def _pressed(self, asked: Mapping[str, Any]) -> str:
         inbound = self._reader.pressed(asked, self._host.clock.wall())
         if inbound is None:
-            return TAKEN
+            return ""
         silent = self._reader.is_silent(inbound.target.chat)
-        words = SILENT if silent else await self._ask_door(inbound)
-        if words:
+        if words := SILENT if silent else await self._ask_door(inbound):
             self._begin(self._whisper(inbound, words))
-        return TAKEN
+        return ""
 
     async def _ask_door(self, inbound: Inbound) -> str:
         """What the person must be told because no answer will come, or perhaps none; empty where one will."""

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from http import HTTPStatus
 from typing import Any, NoReturn
 
 import aiohttp
+from slack_bolt.adapter.socket_mode.async_internals import send_async_response
+from slack_bolt.response import BoltResponse
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
+from slack_sdk.socket_mode.request import SocketModeRequest
 
 from tidings.adapters.shared.proxy import way
+from tidings.adapters.slack.bolt import SILENT
 from tidings.adapters.slack.client import Client
 from tidings.core.clock import Clock
 from tidings.core.errors import Doubtful, Misconfigured, RateLimited, Unreachable
@@ -29,25 +34,24 @@ PAUSES = (0.5, 1.0, 2.0, 4.0)
 LIMITED_SECONDS = 30.0
 # When nobody has heard for so long, somebody should know.
 TROUBLED_SECONDS = 30.0
-# The library says every message in full, and nothing besides that we do not say ourselves.
-_SILENT = logging.Logger("silent", logging.CRITICAL + 1)
 
-# Given the type of an envelope and what is in it: what to confirm it with, or None when it must come again.
-Take = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
+# Given an envelope: what to answer. Only the status 200 acknowledges the envelope.
+Answer = Callable[[SocketModeRequest], Awaitable[BoltResponse]]
 
 
 class Link(SocketModeClient):
     """The library's client for one connection; it tells when that is over, and never opens another by itself."""
 
-    def __init__(self, app_token: str, take: Take, proxy: str = "") -> None:
-        super().__init__(app_token, logger=_SILENT, ping_interval=PING_SECONDS)
+    def __init__(self, app_token: str, answer: Answer, proxy: str = "") -> None:
+        super().__init__(app_token, logger=SILENT, ping_interval=PING_SECONDS)
         self.greeted = asyncio.Event()
         self.over = asyncio.Event()
-        self._take = take
+        self._answer = answer
         self._way = proxy
         self._unanswered = 0
         self._answered = asyncio.Event()
-        self.message_listeners.append(self._hear)
+        self.message_listeners.append(self._greet)
+        self.socket_mode_request_listeners.append(self._hear)
         self.on_error_listeners.append(self._end)
         self.on_close_listeners.append(self._end)
 
@@ -95,20 +99,17 @@ class Link(SocketModeClient):
             closing.cancel()
         await self.aiohttp_client_session.close()
 
-    async def _hear(self, _: Any, message: dict[str, Any], raw: str | None = None) -> None:
+    async def _greet(self, _: Any, message: dict[str, Any], raw: str | None = None) -> None:
         if message.get("type") == "hello":
             self.greeted.set()
-        envelope, payload = message.get("envelope_id"), message.get("payload")
-        if not envelope:
-            return
+
+    async def _hear(self, _: Any, request: SocketModeRequest) -> None:
         self._unanswered += 1
         try:
-            answer = await self._take(str(message.get("type")), payload if isinstance(payload, dict) else {})
-            if answer is not None:
+            response = await self._answer(request)
+            if response.status == HTTPStatus.OK:
                 fail_here("in.pre_ack")
-                await self.send_socket_mode_response(
-                    {"envelope_id": envelope, **({"payload": answer} if answer else {})}
-                )
+                await send_async_response(self, request, response, 0.0)
                 fail_here("in.post_ack")
         except (ConnectionError, aiohttp.ClientError) as error:
             log.debug("an envelope could not be confirmed, so it comes again: %s", error)
@@ -131,13 +132,13 @@ class Link(SocketModeClient):
 
 class Sockets:
     def __init__(
-        self, client: Client, app_token: str, clock: Clock, take: Take, troubled: Callable[[str], None]
+        self, client: Client, app_token: str, clock: Clock, answer: Answer, troubled: Callable[[str], None]
     ) -> None:
         """`troubled` is told when no socket hears for a while."""
         self._client = client
         self._app_token = app_token
         self._clock = clock
-        self._take = take
+        self._answer = answer
         self._troubled = troubled
         self._links: set[Link] = set()
         self._asides: set[asyncio.Task[None]] = set()
@@ -185,7 +186,7 @@ class Sockets:
             url = str((await self._client.call("apps.connections.open", token=self._app_token))["url"])
         except Misconfigured as error:
             raise Misconfigured(f"events cannot be heard with app_token: {error}") from error
-        link = Link(self._app_token, self._take, self._client.proxy)
+        link = Link(self._app_token, self._answer, self._client.proxy)
         self._links.add(link)
         try:
             await link.open(url)

@@ -1,54 +1,54 @@
-"""Which account is for which workspace: one app may be in several, and whichever hears of something passes it on."""
+"""Finds the account for a workspace: an app may be in several, and each of its connections carries events of all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from tidings.adapters.slack.socket import Take
+from tidings.core.errors import Unstored
+
+log = logging.getLogger(__name__)
+
+# What one account does about a payload, by the name of the listener in bolt.py. A listener returns words for the person
+# who asked, or none, and raises Unstored when Slack must send the payload again.
+Listeners = Mapping[str, Callable[[Mapping[str, Any]], Awaitable[str]]]
+# Given ids of a workspace and its organisation: the listeners of the account for the first known id.
+Find = Callable[[Sequence[str]], Listeners]
+MOST_WARNINGS = 1000
 
 
-class Teams:
-    """By the app, which its token or secret names, and the id of the workspace or organisation."""
+class Workspaces:
+    """Keyed by the app, which its token or secret identifies, and the id of the workspace or organisation."""
 
     def __init__(self) -> None:
-        self._takes: dict[tuple[str, str], Take] = {}
+        self._listening: dict[tuple[str, str], Listeners] = {}
+        self._warned: set[str] = set()
 
     @contextmanager
-    def listening(self, app: str, ids: tuple[str, ...], take: Take) -> Iterator[None]:
-        mine = {(app, id): take for id in ids if id}
-        self._takes.update(mine)
+    def listening(self, app: str, ids: Sequence[str], listeners: Listeners) -> Iterator[None]:
+        mine = [(app, id) for id in ids if id]
+        self._listening.update(dict.fromkeys(mine, listeners))
         try:
             yield
         finally:
-            for place, own in mine.items():
-                # Whoever came after us stays.
-                if self._takes.get(place) is own:
-                    del self._takes[place]
+            for key in mine:
+                # An account that began to listen later keeps its entry.
+                if self._listening.get(key) is listeners:
+                    del self._listening[key]
 
-    def find(self, app: str, payload: Mapping[str, Any]) -> Take | None:
-        """None for a workspace that no account listens for, or not yet."""
-        for id in _ids_of(payload):
-            if (take := self._takes.get((app, id))) is not None:
-                return take
-        return None
+    def find(self, app: str, ids: Sequence[str]) -> Listeners:
+        """Raises Unstored for a workspace without an account: an account may listen for it soon."""
+        for id in ids:
+            if (found := self._listening.get((app, id))) is not None:
+                return found
+        name = " of ".join(ids) or "without a name"
+        if name not in self._warned and len(self._warned) < MOST_WARNINGS:
+            self._warned.add(name)
+            log.warning("an event came from the workspace %s, for which no account listens", name)
+        raise Unstored(f"no account listens for the workspace {name}")
 
 
 # All accounts of the process.
-TEAMS = Teams()
-
-
-def _ids_of(payload: Mapping[str, Any]) -> Iterator[str]:
-    """Whose app is told comes first: in a channel that workspaces share, something may happen in another one."""
-    for each in payload.get("authorizations") or ():
-        yield str(each.get("team_id") or "")
-        yield str(each.get("enterprise_id") or "")
-    team = payload.get("team")
-    enterprise = payload.get("enterprise")
-    yield str(payload.get("team_id") or "")
-    yield str(team.get("id") or "") if isinstance(team, Mapping) else ""
-    yield str((payload.get("user") or {}).get("team_id") or "") if isinstance(payload.get("user"), Mapping) else ""
-    yield str(payload.get("enterprise_id") or "")
-    yield str(enterprise.get("id") or "") if isinstance(enterprise, Mapping) else ""
+WORKSPACES = Workspaces()

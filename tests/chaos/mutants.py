@@ -367,8 +367,18 @@ MUTANTS: dict[str, Mutant] = {
         ),
         Mutant(
             "Bolt: acknowledged, then stored",
-            slack.envelope_confirmed_at_once,
+            slack.acknowledged_before_the_listener,
             _test("slack_inbound", "what_could_not_be_stored_is_not_confirmed_and_comes_again"),
+        ),
+        Mutant(
+            "Bolt: unknown team, acknowledged",
+            slack.unknown_workspace_authorized_as_none,
+            _test("slack_inbound", "a_workspace_whose_account_is_not_up_yet_is_not_confirmed_by_another"),
+        ),
+        Mutant(
+            "Bolt: an assistant deaf to edits",
+            slack.assistant_as_bolt_has_it,
+            _test("slack_inbound", "an_edit_and_a_deletion_in_the_assistant_pane_count_as_anywhere"),
         ),
         Mutant(
             "message and app_mention are two",

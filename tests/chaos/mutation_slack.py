@@ -17,18 +17,54 @@ if TYPE_CHECKING:
     from slack_sdk.web.async_client import AsyncWebClient
 
 
-def envelope_confirmed_at_once() -> None:
-    """As the library does it: within three seconds, and before anybody has stored it."""
-    from tidings.adapters.slack.socket import Link
+def acknowledged_before_the_listener() -> None:
+    """Bolt's default: an event is acknowledged at once, before its listener has stored anything."""
+    from slack_bolt.async_app import AsyncApp
 
-    real = Link._hear
+    from tidings.adapters.slack import bolt
 
-    async def hear(self: Link, _: Any, message: dict[str, Any], raw: str | None = None) -> None:
-        if envelope := message.get("envelope_id"):
-            await self.send_socket_mode_response({"envelope_id": envelope})
-        await real(self, _, message, raw)
+    class Stock(AsyncApp):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**{**options, "process_before_response": False})
 
-    swap(Link, "_hear", hear)
+    swap(bolt, "AsyncApp", Stock)
+
+
+def unknown_workspace_authorized_as_none() -> None:
+    """Bolt apologizes to the person and acknowledges an event that no account has stored."""
+    from tidings.adapters.slack import bolt
+    from tidings.adapters.slack.workspaces import Find
+    from tidings.core.errors import Unstored
+
+    real = bolt._authorize_by
+
+    def authorize_by(find: Find) -> Any:
+        asked = real(find)
+
+        async def authorize(context: Any, team_id: str | None, enterprise_id: str | None) -> Any:
+            try:
+                return await asked(context, team_id, enterprise_id)
+            except Unstored:
+                return None
+
+        return authorize
+
+    swap(bolt, "_authorize_by", authorize_by)
+
+
+def assistant_as_bolt_has_it() -> None:
+    """Bolt's AsyncAssistant acknowledges edits and deletions in its threads, and no listener hears of them."""
+    from slack_bolt.async_app import AsyncAssistant
+
+    from tidings.adapters.slack import bolt
+
+    real = bolt.BoltApp.__init__
+
+    def init(self: bolt.BoltApp, find: Any) -> None:
+        real(self, find)
+        self._app.use(AsyncAssistant())
+
+    swap(bolt.BoltApp, "__init__", init)
 
 
 def mention_is_another_message() -> None:

@@ -158,12 +158,12 @@ async def test_the_challenge_is_said_back_only_to_who_has_signed_it(tmp_path: Pa
 
         assert (await post(world, body, {})).status_code == 401
         answer = await post(world, body, world.slack.sign(body))
-        assert (answer.status_code, answer.text) == (200, "<script>")
-        assert answer.headers["Content-Type"].startswith("text/plain")
+        assert (answer.status_code, answer.json()) == (200, {"challenge": "<script>"})
+        assert answer.headers["Content-Type"].startswith("application/json")
 
 
 async def test_who_hears_by_sockets_takes_no_requests(tmp_path: Path) -> None:
-    async with SlackWorld(tmp_path, Echo()) as world, world._server.route("GET", "/elsewhere", nothing):
+    async with SlackWorld(tmp_path, Echo()) as world, world._listening.route("GET", "/elsewhere", nothing):
         body = message(world)
 
         assert (await post(world, body, world.slack.sign(body))).status_code == 404
@@ -178,7 +178,6 @@ async def test_who_hears_by_sockets_takes_no_requests(tmp_path: Path) -> None:
         (b"[" * 100_000, "application/json"),
         (b"payload=%7B", FORM),
         (b"payload=[]", FORM),
-        (b"\xff\xfe", FORM),
         (b"&".join(b"a=1" for _ in range(200)), FORM),
     ],
 )
@@ -189,6 +188,46 @@ async def test_what_is_signed_and_senseless_is_refused_for_good(tmp_path: Path, 
         assert answer.status_code == 400
         assert answer.headers["X-Slack-No-Retry"] == "1"
         assert (await world.listener()).restarts == 0
+
+
+async def test_half_a_character_is_passed_over_and_breaks_nothing(tmp_path: Path) -> None:
+    async with SlackWorld(tmp_path, Echo(), mode="http") as world:
+        body = message(world, "\ud800")
+
+        assert (await post(world, body, world.slack.sign(body))).status_code == 200
+        assert heard(world) == []
+        assert (await world.listener()).restarts == 0
+
+
+async def test_bytes_that_are_no_text_are_refused_although_they_are_signed(tmp_path: Path) -> None:
+    """Slack signs text, and its library checks the signature of text only."""
+    async with SlackWorld(tmp_path, Echo(), mode="http") as world:
+        answer = await post(world, b"\xff\xfe", world.slack.sign(b"\xff\xfe", type=FORM))
+
+        assert (answer.status_code, answer.content) == (401, b"")
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b"{", b"[]", b"ssl_check=1", b"\xff\xfe"])
+async def test_a_body_without_a_good_signature_is_not_even_parsed(tmp_path: Path, body: bytes) -> None:
+    """Bolt parses first: each of these makes it fail, or answer, before it looks at the signature."""
+    async with SlackWorld(tmp_path, Echo(), mode="http") as world:
+        theirs = headers_for("a secret of another app", body, int(world.slack.truth.wall()), FORM)
+        answer = await post(world, body, theirs)
+
+        assert (answer.status_code, answer.content) == (401, b"")
+
+
+@pytest.mark.parametrize(
+    "header", [{"X-Slack-Bolt-Lazy-Only": "1"}, {"X-Slack-Bolt-Lazy-Function-Name": "listen"}], ids=["only", "name"]
+)
+async def test_a_header_that_nobody_has_signed_keeps_no_message_from_being_stored(
+    tmp_path: Path, header: dict[str, str]
+) -> None:
+    async with SlackWorld(tmp_path, Echo(), mode="http") as world:
+        body = message(world)
+
+        assert (await post(world, body, world.slack.sign(body) | header)).status_code == 200
+        assert len(heard(world)) == 1
 
 
 async def test_a_body_that_is_too_long_is_refused(tmp_path: Path) -> None:

@@ -289,6 +289,15 @@ async def test_words_that_are_no_command_are_answered_to_who_asked_alone(tmp_pat
         assert world.posts == []
 
 
+@both
+async def test_a_command_may_contain_any_word(tmp_path: Path, mode: Mode) -> None:
+    async with SlackWorld(tmp_path, Echo(), mode=mode) as world:
+        world.ada.commands("/tidings", "explain this payload: a&b=c", world.room)
+        await world.until(lambda: world.slack.whispers)
+
+        assert [text_of(each) for each in world.slack.whispers] == said("explain this payload: a&b=c")
+
+
 async def test_in_threads_and_in_private_commands_begin_with_an_exclamation_mark(tmp_path: Path) -> None:
     gate = Gate()
     async with SlackWorld(tmp_path, Echo({"wait": gate})) as world:
@@ -419,7 +428,37 @@ async def test_an_edit_corrects_and_a_deletion_cancels_what_still_waits(tmp_path
     assert echo.heard == ["wait", "right"]
 
 
+async def test_an_edit_and_a_deletion_in_the_assistant_pane_count_as_anywhere(tmp_path: Path) -> None:
+    gate = Gate()
+    echo = Echo({"wait": gate})
+    async with SlackWorld(tmp_path, echo) as world:
+        pane = world.ada.opens_assistant()
+        world.ada.says(world.ada.direct, "wait", thread=pane)
+        await gate.reached()
+        wrong = world.ada.says(world.ada.direct, "wrong", thread=pane)
+        gone = world.ada.says(world.ada.direct, "gone", thread=pane)
+        await world.until(lambda: {wrong.id, gone.id} <= set(world.slack.confirmed))
+        world.ada.edits(wrong, "right")
+        world.ada.deletes(gone)
+        await world.until(lambda: {f"{wrong.id} changed", f"{gone.id} deleted"} <= set(world.slack.confirmed))
+        gate.open()
+        await world.until(lambda: said("right")[0] in world.slack.posts_in(world.ada.direct, pane.ts))
+        await world.settled()
+
+    assert echo.heard == ["wait", "right"]
+
+
 # Stored, then confirmed.
+
+
+async def test_who_hears_asks_slack_nothing(tmp_path: Path) -> None:
+    """A call before an event is stored could fail, and the event would be lost with it."""
+    async with SlackWorld(tmp_path, Echo()) as world:
+        for number in range(3):
+            world.ada.says(world.ada.direct, f"number {number}")
+        await world.until(lambda: len(world.posts) == 3)
+
+        assert len(world.slack.calls("auth.test")) == 1
 
 
 @both
@@ -518,6 +557,7 @@ async def test_strange_events_are_passed_over_and_confirmed(tmp_path: Path) -> N
             world.slack.tells({"type": "assistant_thread_started"}),
             world.slack.tells({"type": "assistant_thread_started", "assistant_thread": {}}),
             world.slack.tells({"type": "something_new"}),
+            world.slack.tells({"type": "tokens_revoked", "tokens": {"bot": ["U1"]}}),
         ]
         world.ada.says(world.ada.direct, "hi")
         await world.until(lambda: said("hi")[0] in world.posts)
