@@ -23,6 +23,7 @@ from tidings.adapters.discord.readback import Readback, Reading
 from tidings.adapters.discord.render import tail
 from tidings.adapters.discord.settings import DiscordAccount
 from tidings.adapters.discord.signals import Signals
+from tidings.adapters.discord.socket import USUAL, Limits
 from tidings.adapters.shared import files
 from tidings.adapters.shared.token_lock import claim
 from tidings.core import redaction
@@ -73,13 +74,22 @@ class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
 class DiscordAdapter:
     name = ADAPTER
 
-    def __init__(self, account: str, settings: DiscordAccount, host: Host) -> None:
+    def __init__(
+        self,
+        account: str,
+        settings: DiscordAccount,
+        host: Host,
+        *,
+        limits: Limits = USUAL,
+        client: Client | None = None,
+    ) -> None:
         self.account = account
         self._settings = settings
         self._host = host
-        self._token = settings.token.get_secret_value()
+        self._token = settings.secret
         redaction.remember(self._token)
-        self._client = Client(self._token, settings.api_url, account, settings.proxy)
+        self._client = client or Client(self._token, settings.api_url, account, settings.proxy)
+        self._limits = limits
         self._readback = Readback(self._client)
         self._deferrals = Deferrals()
         self._posted: OrderedDict[str, str] = OrderedDict()
@@ -128,9 +138,8 @@ class DiscordAdapter:
 
     async def listen(self, receive: Receive) -> None:
         with claim(self.name, self._settings.api_url, self._token):
-            await Intake(self.name, self.account, self._settings, self._client, self._host, self._deferrals).run(
-                receive
-            )
+            intake = Intake(self.account, self._settings, self._client, self._host, self._deferrals, self._limits)
+            await intake.run(receive)
 
     async def send(self, part: Part) -> Receipt:
         try:

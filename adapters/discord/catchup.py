@@ -39,10 +39,13 @@ class Gap(NamedTuple):
 
 
 class History:
-    def __init__(self, client: Client, settings: DiscordAccount, clock: Clock) -> None:
+    def __init__(
+        self, client: Client, settings: DiscordAccount, clock: Clock, *, quick_refusals: int = QUICK_REFUSALS
+    ) -> None:
         self._client = client
         self._settings = settings
         self._clock = clock
+        self._quick_refusals = quick_refusals
         self._room = asyncio.Semaphore(AT_ONCE)
         self._closed: set[str] = set()
         self._blank: set[str] = set()
@@ -99,7 +102,7 @@ class History:
         try:
             return await self._client.call("GET", f"/channels/{place.channel}/messages", params=parameters)
         except Rejected:
-            if len(self._closed) >= QUICK_REFUSALS:
+            if len(self._closed) >= self._quick_refusals:
                 await self._clock.sleep(REFUSAL_SECONDS)
             raise
 

@@ -28,7 +28,7 @@ GUIDE = Guide(
 
 
 async def examine(account: str, settings: DiscordAccount) -> list[Finding]:
-    token = settings.token.get_secret_value()
+    token = settings.secret
     redaction.remember(token)
     client = Client(token, settings.api_url, account, settings.proxy)
     try:

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-import json as plain_json
 import logging
 import re
-import ssl
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from http import HTTPStatus
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import Any
 
 import aiohttp
 import msgspec
 
 from tidings.adapters.discord.address import ADAPTER
-from tidings.adapters.shared import http_client
-from tidings.adapters.shared.dates import date_of
-from tidings.adapters.shared.proxy import way
-from tidings.core.errors import Doubtful, Misconfigured, RateLimited, Rejected, SendError, Unfit, Unreachable
+from tidings.adapters.shared.http_client import (
+    LARGEST_DOWNLOAD,
+    REASON_CHARACTERS,
+    Answer,
+    HttpClient,
+    Timeouts,
+    date_of,
+    decode,
+    decode_object,
+    in_between,
+    retry_after,
+    silence,
+    unheard,
+)
+from tidings.core.errors import Misconfigured, RateLimited, Rejected, SendError, Unfit, Unreachable
 
 log = logging.getLogger(__name__)
 
-# A slow server may still take the message, so whoever gives up must be in doubt.
-READ_SECONDS = 20.0
-CONNECT_SECONDS = 10.0
-UPLOAD_SECONDS = 120.0
-CONNECTIONS = 200
 # The edge in front of Discord shuts out a whole address, and seldom says for how long.
 SHUT_OUT_SECONDS = 60.0
-LARGEST_DOWNLOAD = 50 * 1024 * 1024
-REASON_CHARACTERS = 300
 # Discord asks every bot to name itself in this form, with an address and a version.
 AGENT = "DiscordBot (https://discord.com/developers/applications, 0.1.0) Tidings"
-FILE_HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
+FILE_HOSTS = re.compile(r"cdn\.discordapp\.com|media\.discordapp\.net")
+NAME = "Discord"
 
 UNKNOWN_CHANNEL = 10003
 UNKNOWN_MESSAGE = 10008
@@ -83,26 +84,24 @@ class Refused(Rejected):
         self.status = status
 
 
-class Answer(NamedTuple):
-    """What came back; without a status nothing did, and `left` says whether a byte may have left us."""
-
-    status: int = 0
-    payload: bytes = b""
-    retry_after: str = ""
-    left: bool = True
-    trouble: str = ""
-
-
 class Client:
     """One bot account. Answers are the server's own JSON."""
 
-    def __init__(self, token: str, api_url: str, account: str = "main", proxy: str = "") -> None:
+    def __init__(
+        self,
+        token: str,
+        api_url: str,
+        account: str = "main",
+        proxy: str = "",
+        *,
+        timeouts: Timeouts | None = None,
+        shut_out_seconds: float = SHUT_OUT_SECONDS,
+    ) -> None:
         self._token = token
         self._base = api_url.rstrip("/")
         self._account = f"{ADAPTER}/{account}"
-        self._proxy = proxy
-        self._made: aiohttp.ClientSession | None = None
-        self._is_closed = False
+        self._http = HttpClient(self._base, proxy, timeouts=timeouts)
+        self._shut_out_seconds = shut_out_seconds
         # Discord's time, from its newest answer; None if no answer told it.
         self.date: float | None = None
 
@@ -114,7 +113,7 @@ class Client:
         *,
         params: Mapping[str, str | int] | None = None,
         files: Sequence[tuple[str, bytes]] = (),
-        seconds: float = READ_SECONDS,
+        seconds: float | None = None,
         budget: str = "",
     ) -> Any:
         """Raises a SendError; `budget` is what a limit of this route exhausts, unless it is the account's own.
@@ -124,113 +123,68 @@ class Client:
         headers = {"Authorization": f"Bot {self._token}", "User-Agent": AGENT}
         data: Any = None
         if files:
-            # An upload is answered only when the server has worked through it.
-            data, seconds = _form(json, files), max(seconds, UPLOAD_SECONDS)
+            upload = self._http.timeouts.upload
+            data, seconds = _form(json, files), upload if seconds is None else max(seconds, upload)
         elif json is not None:
             data, headers["Content-Type"] = msgspec.json.encode(json), "application/json"
-        answer = await self._ask(method, f"{self._base}{path}", headers, seconds, data, params)
-        if error := verdict(answer, method, self._account, budget):
+        url = f"{self._base}{path}"
+        answer = await self._http.ask(method, url, data=data, headers=headers, params=params, seconds=seconds)
+        if answer.status:
+            self.date = date_of(answer.headers.get("Date", ""))
+        if error := self._verdict(answer, method, budget):
             raise error
         if not answer.payload:
             return None
         try:
             return decode(answer.payload)
         except ValueError:
-            raise _unheard(method, "the server's answer was broken") from None
+            raise unheard(NAME, "the server's answer was broken", harmless=method == "GET") from None
 
     async def download(self, url: str) -> bytes:
-        """A file of a message; no other address is ever asked, whoever wrote it there."""
-        if not self._is_ours(url):
+        """A file of a message."""
+        if not self._http.is_own(url, FILE_HOSTS):
             raise Refused("it does not lie with Discord")
-        answer = await self._ask("GET", url, {"User-Agent": AGENT}, UPLOAD_SECONDS, most=LARGEST_DOWNLOAD)
+        seconds = self._http.timeouts.upload
+        answer = await self._http.ask("GET", url, headers={"User-Agent": AGENT}, seconds=seconds, most=LARGEST_DOWNLOAD)
         if answer.status == HTTPStatus.OK:
             return answer.payload
         if HTTPStatus.BAD_REQUEST <= answer.status < HTTPStatus.TOO_MANY_REQUESTS:
             raise Refused(f"Discord has no such file any more ({answer.status})", status=answer.status)
-        raise verdict(answer, "GET", self._account) or Unreachable("Discord did not hand the file over")
+        raise self._verdict(answer, "GET") or Unreachable("Discord did not hand the file over")
 
     async def close(self) -> None:
-        self._is_closed = True
-        if self._made is not None:
-            await self._made.close()
-            self._made = None
+        await self._http.close()
 
-    def _is_ours(self, url: str) -> bool:
-        asked, base = urlsplit(url), urlsplit(self._base)
-        if (asked.scheme, asked.netloc) == (base.scheme, base.netloc):
-            return True
-        return asked.scheme == "https" and asked.netloc in FILE_HOSTS
+    def _verdict(self, answer: Answer, method: str, budget: str = "") -> SendError | None:
+        if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
+            return self._limited(answer, budget)
+        return verdict(answer, method)
 
-    async def _ask(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        seconds: float,
-        data: Any = None,
-        params: Mapping[str, str | int] | None = None,
-        most: int = 0,
-    ) -> Answer:
-        if self._is_closed:
-            # Who comes late would open a connection that nobody closes.
-            return Answer(left=False, trouble="closed")
-        phase = http_client.Phase()
-        try:
-            call = self._session().request(
-                method,
-                url,
-                data=data,
-                params=params,
-                headers=headers,
-                timeout=aiohttp.ClientTimeout(connect=CONNECT_SECONDS, sock_read=seconds),
-                # A call that is sent elsewhere would be made twice.
-                allow_redirects=False,
-                trace_request_ctx=phase,
-            )
-            async with call as response:
-                payload = await _read_within(response, most) if most else await response.read()
-                self.date = date_of(response.headers.get("Date", ""))
-                return Answer(response.status, payload, response.headers.get("Retry-After", ""))
-        except (aiohttp.ClientError, OSError) as error:
-            # Not the error itself: its words may hold the address, and that may hold a token.
-            return Answer(left=phase.has_left, trouble=type(error).__name__)
-
-    def _session(self) -> aiohttp.ClientSession:
-        if self._made is None:
-            server = urlsplit(self._base)
-            self._made = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=CONNECTIONS,
-                    keepalive_timeout=60.0,
-                    ssl=_certificates() if server.scheme == "https" else True,
-                ),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                trace_configs=[http_client.traced()],
-                proxy=way(self._proxy, self._base).by,
-            )
-        return self._made
+    def _limited(self, answer: Answer, budget: str) -> RateLimited:
+        told = decode_object(answer.payload)
+        if told is not None and isinstance(told.get("retry_after"), (int, float)):
+            return RateLimited(float(told["retry_after"]), self._account if told.get("global") else budget)
+        # The edge in front of Discord has shut us out, whatever we ask for.
+        named = retry_after(answer)
+        return RateLimited(self._shut_out_seconds if named is None else named, self._account)
 
 
-def verdict(answer: Answer, method: str, account: str, budget: str = "") -> SendError | None:
-    """What became of a call; None when it was done."""
-    status = answer.status
+def verdict(answer: Answer, method: str) -> SendError | None:
+    """What became of a call, unless a limit has turned it away; None when it was done."""
+    status, is_reading = answer.status, method == "GET"
     if not status:
-        if not answer.left:
-            return Unreachable(f"Discord cannot be reached ({answer.trouble})")
-        return _unheard(method, answer.trouble)
+        return silence(NAME, answer, harmless=is_reading)
     if status < HTTPStatus.MULTIPLE_CHOICES:
         return None
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return _unheard(method, f"the server answered {status}")
-    told = _told(answer.payload)
-    if status == HTTPStatus.TOO_MANY_REQUESTS:
-        return _limited(answer, told, account, budget)
+        return unheard(NAME, f"the server answered {status}", harmless=is_reading)
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-        # Whoever in between says so will say it again.
+        # A proxy in between may have said so, and would say it again.
         return Refused(REASONS[TOO_BIG], TOO_BIG, status)
+    told = decode_object(answer.payload)
     if told is None and status != HTTPStatus.UNAUTHORIZED:
-        # Every no of Discord's own is an object: this is a page of something in between, and no verdict on the message.
-        return Unreachable(f"something between us and Discord answered {status}")
+        # Every refusal of Discord's own is an object.
+        return in_between(NAME, status)
     code = _code(told or {})
     if status == HTTPStatus.UNAUTHORIZED and code != TOKEN_ENDED:
         return Misconfigured(
@@ -239,29 +193,6 @@ def verdict(answer: Answer, method: str, account: str, budget: str = "") -> Send
     if code == BAD_FORM and _is_too_long(told or {}):
         return Unfit("Discord finds the text too long")
     return Refused(REASONS.get(code) or _said(told or {}, status), code, status)
-
-
-def _unheard(method: str, trouble: str) -> SendError:
-    """A call that was perhaps made; whoever only read can simply ask again."""
-    if method == "GET":
-        return Unreachable(f"no answer from Discord: {trouble}")
-    return Doubtful(f"no verdict from Discord: {trouble}")
-
-
-def _limited(answer: Answer, told: Mapping[str, Any] | None, account: str, budget: str) -> RateLimited:
-    if told is not None and isinstance(told.get("retry_after"), (int, float)):
-        return RateLimited(float(told["retry_after"]), account if told.get("global") else budget)
-    # The edge has shut us out, whatever we ask for.
-    named = answer.retry_after
-    return RateLimited(float(named) if re.fullmatch(r"\d+(\.\d+)?", named) else SHUT_OUT_SECONDS, account)
-
-
-def _told(payload: bytes) -> dict[str, Any] | None:
-    try:
-        found = decode(payload)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _code(told: Mapping[str, Any]) -> int:
@@ -299,28 +230,3 @@ def _form(json: Any, files: Sequence[tuple[str, bytes]]) -> aiohttp.FormData:
         shown = re.sub(r'[\x00-\x1f"\\]+', " ", name)
         form.add_field(f"files[{number}]", data, filename=shown, content_type="application/octet-stream")
     return form
-
-
-async def _read_within(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """Piece by piece, so that nobody fills our memory."""
-    data = bytearray()
-    async for piece in response.content.iter_chunked(64 * 1024):
-        data += piece
-        if len(data) > most:
-            raise Refused(f"it has more than {most // 1024 // 1024} MB")
-    return bytes(data)
-
-
-def decode(payload: bytes) -> Any:
-    """Raises ValueError."""
-    try:
-        return msgspec.json.decode(payload)
-    except msgspec.DecodeError:
-        # The quick one takes no half of a pair of surrogates, and one such text must not cost us all the others.
-        return plain_json.loads(payload)
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    """Read once for all accounts: it takes a while, and everybody waits."""
-    return ssl.create_default_context()

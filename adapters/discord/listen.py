@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
-from tidings.adapters.discord.address import STRANGE, snowflake_at, time_of
+from tidings.adapters.discord.address import ADAPTER, STRANGE, snowflake_at, time_of
 from tidings.adapters.discord.catchup import History
 from tidings.adapters.discord.client import Client
 from tidings.adapters.discord.cursors import Cursors, Kept
@@ -20,15 +20,13 @@ from tidings.adapters.discord.directory import PRIVATE, TEXT, WRITTEN, Atlas, Me
 from tidings.adapters.discord.interactions import Interactions, is_known
 from tidings.adapters.discord.parse import Reader
 from tidings.adapters.discord.settings import DiscordAccount
-from tidings.adapters.discord.socket import Gateway
+from tidings.adapters.discord.socket import USUAL, Gateway, Limits
 from tidings.core.adapter import Host, Receive
 from tidings.core.errors import RateLimited, SendError, Unreachable, Unstored
 from tidings.core.types import Note
 
 log = logging.getLogger(__name__)
 
-# So many events wait in memory; beyond it we stop reading, and Discord keeps the rest for us.
-WAITING = 2000
 UNSTORED_SECONDS = (0.5, 1.0, 2.0, 5.0)
 # So long we ask what an unknown channel is: a thread that is taken for a channel is another conversation.
 PLACE_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -46,21 +44,20 @@ class Step(NamedTuple):
 class Intake:
     def __init__(
         self,
-        name: str,
         account: str,
         settings: DiscordAccount,
         client: Client,
         host: Host,
-        deferrals: Deferrals | None = None,
+        deferrals: Deferrals,
+        limits: Limits = USUAL,
     ) -> None:
-        self._name = name
         self._account = account
         self._settings = settings
         self._client = client
         self._host = host
         self._history = History(client, settings, host.clock)
-        self._interactions = Interactions(client, host, deferrals or Deferrals())
-        self._gateway = Gateway(settings, host, self.hear, self._room)
+        self._interactions = Interactions(client, host, deferrals)
+        self._gateway = Gateway(settings, host, self.hear, self._room, limits)
         self._places = Kept(host)
         self._cursors = Cursors(host)
         self._atlas = Atlas()
@@ -68,6 +65,7 @@ class Intake:
         self._lanes: dict[str, deque[Step]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting = 0
+        self._most_waiting = limits.events_waiting
         self._eased = asyncio.Event()
         self._taken: dict[str, None] = {}
         # Channels that have been looked at since the session began.
@@ -128,7 +126,7 @@ class Intake:
             log.warning("passed over %s, which has a strange shape: %r", event, error)
 
     async def _room(self) -> None:
-        while self._waiting >= WAITING:
+        while self._waiting >= self._most_waiting:
             self._eased.clear()
             await self._eased.wait()
 
@@ -146,7 +144,7 @@ class Intake:
             self._atlas.add(place)
             if place.is_private:
                 self._catch_up(Sight(place, "", 0.0))
-        log.info("%s@%s listens as %s", self._name, self._account, me.name)
+        log.info("%s@%s listens as %s", ADAPTER, self._account, me.name)
         self._begin(self._interactions.publish(me))
         self._begin(self._host.reports.reachable())
 
@@ -164,7 +162,7 @@ class Intake:
 
     def _guild_closed(self, data: dict[str, Any]) -> None:
         if not data.get("unavailable"):
-            log.info("%s@%s was removed from the server %s", self._name, self._account, data["id"])
+            log.info("%s@%s was removed from the server %s", ADAPTER, self._account, data["id"])
             self._atlas.close_guild(str(data["id"]))
 
     def _member_changed(self, data: dict[str, Any]) -> None:

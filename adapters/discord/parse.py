@@ -11,7 +11,8 @@ import msgspec
 
 from tidings.adapters.discord.address import ADAPTER, Handle
 from tidings.adapters.discord.directory import NEWS, TEXT, Atlas, Place
-from tidings.adapters.discord.settings import DiscordAccount, Rule
+from tidings.adapters.discord.settings import DiscordAccount
+from tidings.adapters.shared.accounts import Rule
 from tidings.core.types import Attachment, Audience, Conversation, Inbound, Kind, Quoted, Sender, Target
 
 # What people write; other numbers are Discord's own notes, such as that somebody has joined.

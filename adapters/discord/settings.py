@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from tidings.adapters.shared import accounts, proxy
-from tidings.core.settings import Section
-
-Rule = Literal["addressed", "all", "never"]
+from tidings.adapters.shared.accounts import Account, Accounts, Rule
 
 
-class DiscordAccount(Section):
+class DiscordAccount(Account):
     token: SecretStr = Field(SecretStr(""), description="The bot's token from the developer portal; empty is off.")
     api_url: str = Field("https://discord.com/api/v10", description="Discord's REST API, up to and including /api/v10.")
     gateway_url: str = Field("wss://gateway.discord.gg/", description="Discord's gateway.")
-    proxy: str = Field("", description=proxy.ABOUT)
     message_content: bool = Field(
         True,
         description="Whether it reads messages that do not mention it; the portal must allow the intent, too.",
@@ -33,7 +28,6 @@ class DiscordAccount(Section):
     threads: bool = Field(
         False, description="Whether a mention in a channel opens a thread, and the conversation lives there."
     )
-    reactions: bool = Field(True, description="Whether reactions show that a message was seen, done or failed.")
     previews: bool = Field(False, description="Whether links in answers show a preview.")
     missed_hours: float = Field(
         24.0, ge=0, description="Messages sent while the bot was away are answered if they are not older than that."
@@ -42,8 +36,7 @@ class DiscordAccount(Section):
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
-        proxy.check(self.proxy)
-        if re.search(r"[^!-~]", self.token.get_secret_value()):
+        if re.search(r"[^!-~]", self.secret):
             raise ValueError('token must be as the developer portal shows it, without spaces and without "Bot"')
         if not re.match(r"https?://[^/]", self.api_url):
             raise ValueError("api_url must be an address that begins with https:// or http://")
@@ -55,23 +48,5 @@ class DiscordAccount(Section):
         return self.chats.get(channel, self.channels)
 
 
-class DiscordSettings(DiscordAccount):
-    accounts: dict[str, DiscordAccount] = Field(
-        {}, description="More bots by name, each a table with the same keys; what one leaves out is as above."
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _inherit(cls, values: Any) -> Any:
-        return accounts.inherit(values, "token")
-
-    @model_validator(mode="after")
-    def _names_are_plain(self) -> Self:
-        tokens = {name: account.token.get_secret_value() for name, account in self.accounts.items()}
-        accounts.check(self.token.get_secret_value(), tokens)
-        return self
-
-    def by_account(self) -> Mapping[str, DiscordAccount]:
-        """What is configured, by account; nothing means that the platform is off."""
-        main = {"main": self} if self.token.get_secret_value() else {}
-        return {**main, **self.accounts}
+class DiscordSettings(DiscordAccount, Accounts[DiscordAccount]):
+    """One account or several."""

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import aiohttp
 import discord
@@ -21,6 +21,7 @@ from discord.gateway import DiscordWebSocket, KeepAliveHandler, ReconnectWebSock
 from discord.http import Route
 
 from tidings.adapters.discord.settings import DiscordAccount
+from tidings.adapters.shared.http_client import connector
 from tidings.adapters.shared.proxy import way
 from tidings.core.adapter import Host
 from tidings.core.errors import Misconfigured, StandingBy, Unreachable
@@ -32,20 +33,9 @@ logging.getLogger("discord").setLevel(logging.WARNING)
 # We speak in no voice channel, so nobody needs to hear that we could not.
 discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
 
-# A connection on which nothing was heard for so long is dead.
-HEARTBEAT_SECONDS = 60.0
-CONNECT_SECONDS = 30.0
-# When nobody has heard for so long, somebody should know.
-TROUBLED_SECONDS = 30.0
-# Whoever does not answer a goodbye for so long is not waited for.
-CLOSE_SECONDS = 2.0
 LIMITED_SECONDS = 30.0
-# A connection breaks now and then; only when it stays broken is that worth a word.
-PAUSES = (0.0, 0.5, 1.0, 2.0, 4.0)
 # One that ends sooner was hardly there: were several such in a row followed at once, we would storm the gateway.
 BRIEF_SECONDS = 5.0
-# Discord asks whose session has ended to wait so long, at random, before the next.
-INVALID_SECONDS = (1.0, 5.0)
 # Discord takes a bot's token away after 1,000 sessions in a day: we never begin more than these, and whoever has used
 # up what may be begun at once begins the next in its time.
 IDENTIFIES_A_DAY = 800
@@ -72,15 +62,38 @@ VERDICTS = {
 Hear = Callable[[str, Any], None]
 
 
+class Limits(NamedTuple):
+    """How long the adapter waits for Discord, and how much it does at once."""
+
+    # A connection on which nothing was heard for so long is dead.
+    heartbeat_seconds: float = 60.0
+    connect_seconds: float = 30.0
+    # A longer silence is reported.
+    troubled_seconds: float = 30.0
+    # A server that does not answer a goodbye for so long is not waited for.
+    close_seconds: float = 2.0
+    # Pauses before the next connection. One breaks now and then; after the last pause listening ends.
+    pauses: tuple[float, ...] = (0.0, 0.5, 1.0, 2.0, 4.0)
+    # Discord asks for a pause of random length before a new session replaces an invalid one.
+    invalid_seconds: tuple[float, float] = (1.0, 5.0)
+    # Sessions that may be begun without a pause.
+    sessions_at_once: int = IDENTIFIES_BURST
+    # Events in memory; beyond it we stop reading, and Discord keeps the rest for us.
+    events_waiting: int = 2000
+
+
+USUAL = Limits()
+
+
 class Allowance(msgspec.Struct, frozen=True):
     """How many sessions we may begin, and when that was so by the steady clock."""
 
     left: float
     at: float
 
-    def at_time(self, now: float) -> Allowance:
+    def at_time(self, now: float, most: int = IDENTIFIES_BURST) -> Allowance:
         earned = max(now - self.at, 0.0) / IDENTIFY_SECONDS
-        return Allowance(min(self.left + earned, float(IDENTIFIES_BURST)), now)
+        return Allowance(min(self.left + earned, float(most)), now)
 
 
 class Gateway:
@@ -92,18 +105,20 @@ class Gateway:
         host: Host,
         hear: Hear,
         room: Callable[[], Awaitable[None]],
+        limits: Limits = USUAL,
     ) -> None:
         self._settings = settings
         self._host = host
         self._hear = hear
         self._room = room
+        self._limits = limits
 
     async def run(self) -> NoReturn:
         """One client's life. Raises Misconfigured, StandingBy when too many sessions were begun, or Unreachable."""
         with _pointed_at(self._settings.api_url, self._settings.gateway_url):
-            client = _Client(self._settings, self._host, self._hear, self._room)
+            client = _Client(self._settings, self._host, self._hear, self._room, self._limits)
             try:
-                await client.start(self._settings.token.get_secret_value())
+                await client.start(self._settings.secret)
             except (StandingBy, Misconfigured, Unreachable):
                 raise
             except discord.LoginFailure as error:
@@ -121,7 +136,7 @@ class Gateway:
             ) as error:
                 raise Unreachable(f"the connection to Discord failed: {_words(error)}") from error
             finally:
-                await _end(client)
+                await _end(client, self._limits.close_seconds)
         raise Unreachable("the connection to Discord has ended")
 
 
@@ -143,17 +158,20 @@ class _Client(discord.Client):
         host: Host,
         hear: Hear,
         room: Callable[[], Awaitable[None]],
+        limits: Limits,
     ) -> None:
         super().__init__(
             intents=_intents(settings),
             max_messages=None,
             member_cache_flags=discord.MemberCacheFlags.none(),
             chunk_guilds_at_startup=False,
-            heartbeat_timeout=HEARTBEAT_SECONDS,
+            heartbeat_timeout=limits.heartbeat_seconds,
             max_ratelimit_timeout=LIMITED_SECONDS,
             proxy=way(settings.proxy, settings.api_url).by,
+            connector=connector(settings.api_url, connections=0),
         )
         self._host = host
+        self._limits = limits
         self._room = room
         self._failures = 0
         # When the last connection that heard something was lost.
@@ -170,7 +188,7 @@ class _Client(discord.Client):
 
     async def login(self, token: str) -> None:
         """The library would wait five minutes for an answer that never comes."""
-        async with asyncio.timeout(CONNECT_SECONDS):
+        async with asyncio.timeout(self._limits.connect_seconds):
             await super().login(token)
 
     async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
@@ -182,8 +200,8 @@ class _Client(discord.Client):
     async def _allowance(self) -> Allowance:
         now = self._host.clock.now()
         stored = await self._host.notebook.read("identifies")
-        full = Allowance(float(IDENTIFIES_BURST), now)
-        return msgspec.json.decode(stored, type=Allowance).at_time(now) if stored else full
+        most = self._limits.sessions_at_once
+        return msgspec.json.decode(stored, type=Allowance).at_time(now, most) if stored else Allowance(float(most), now)
 
     async def _may_identify(self) -> None:
         missing = (1 - (await self._allowance()).left) * IDENTIFY_SECONDS
@@ -201,7 +219,7 @@ class _Client(discord.Client):
         The library's waits up to a quarter of an hour without a word, and dies of a gateway that was never there.
         """
         known: dict[str, Any] = {}
-        brief = 0
+        brief, pauses = 0, self._limits.pauses
         while True:
             begun = self._host.clock.now()
             try:
@@ -212,7 +230,7 @@ class _Client(discord.Client):
                     known = self._known()
                 else:
                     known = {}
-                    await self._host.clock.sleep(random.uniform(*INVALID_SECONDS))
+                    await self._host.clock.sleep(random.uniform(*self._limits.invalid_seconds))
             except discord.ConnectionClosed as error:
                 if error.code in VERDICTS:
                     raise
@@ -221,20 +239,20 @@ class _Client(discord.Client):
                 trouble, known = error, self._known()
             now = self._host.clock.now()
             self._lost = self._lost if self._failures else now
-            if now - self._lost >= TROUBLED_SECONDS:
+            if now - self._lost >= self._limits.troubled_seconds:
                 self._host.reports.troubled(
                     f"nothing was heard of Discord for {now - self._lost:.0f} s ({_words(trouble)})"
                 )
             self._failures += 1
-            if self._failures > len(PAUSES):
+            if self._failures > len(pauses):
                 raise Unreachable(f"the gateway of Discord cannot be reached: {_words(trouble)}") from trouble
             brief = brief + 1 if self._host.clock.now() - begun < BRIEF_SECONDS else 1
-            await self._host.clock.sleep(PAUSES[min(max(self._failures, brief), len(PAUSES)) - 1])
+            await self._host.clock.sleep(pauses[min(max(self._failures, brief), len(pauses)) - 1])
 
     async def _attend(self, known: dict[str, Any]) -> NoReturn:
         if not known:
             await self._may_identify()
-        async with asyncio.timeout(CONNECT_SECONDS):
+        async with asyncio.timeout(self._limits.connect_seconds):
             self.ws = await DiscordWebSocket.from_client(self, initial=not known, **known)
         while True:
             await self.ws.poll_event()
@@ -244,7 +262,10 @@ class _Client(discord.Client):
     async def _check_beat(self) -> None:
         """To the library any event is a sign of life; one who tells and no longer listens is half dead."""
         beat = self.ws._keep_alive
-        if beat is None or time.perf_counter() - beat._last_ack <= (beat.interval or 0.0) + HEARTBEAT_SECONDS:
+        if (
+            beat is None
+            or time.perf_counter() - beat._last_ack <= (beat.interval or 0.0) + self._limits.heartbeat_seconds
+        ):
             return
         await self.ws.close(4000)
         raise ReconnectWebSocket(None)
@@ -263,10 +284,10 @@ class _Client(discord.Client):
         }
 
 
-async def _end(client: discord.Client) -> None:
+async def _end(client: discord.Client, seconds: float) -> None:
     """Nothing that goes wrong here may take the place of why it ends."""
     try:
-        async with asyncio.timeout(CLOSE_SECONDS):
+        async with asyncio.timeout(seconds):
             await client.close()
     except (aiohttp.ClientError, OSError, AttributeError, RuntimeError) as error:
         log.debug("the connection to Discord did not end well: %r", error)

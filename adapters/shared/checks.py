@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import aiohttp
 
-from tidings.adapters.shared.dates import date_of
+from tidings.adapters.shared.http_client import connector, date_of
 from tidings.adapters.shared.proxy import trouble, way
 
 # Slack turns away what was signed longer ago; less is only worth a word.
@@ -55,7 +55,7 @@ async def examine_clock(url: str, proxy: str) -> list[Finding]:
     try:
         timeout = aiohttp.ClientTimeout(total=DATE_SECONDS)
         async with (
-            aiohttp.ClientSession(timeout=timeout, proxy=way(proxy, url).by) as session,
+            aiohttp.ClientSession(connector=connector(url, 1), timeout=timeout, proxy=way(proxy, url).by) as session,
             session.head(url, allow_redirects=False) as response,
         ):
             told = response.headers.get("Date", "")

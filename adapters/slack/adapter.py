@@ -53,7 +53,7 @@ STREAM_MARGIN = 5.0
 class SlackAdapter:
     name = ADAPTER
 
-    def __init__(self, account: str, settings: SlackAccount, host: Host) -> None:
+    def __init__(self, account: str, settings: SlackAccount, host: Host, *, client: Client | None = None) -> None:
         self.account = account
         self._settings = settings
         self._host = host
@@ -61,7 +61,7 @@ class SlackAdapter:
         for secret in (settings.bot_token, settings.app_token, settings.signing_secret):
             if value := secret.get_secret_value():
                 redaction.remember(value)
-        self._client = Client(self._token, settings.api_url, settings.proxy)
+        self._client = client or Client(self._token, settings.api_url, settings.proxy)
         self._seal = Seal(host.notebook)
         self._readback = Readback(self._client, host.clock, f"{self._key}/history")
         self._uploads = Uploads(self._client, host.notebook)

@@ -27,7 +27,7 @@ from tidings.adapters.telegram.client import (
     says,
     verdict,
 )
-from tidings.adapters.telegram.listen import Intake
+from tidings.adapters.telegram.listen import USUAL, Intake, Limits
 from tidings.adapters.telegram.parse import ADAPTER, Me, Reader
 from tidings.adapters.telegram.render import Rendered
 from tidings.adapters.telegram.settings import TelegramAccount
@@ -57,8 +57,6 @@ TEXT_UNITS = 4096
 RICH_UNITS = 32_000
 # A signal that comes late is worse than none.
 SIGNAL_SECONDS = 3.0
-# Whoever is not told who it is within this time listens to nobody.
-LOOK_SECONDS = 10.0
 # Among the few that Telegram lets a bot use everywhere.
 REACTIONS = {Signal.SEEN: "👀", Signal.DONE: "👍", Signal.FAILED: "💔"}
 SHORT_LABEL = 14
@@ -69,13 +67,22 @@ STOPPABLE = {"can_stop": True, "keep_on_stop": True}
 class TelegramAdapter:
     name = ADAPTER
 
-    def __init__(self, account: str, settings: TelegramAccount, host: Host) -> None:
+    def __init__(
+        self,
+        account: str,
+        settings: TelegramAccount,
+        host: Host,
+        *,
+        limits: Limits = USUAL,
+        client: Client | None = None,
+    ) -> None:
         self.account = account
         self._settings = settings
         self._host = host
-        self._token = settings.token.get_secret_value()
+        self._token = settings.secret
         redaction.remember(self._token)
-        self._client = Client(self._token, settings.api_url, settings.proxy)
+        self._client = client or Client(self._token, settings.api_url, settings.proxy)
+        self._limits = limits
         # What a server or a chat has turned down once is not tried there again by this process.
         self._takes_rich = True
         self._takes_drafts = True
@@ -126,12 +133,11 @@ class TelegramAdapter:
     async def listen(self, receive: Receive) -> None:
         try:
             with claim(self.name, self._settings.api_url, self._token):
-                about = await self._client.call("getMe", {}, seconds=LOOK_SECONDS)
+                about = await self._client.call("getMe", {}, seconds=self._limits.look_seconds)
                 reader = Reader(self.account, Me(about["id"], about.get("username", "")), self._settings.rule)
                 await self._publish_menu()
                 log.info("%s@%s listens as @%s", self.name, self.account, about.get("username"))
-                intake = Intake(self.name, self.account, self._settings, self._client, self._host, reader)
-                await intake.run(receive)
+                await Intake(self._settings, self._client, self._host, reader, self._limits).run(receive)
         except TelegramError as error:
             told = verdict(error)
             # Nothing was sent that could be in doubt.

@@ -23,7 +23,7 @@ GUIDE = Guide(
 
 
 async def examine(account: str, settings: TelegramAccount) -> list[Finding]:
-    token = settings.token.get_secret_value()
+    token = settings.secret
     redaction.remember(token)
     client = Client(token, settings.api_url, settings.proxy)
     try:

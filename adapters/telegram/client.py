@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import ssl
 from collections.abc import Iterable, Mapping
-from functools import cache
 from http import HTTPStatus
 from io import BytesIO
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiohttp
-import httpx
-import msgspec
 from telegram import Bot
 from telegram.error import BadRequest, ChatMigrated, Conflict, Forbidden, InvalidToken, NetworkError, TelegramError
 from telegram.request import BaseRequest, RequestData
 
-from tidings.adapters.shared import http_client
-from tidings.adapters.shared.proxy import way
+from tidings.adapters.shared.http_client import REASON_CHARACTERS, HttpClient, Timeouts, decode_object
 from tidings.core.errors import (
     Doubtful,
     Misconfigured,
@@ -34,14 +27,8 @@ from tidings.core.errors import (
     ViewLost,
 )
 
-# A slow server may still take the message, so whoever gives up must be in doubt.
-READ_SECONDS = 20.0
-CONNECT_SECONDS = 10.0
-UPLOAD_SECONDS = 120.0
 # A poll that somebody else has ended: they are given the time to go on.
 ELSEWHERE_SECONDS = 20.0
-# What a library says of an unknown fault may hold the whole file that it was about.
-REASON_CHARACTERS = 300
 
 NOT_MODIFIED = ("message is not modified",)
 GONE = ("message to edit not found", "message can't be edited", "message_id_invalid", "message not found")
@@ -70,11 +57,13 @@ class Flooded(TelegramError):
 class Client:
     """One bot account. Answers are the server's own JSON: what we need of them is little, and objects cost time."""
 
-    def __init__(self, token: str, api_url: str, proxy: str = "") -> None:
+    def __init__(self, token: str, api_url: str, proxy: str = "", *, timeouts: Timeouts | None = None) -> None:
         base = api_url.rstrip("/")
         self._files = f"{base}/file/bot{token}"
         # Long polls have a connection of their own, or they would take one from the answers.
-        self._calls, self._polls = _Request(100, proxy), _Request(2, proxy)
+        self._calls, self._polls = (
+            _Request(HttpClient(base, proxy, timeouts=timeouts, connections=most)) for most in (100, 2)
+        )
         self._bot = _Bot(
             token,
             base_url=f"{base}/bot",
@@ -83,7 +72,7 @@ class Client:
             get_updates_request=self._polls,
         )
 
-    async def call(self, method: str, parameters: Mapping[str, Any], *, seconds: float = READ_SECONDS) -> Any:
+    async def call(self, method: str, parameters: Mapping[str, Any], *, seconds: float | None = None) -> Any:
         """Raises TelegramError; what is empty or None is left out."""
         given = {name: value for name, value in parameters.items() if value not in (None, "", ())}
         return await self._bot.post(method, given, seconds)
@@ -97,8 +86,10 @@ class Client:
 
 
 class _Bot(Bot):
-    async def post(self, method: str, parameters: dict[str, Any], seconds: float) -> Any:
-        return await self._post(method, parameters, read_timeout=seconds)
+    async def post(self, method: str, parameters: dict[str, Any], seconds: float | None) -> Any:
+        return await self._post(
+            method, parameters, read_timeout=BaseRequest.DEFAULT_NONE if seconds is None else seconds
+        )
 
 
 class _Request(BaseRequest):
@@ -107,24 +98,18 @@ class _Request(BaseRequest):
     By aiohttp, which takes a quarter of the time that the library's own client takes.
     """
 
-    def __init__(self, connections: int, proxy: str) -> None:
-        self._connections = connections
-        self._proxy = proxy
-        self._made: aiohttp.ClientSession | None = None
-        self._is_closed = False
+    def __init__(self, http: HttpClient) -> None:
+        self._http = http
 
     @property
     def read_timeout(self) -> float:
-        return READ_SECONDS
+        return self._http.timeouts.read
 
     async def initialize(self) -> None:
         """The session is made when it is first needed: reading the certificates takes a while."""
 
     async def shutdown(self) -> None:
-        self._is_closed = True
-        if self._made is not None:
-            await self._made.close()
-            self._made = None
+        await self._http.close()
 
     async def do_request(
         self,
@@ -136,11 +121,10 @@ class _Request(BaseRequest):
         connect_timeout: Any = BaseRequest.DEFAULT_NONE,
         pool_timeout: Any = BaseRequest.DEFAULT_NONE,
     ) -> tuple[int, bytes]:
-        seconds = read_timeout if isinstance(read_timeout, (int, float)) else READ_SECONDS
+        seconds = read_timeout if isinstance(read_timeout, (int, float)) else None
         data: Any = request_data.json_parameters if request_data else None
         if request_data and request_data.contains_files:
-            # An upload is answered only when the server has worked through it.
-            data, seconds = _form(request_data), UPLOAD_SECONDS
+            data, seconds = _form(request_data), self._http.timeouts.upload
         code, payload = await self._ask(method, url, seconds, data)
         if code >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise Unanswered(f"the server answered {code}")
@@ -151,50 +135,22 @@ class _Request(BaseRequest):
         return code, payload
 
     async def get(self, url: str) -> bytes:
-        code, payload = await self._ask("GET", url, UPLOAD_SECONDS)
+        code, payload = await self._ask("GET", url, self._http.timeouts.upload)
         if code != HTTPStatus.OK:
             raise BadRequest(f"the server has no such file ({code})")
         return payload
 
     @staticmethod
     def parse_json_payload(payload: bytes) -> dict[str, Any]:
-        try:
-            return decode(payload)
-        except ValueError:
-            raise Unanswered("the server's answer was broken") from None
+        if (found := decode_object(payload)) is None:
+            raise Unanswered("the server's answer was broken")
+        return found
 
-    async def _ask(self, method: str, url: str, seconds: float, data: Any = None) -> tuple[int, bytes]:
-        timeout = aiohttp.ClientTimeout(connect=CONNECT_SECONDS, sock_read=seconds)
-        phase = http_client.Phase()
-        try:
-            # A call that is sent elsewhere would be made twice.
-            call = self._session(url).request(
-                method, url, data=data, timeout=timeout, allow_redirects=False, trace_request_ctx=phase
-            )
-            async with call as response:
-                return response.status, await response.read()
-        except (aiohttp.ClientError, OSError) as error:
-            # Not the error itself: its words may hold the address, and that holds the token.
-            reason = type(error).__name__
-            raise Unanswered(reason) if phase.has_left else Unsent(reason) from None
-
-    def _session(self, url: str) -> aiohttp.ClientSession:
-        if self._is_closed:
-            # Who comes late would open a connection that nobody closes.
-            raise Unsent("closed")
-        if self._made is None:
-            server = urlsplit(url)
-            self._made = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=self._connections,
-                    keepalive_timeout=60.0,
-                    ssl=_certificates() if server.scheme == "https" else True,
-                ),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                trace_configs=[http_client.traced()],
-                proxy=way(self._proxy, url).by,
-            )
-        return self._made
+    async def _ask(self, method: str, url: str, seconds: float | None, data: Any = None) -> tuple[int, bytes]:
+        answer = await self._http.ask(method, url, data=data, seconds=seconds)
+        if not answer.status:
+            raise Unanswered(answer.trouble) if answer.left else Unsent(answer.trouble)
+        return answer.status, answer.payload
 
 
 def _form(request_data: RequestData) -> aiohttp.FormData:
@@ -208,30 +164,12 @@ def _form(request_data: RequestData) -> aiohttp.FormData:
     return form
 
 
-def decode(payload: bytes) -> dict[str, Any]:
-    """Raises ValueError."""
-    try:
-        return msgspec.json.decode(payload, type=dict[str, Any])
-    except msgspec.DecodeError:
-        # The quick one takes no half of a pair of surrogates, and one such text must not cost us all the others.
-        found = json.loads(payload)
-    if not isinstance(found, dict):
-        raise ValueError("not an object")
-    return found
-
-
 def _retry_after(payload: bytes) -> float | None:
     """None where a proxy in between has answered in its own way: turned away is turned away."""
     try:
-        return float(decode(payload)["parameters"]["retry_after"])
+        return float((decode_object(payload) or {})["parameters"]["retry_after"])
     except (KeyError, TypeError, ValueError):
         return None
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    """Read once for all accounts: it takes a while, and everybody waits."""
-    return httpx.create_ssl_context()
 
 
 def says(error: TelegramError, fragments: Iterable[str]) -> bool:

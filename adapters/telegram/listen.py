@@ -6,12 +6,13 @@ import asyncio
 import hmac
 import logging
 from collections.abc import Coroutine, Mapping
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from telegram.error import Conflict, InvalidToken, TelegramError
 
-from tidings.adapters.telegram.client import Client, Flooded, Unanswered, decode, verdict
-from tidings.adapters.telegram.parse import WANTED, Reader, moved_to, place_of
+from tidings.adapters.shared.http_client import decode_object
+from tidings.adapters.telegram.client import Client, Flooded, Unanswered, verdict
+from tidings.adapters.telegram.parse import ADAPTER, WANTED, Reader, moved_to, place_of
 from tidings.adapters.telegram.settings import TelegramAccount
 from tidings.core.adapter import Host, Receive
 from tidings.core.errors import Unreachable, Unstored
@@ -20,17 +21,6 @@ from tidings.core.types import Admission, Duplicate, Kind, Refusal, Refused
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 30
-# A poll that is answered later than this is not answered: the connection is open and dead.
-LATE_SECONDS = 10
-# A server that sends bit by bit would never be late.
-WHOLE_SECONDS = 20
-# One dead connection is nothing; when nobody has heard anything for so long, somebody should know.
-TROUBLED_SECONDS = 60.0
-# A second look at what is still being stored: sooner, the server would show us one update at a time.
-LOOK_AGAIN_SECONDS = 0.7
-# A connection breaks now and then; only when it stays broken is that worth a word.
-PAUSES = (0.5, 1.0, 2.0, 4.0)
 UNSTORED_SECONDS = 0.5
 WEBHOOK_BYTES = 1024 * 1024
 # Telegram keeps what nobody fetched for a day.
@@ -38,13 +28,33 @@ KEPT_SECONDS = 23 * 3600.0
 NOTED_EVERY_SECONDS = 600.0
 
 
+class Limits(NamedTuple):
+    """How long the adapter waits for Telegram."""
+
+    poll_seconds: int = 30
+    # A poll that is answered later than this is not answered: the connection is open and dead.
+    late_seconds: float = 10.0
+    # A server that sends bit by bit would never be late.
+    whole_seconds: float = 20.0
+    # One dead connection is nothing; a longer silence is reported.
+    troubled_seconds: float = 60.0
+    # Pauses after lost polls. A connection breaks now and then; after the last pause listening ends.
+    pauses: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
+    # Time for the first question, which tells the bot its own name.
+    look_seconds: float = 10.0
+
+
+USUAL = Limits()
+# A second look at what is still being stored: sooner, the server would show us one update at a time.
+LOOK_AGAIN_SECONDS = 0.7
+
+
 class Intake:
     def __init__(
-        self, name: str, account: str, settings: TelegramAccount, client: Client, host: Host, reader: Reader
+        self, settings: TelegramAccount, client: Client, host: Host, reader: Reader, limits: Limits = USUAL
     ) -> None:
-        self._name = name
-        self._account = account
         self._settings = settings
+        self._limits = limits
         self._client = client
         self._host = host
         self._reader = reader
@@ -110,13 +120,14 @@ class Intake:
 
     async def _fetch(self, offset: int | None) -> list[dict[str, Any]]:
         """One long poll; a connection that stays broken ends the listening."""
-        for pause in PAUSES:
+        for pause in self._limits.pauses:
             # The first look, and one after a lost poll, is short: whether we are heard should show at once.
-            patience = POLL_SECONDS if self._is_heard else 0
+            patience = self._limits.poll_seconds if self._is_heard else 0
             parameters = {"offset": offset, "timeout": patience, "allowed_updates": WANTED}
             try:
-                async with asyncio.timeout(patience + WHOLE_SECONDS):
-                    updates = await self._client.call("getUpdates", parameters, seconds=patience + LATE_SECONDS)
+                async with asyncio.timeout(patience + self._limits.whole_seconds):
+                    late = patience + self._limits.late_seconds
+                    updates = await self._client.call("getUpdates", parameters, seconds=late)
             except (InvalidToken, Conflict):
                 raise
             except (TelegramError, TimeoutError) as error:
@@ -133,7 +144,7 @@ class Intake:
     def _note_silence(self, trouble: TelegramError) -> None:
         self._is_heard = False
         silent = self._host.clock.now() - self._heard
-        if silent >= TROUBLED_SECONDS:
+        if silent >= self._limits.troubled_seconds:
             words = f"nothing was heard of Telegram for {silent:.0f} s ({verdict(trouble)})"
             self._host.reports.troubled(words)
 
@@ -165,10 +176,9 @@ class Intake:
             if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), secret.encode()):
                 return web.Response(status=403)
             vouch(request)
-            try:
-                update = decode(await read_body(request, WEBHOOK_BYTES))
-            except ValueError:
-                log.warning("%s@%s was sent something that is no update", self._name, self._account)
+            update = decode_object(await read_body(request, WEBHOOK_BYTES))
+            if update is None:
+                log.warning("%s@%s was sent something that is no update", ADAPTER, self._reader.account)
                 return web.Response(status=400)
             try:
                 await self.take(update, receive)
@@ -177,7 +187,7 @@ class Intake:
             fail_here("in.pre_ack")
             return web.Response()
 
-        path = f"/webhooks/{self._name}/{self._account}"
+        path = f"/webhooks/{ADAPTER}/{self._reader.account}"
         async with self._host.server.route("POST", path, handle):
             await self._set_webhook(path, secret)
             while True:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from tidings.adapters.shared.accounts import Rule
 from tidings.adapters.telegram.address import Shown
-from tidings.adapters.telegram.settings import Rule
 from tidings.core.types import Attachment, Audience, Conversation, Inbound, Kind, Quoted, Sender, Target
 
 ADAPTER = "telegram"
@@ -47,7 +47,7 @@ class Me(NamedTuple):
 
 class Reader:
     def __init__(self, account: str, me: Me, rule: Callable[[str], Rule]) -> None:
-        self._account = account
+        self.account = account
         self._me = me
         self._rule = rule
 
@@ -142,8 +142,8 @@ class Reader:
             key=f"update:{update}",
             kind=Kind.COMMANDED,
             about=Shown(id, thread, draft=stopped["draft_id"]).write(),
-            conversation=Conversation(adapter=ADAPTER, account=self._account, chat=id, thread=thread),
-            target=Target(adapter=ADAPTER, account=self._account, chat=id, thread=thread),
+            conversation=Conversation(adapter=ADAPTER, account=self.account, chat=id, thread=thread),
+            target=Target(adapter=ADAPTER, account=self.account, chat=id, thread=thread),
             # In private the chat is the person.
             sender=_person(chat),
             text="/stop",
@@ -152,13 +152,13 @@ class Reader:
 
     def _conversation(self, message: dict[str, Any]) -> Conversation:
         return Conversation(
-            adapter=ADAPTER, account=self._account, chat=str(message["chat"]["id"]), thread=_thread(message)
+            adapter=ADAPTER, account=self.account, chat=str(message["chat"]["id"]), thread=_thread(message)
         )
 
     def _target(self, message: dict[str, Any], private: bool) -> Target:
         return Target(
             adapter=ADAPTER,
-            account=self._account,
+            account=self.account,
             chat=str(message["chat"]["id"]),
             thread=_thread(message),
             # With its chat: in another one, where this may have moved to, the number is another message's.

@@ -18,11 +18,13 @@ from tests.simulators.discord.simulator import Call as DiscordCall
 from tests.simulators.discord.simulator import Message as DiscordMessage
 from tests.simulators.paper.simulator import Call, Effect, Kind, Message, Odds
 from tests.simulators.paper.wire import Ask, Upload
-from tidings.adapters.discord import adapter, client, render, socket
+from tidings.adapters.discord import render
 from tidings.adapters.discord.adapter import DiscordAdapter
 from tidings.adapters.discord.address import channel_of, handle_of
-from tidings.adapters.discord.client import READ_SECONDS, Client
+from tidings.adapters.discord.client import Client
 from tidings.adapters.discord.settings import DiscordAccount
+from tidings.adapters.discord.socket import Limits
+from tidings.adapters.shared.http_client import Timeouts
 from tidings.core.adapter import Host
 from tidings.core.types import Part
 
@@ -76,17 +78,20 @@ class DiscordStand(Stand):
         render.LIMIT = self.platform.limit
         for name in ("compose", "tail"):
             setattr(render, name, partial(getattr(render, name), limit=self.platform.limit))
-        client.UPLOAD_SECONDS = CALL_SECONDS
-        client.SHUT_OUT_SECONDS = SHUT_OUT_SECONDS
-        socket.CONNECT_SECONDS = CONNECT_SECONDS
-        setattr(adapter, "Client", DyedClient)  # noqa: B010
         settings = DiscordAccount(
             token=SecretStr(TOKEN),
             api_url=f"http://{address}/api/v10",
             gateway_url=f"ws://{address}/gateway",
             threads=True,
         )
-        return DyedAdapter(account, settings, host)
+        client = DyedClient(
+            TOKEN,
+            settings.api_url,
+            account,
+            timeouts=Timeouts(read=CALL_SECONDS, upload=CALL_SECONDS),
+            shut_out_seconds=SHUT_OUT_SECONDS,
+        )
+        return DyedAdapter(account, settings, host, limits=Limits(connect_seconds=CONNECT_SECONDS), client=client)
 
 
 def discord(odds: Odds) -> DiscordStand:
@@ -111,11 +116,11 @@ class DyedClient(Client):
         *,
         params: Mapping[str, str | int] | None = None,
         files: Sequence[tuple[str, bytes]] = (),
-        seconds: float = READ_SECONDS,
+        seconds: float | None = None,
         budget: str = "",
     ) -> Any:
         said = dyed(json) if isinstance(json, dict) else json
-        seconds = min(seconds, CALL_SECONDS)
+        seconds = CALL_SECONDS if seconds is None else min(seconds, CALL_SECONDS)
         return await super().call(method, path, said, params=params, files=files, seconds=seconds, budget=budget)
 
 

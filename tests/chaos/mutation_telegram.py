@@ -29,11 +29,11 @@ def offset_before_the_commit() -> None:
 
 def doubtful_call_repeated() -> None:
     """A call without a verdict is simply made once more."""
-    from tidings.adapters.telegram.client import READ_SECONDS, Client, Unanswered
+    from tidings.adapters.telegram.client import Client, Unanswered
 
     real = Client.call
 
-    async def call(self: Client, method: str, parameters: Mapping[str, Any], *, seconds: float = READ_SECONDS) -> Any:
+    async def call(self: Client, method: str, parameters: Mapping[str, Any], *, seconds: float | None = None) -> Any:
         try:
             return await real(self, method, parameters, seconds=seconds)
         except Unanswered:

@@ -15,9 +15,10 @@ from tests.simulators.paper.wire import Ask, Upload
 from tests.simulators.slack.simulator import APP_TOKEN, BOT_TOKEN, Channel, Person, SlackServer, text_of
 from tests.simulators.slack.simulator import Call as SlackCall
 from tests.simulators.slack.simulator import Message as SlackMessage
-from tidings.adapters.slack import adapter, client, render, streams
+from tidings.adapters.shared.http_client import Timeouts
+from tidings.adapters.slack import adapter, render, streams
 from tidings.adapters.slack.adapter import SlackAdapter
-from tidings.adapters.slack.client import READ_SECONDS, UNSURE, Client
+from tidings.adapters.slack.client import UNSURE, Client
 from tidings.adapters.slack.settings import SlackAccount
 from tidings.core.adapter import Host
 from tidings.core.types import Part
@@ -77,12 +78,11 @@ class SlackStand(Stand):
         adapter.FLUSH_SECONDS = FLUSH_SECONDS
         setattr(adapter, "EDIT_SECONDS", EDIT_SECONDS)  # noqa: B010
         streams.EDIT_SECONDS = EDIT_SECONDS
-        client.UPLOAD_SECONDS = CALL_SECONDS
-        setattr(adapter, "Client", DyedClient)  # noqa: B010
         settings = SlackAccount(
             bot_token=SecretStr(BOT_TOKEN), app_token=SecretStr(APP_TOKEN), api_url=f"http://{address}/api/"
         )
-        return DyedAdapter(account, settings, host)
+        timeouts = Timeouts(read=CALL_SECONDS, upload=CALL_SECONDS)
+        return DyedAdapter(account, settings, host, client=DyedClient(BOT_TOKEN, settings.api_url, timeouts=timeouts))
 
 
 def slack(odds: Odds) -> SlackStand:
@@ -100,9 +100,9 @@ class DyedAdapter(Dyed, SlackAdapter):
 
 class DyedClient(Client):
     async def call(
-        self, method: str, /, *, seconds: float = READ_SECONDS, budget: str = "", token: str = "", **arguments: Any
+        self, method: str, /, *, seconds: float | None = None, budget: str = "", token: str = "", **arguments: Any
     ) -> dict[str, Any]:
-        seconds = min(seconds, CALL_SECONDS)
+        seconds = CALL_SECONDS if seconds is None else min(seconds, CALL_SECONDS)
         return await super().call(method, seconds=seconds, budget=budget, token=token, **dyed(arguments))
 
 

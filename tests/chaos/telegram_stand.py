@@ -17,9 +17,11 @@ from tests.simulators.paper.wire import Ask, Upload
 from tests.simulators.telegram.simulator import TOKEN, Entity, TelegramServer
 from tests.simulators.telegram.simulator import Call as TelegramCall
 from tests.simulators.telegram.simulator import Message as TelegramMessage
-from tidings.adapters.telegram import adapter, client, listen
+from tidings.adapters.shared.http_client import Timeouts
+from tidings.adapters.telegram import adapter
 from tidings.adapters.telegram.adapter import TelegramAdapter
 from tidings.adapters.telegram.client import Client
+from tidings.adapters.telegram.listen import Limits
 from tidings.adapters.telegram.settings import TelegramAccount
 from tidings.core.adapter import Host
 
@@ -61,9 +63,9 @@ class TelegramStand(Stand):
     def build(self, account: str, address: str, host: Host) -> TelegramAdapter:
         keep_locks_in(host)
         adapter.TEXT_UNITS = self.platform.limit
-        client.UPLOAD_SECONDS = CALL_SECONDS
-        listen.POLL_SECONDS = POLL_SECONDS
-        return DyedAdapter(account, TelegramAccount(token=SecretStr(TOKEN), api_url=f"http://{address}"), host)
+        settings = TelegramAccount(token=SecretStr(TOKEN), api_url=f"http://{address}")
+        client = DyedClient(TOKEN, settings.api_url, timeouts=Timeouts(read=CALL_SECONDS, upload=CALL_SECONDS))
+        return DyedAdapter(account, settings, host, limits=Limits(poll_seconds=POLL_SECONDS), client=client)
 
 
 def telegram(odds: Odds) -> TelegramStand:
@@ -71,15 +73,14 @@ def telegram(odds: Odds) -> TelegramStand:
 
 
 class DyedAdapter(Dyed, TelegramAdapter):
-    def __init__(self, account: str, settings: TelegramAccount, host: Host) -> None:
-        super().__init__(account, settings, host)
-        self._client = DyedClient(settings.token.get_secret_value(), settings.api_url)
+    """The adapter itself."""
 
 
 class DyedClient(Client):
-    async def call(self, method: str, parameters: Mapping[str, Any], *, seconds: float = CALL_SECONDS) -> Any:
+    async def call(self, method: str, parameters: Mapping[str, Any], *, seconds: float | None = None) -> Any:
         longest = POLL_SECONDS + CALL_SECONDS if method == "getUpdates" else CALL_SECONDS
-        return await super().call(method, dyed({**parameters}), seconds=min(seconds, longest))
+        within = longest if seconds is None else min(seconds, longest)
+        return await super().call(method, dyed({**parameters}), seconds=within)
 
 
 class Telegram(Ground[TelegramServer]):

@@ -207,7 +207,7 @@ class DiscordHarness:
         settings = DiscordAccount(
             token=SecretStr(self._token), api_url=self._discord.api_url, gateway_url=self._discord.gateway_url
         )
-        adapter = Noted("main", settings, self._host)
+        adapter = Noted("main", settings, self._host, limits=socket.Limits(invalid_seconds=(0.0, 0.01)))
         self.made.append(adapter)
         return adapter
 
@@ -219,10 +219,7 @@ def _target(chat: str, audience: Audience = Audience.GROUP, thread: str | int = 
 @pytest.mark.parametrize("platform", ["private", "channel", "thread"], indirect=True)
 class TestDiscord(AdapterContract):
     @pytest.fixture
-    async def platform(
-        self, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> AsyncIterator[Harness]:
-        monkeypatch.setattr(socket, "INVALID_SECONDS", (0.0, 0.01))
+    async def platform(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
         async with DiscordServer() as discord:
             harness = DiscordHarness(discord, request.param, tmp_path)
             await harness.acquaint()

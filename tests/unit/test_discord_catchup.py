@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
 from tests.worlds.fakes import FakeClock
 from tidings.adapters.discord import catchup
 from tidings.adapters.discord.catchup import Gap, History
@@ -25,12 +23,9 @@ class Shut(Client):
         raise Refused("no", NO_ACCESS, 403)
 
 
-async def test_channels_that_may_not_be_seen_are_asked_for_slower_than_discord_bans(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(catchup, "QUICK_REFUSALS", 10)
+async def test_channels_that_may_not_be_seen_are_asked_for_slower_than_discord_bans() -> None:
     clock, client = FakeClock(), Shut("token", "http://localhost")
-    history = History(client, DiscordAccount(), clock)
+    history = History(client, DiscordAccount(), clock, quick_refusals=10)
     reading = asyncio.gather(*(history.since(Place(str(number), "1"), 0) for number in range(100)))
     await clock.advance(0)
     assert client.asked <= 10 + 2 * catchup.AT_ONCE

@@ -85,7 +85,7 @@ class DiscordWorld(PlatformWorld[DiscordServer]):
         )
 
     def _build(self, account: str, host: Host) -> CountedDiscord:
-        return CountedDiscord(account, self.account(account), host)
+        return CountedDiscord(account, self.account(account), host, **self._built_with)
 
     async def _attach_account(self, account: str) -> None:
         await self.until(lambda: self.discord.attached(account))

@@ -5,7 +5,8 @@ Every world of a platform is made of this one; its own module says which simulat
 PlatformWorld(home, agent, ...)  settings={...} changes the section of every account; accounts={"other": {...}} adds
                           accounts; server={...} goes to the simulator; a simulator that is given is shared with
                           another world, and outlives both; platforms={"paper": Kind(...)} puts paper platforms beside
-                          it; access=, allow=, limits=, kinds=, commands= and all else as a World has them;
+                          it; built_with={"limits": ...} goes to each adapter's constructor; access=, allow=,
+                          limits=, kinds=, commands= and all else as a World has them;
                           clock=OwnedClock() for time that the test owns, else time is real
 world.platform            the simulator, which outlives the gateway
 await world.start()       also again in the same home, with whatever was changed in `world.account_settings` ...
@@ -48,6 +49,7 @@ class PlatformWorld(World, Generic[S]):
         settings: Mapping[str, Any] | None = None,
         platforms: Mapping[str, Kind] | None = None,
         allow: Iterable[str] | None = None,
+        built_with: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> None:
         super().__init__(home, agent, platforms=platforms or {}, allow=allow, **more)
@@ -59,6 +61,7 @@ class PlatformWorld(World, Generic[S]):
         self.account_settings: dict[str, Any] = dict(settings or {})
         self.accounts: dict[str, dict[str, Any]] = {"main": {}}
         self.listeners: dict[str, Counted] = {}
+        self._built_with = dict(built_with or {})
 
     @property
     def platform(self) -> S:

@@ -102,7 +102,7 @@ class SlackWorld(PlatformWorld[SlackServer]):
         return "/slack/events" if account == "main" else f"/slack/events/{account}"
 
     def _build(self, account: str, host: Host) -> CountedSlack:
-        return CountedSlack(account, self.account(account), host)
+        return CountedSlack(account, self.account(account), host, **self._built_with)
 
     async def _open_listeners(self) -> None:
         self._listening = HttpServer("127.0.0.1", 0, patience=0.0)

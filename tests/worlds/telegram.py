@@ -93,7 +93,7 @@ class TelegramWorld(PlatformWorld[TelegramServer]):
         )
 
     def _build(self, account: str, host: Host) -> CountedTelegram:
-        return CountedTelegram(account, self.account(account), host)
+        return CountedTelegram(account, self.account(account), host, **self._built_with)
 
     async def _open_listeners(self) -> None:
         # A webhook stays set while nobody listens; only one that is set anew leads to this gateway.

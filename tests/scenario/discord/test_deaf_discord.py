@@ -10,16 +10,14 @@ import pytest
 from tests.worlds.black_hole import black_hole
 from tests.worlds.discord import DiscordWorld
 from tests.worlds.world import Echo
-from tidings.adapters.discord import socket
+from tidings.adapters.discord.socket import USUAL, Limits
 from tidings.core.gateway import supervisor
+
+QUICK = Limits(heartbeat_seconds=0.4, connect_seconds=0.4, troubled_seconds=0.3, pauses=(0.0, 0.05, 0.05, 0.05, 0.05))
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "HEARTBEAT_SECONDS", 0.4)
-    monkeypatch.setattr(socket, "CONNECT_SECONDS", 0.4)
-    monkeypatch.setattr(socket, "TROUBLED_SECONDS", 0.3)
-    monkeypatch.setattr(socket, "PAUSES", (0.0, 0.05, 0.05, 0.05, 0.05))
     monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.1,))
     monkeypatch.setattr(supervisor, "STEADY_SECONDS", 0.1)
 
@@ -31,15 +29,17 @@ def state(world: DiscordWorld) -> str:
 
 def test_a_black_hole_is_noticed_within_three_minutes() -> None:
     """A38. A silent socket, then connections that hang until the time is up; Discord beats every 41 s."""
-    hung = socket.CONNECT_SECONDS + max(socket.PAUSES)
-    assert socket.HEARTBEAT_SECONDS + socket.TROUBLED_SECONDS + hung < 180
-    assert socket.HEARTBEAT_SECONDS + 2 * 41.25 < 180
+    hung = USUAL.connect_seconds + max(USUAL.pauses)
+    assert USUAL.heartbeat_seconds + USUAL.troubled_seconds + hung < 180
+    assert USUAL.heartbeat_seconds + 2 * 41.25 < 180
 
 
 @pytest.mark.usefixtures("quick")
 async def test_a_network_that_swallows_everything_is_told_of_and_then_it_hears_again(tmp_path: Path) -> None:
     """A38."""
-    async with DiscordWorld(tmp_path, Echo(), server={"heartbeat_interval": 0.1}) as world:
+    async with DiscordWorld(
+        tmp_path, Echo(), server={"heartbeat_interval": 0.1}, built_with={"limits": QUICK}
+    ) as world:
         await world.discord.outage(True)
         seen = []
         async with black_hole(world.discord.address) as came:
@@ -59,7 +59,9 @@ async def test_a_network_that_swallows_everything_is_told_of_and_then_it_hears_a
 @pytest.mark.usefixtures("quick")
 async def test_a_gateway_that_tells_and_no_longer_listens_is_left_and_the_session_goes_on(tmp_path: Path) -> None:
     """Events keep coming and no heartbeat is answered: to the library that is a sign of life."""
-    async with DiscordWorld(tmp_path, Echo(), server={"heartbeat_interval": 0.1}) as world:
+    async with DiscordWorld(
+        tmp_path, Echo(), server={"heartbeat_interval": 0.1}, built_with={"limits": QUICK}
+    ) as world:
         world.discord.stop_acking()
         # Others talk all the time, so that there is never a silence which could be noticed.
         for number in range(60):

@@ -328,10 +328,9 @@ async def test_one_channel_that_waits_does_not_hold_up_another(tmp_path: Path) -
         await world.until(lambda: world.discord.posts_in(slow) == said("while you were away", "and now"))
 
 
-async def test_a_flood_waits_at_discord_and_not_in_our_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidings.adapters.discord.listen.WAITING", 5)
-    echo = Echo()
-    async with DiscordWorld(tmp_path, echo, clock=OwnedClock()) as world:
+async def test_a_flood_waits_at_discord_and_not_in_our_memory(tmp_path: Path) -> None:
+    echo, built_with = Echo(), {"limits": socket.Limits(events_waiting=5)}
+    async with DiscordWorld(tmp_path, echo, clock=OwnedClock(), built_with=built_with) as world:
         with closing(sqlite3.connect(tmp_path / DATABASE, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             for number in range(30):

@@ -24,9 +24,12 @@ def said(*texts: str) -> list[str]:
     return [f"you said: {text}" for text in texts]
 
 
-@pytest.fixture(autouse=True)
-def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "INVALID_SECONDS", (0.0, 0.01))
+class HastyWorld(DiscordWorld):
+    """The pause before a new session that replaces an invalid one takes no time here."""
+
+    def __init__(self, home: Path, agent: Echo, **more: Any) -> None:
+        limits = more.pop("patience", socket.USUAL)._replace(invalid_seconds=(0.0, 0.01))
+        super().__init__(home, agent, built_with={"limits": limits}, **more)
 
 
 async def answered(world: DiscordWorld, *texts: str) -> None:
@@ -77,7 +80,7 @@ async def test_a_session_goes_on_and_tells_what_was_said_meanwhile(
     tmp_path: Path, ends: Callable[[DiscordServer], None]
 ) -> None:
     echo = Echo()
-    async with DiscordWorld(tmp_path, echo, clock=OwnedClock()) as world:
+    async with HastyWorld(tmp_path, echo, clock=OwnedClock()) as world:
         here = world.ada.private()
         world.ada.says(here, "one")
         await answered(world, "one")
@@ -92,11 +95,9 @@ async def test_a_session_goes_on_and_tells_what_was_said_meanwhile(
     assert echo.heard == ["one", *GAP]
 
 
-async def test_a_dead_connection_is_noticed_and_the_session_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(socket, "HEARTBEAT_SECONDS", 0.4)
-    async with DiscordWorld(tmp_path, Echo(), server={"heartbeat_interval": 0.1}) as world:
+async def test_a_dead_connection_is_noticed_and_the_session_goes_on(tmp_path: Path) -> None:
+    patience, server = socket.Limits(heartbeat_seconds=0.4), {"heartbeat_interval": 0.1}
+    async with HastyWorld(tmp_path, Echo(), patience=patience, server=server) as world:
         here = world.ada.private()
         world.ada.says(here, "one")
         await answered(world, "one")
@@ -108,7 +109,7 @@ async def test_a_dead_connection_is_noticed_and_the_session_goes_on(
 
 
 async def test_a_connection_that_breaks_again_and_again_still_resumes(tmp_path: Path) -> None:
-    async with DiscordWorld(tmp_path, Echo(), clock=OwnedClock()) as world:
+    async with HastyWorld(tmp_path, Echo(), clock=OwnedClock()) as world:
         here = world.ada.private()
         texts = [str(number) for number in range(12)]
         for text in texts:
@@ -122,7 +123,7 @@ async def test_a_connection_that_breaks_again_and_again_still_resumes(tmp_path: 
 
 
 async def test_a_session_goes_on_after_a_gateway_that_was_away_for_a_moment(tmp_path: Path) -> None:
-    async with DiscordWorld(tmp_path, Echo()) as world:
+    async with HastyWorld(tmp_path, Echo()) as world:
         await acquainted(world)
         world.discord.refuse_gateway()
         world.discord.abort_gateway()
@@ -142,7 +143,7 @@ async def test_a_session_that_is_forgotten_is_followed_by_another_that_finds_wha
     tmp_path: Path, forgets: Callable[[DiscordServer], None]
 ) -> None:
     echo = Echo()
-    async with DiscordWorld(tmp_path, echo, clock=OwnedClock()) as world:
+    async with HastyWorld(tmp_path, echo, clock=OwnedClock()) as world:
         here = world.ada.private()
         thread = world.ada.opens_thread(world.room, "aside")
         world.ada.says(here, "one")
@@ -166,7 +167,7 @@ async def test_a_session_that_is_forgotten_is_followed_by_another_that_finds_wha
 
 async def test_a_process_that_was_down_answers_130_messages_once_and_in_order(tmp_path: Path) -> None:
     echo = Echo()
-    async with DiscordWorld(tmp_path, echo, clock=OwnedClock(), limits={"queued_per_conversation": 500}) as world:
+    async with HastyWorld(tmp_path, echo, clock=OwnedClock(), limits={"queued_per_conversation": 500}) as world:
         await acquainted(world)
         await world.stop()
         texts = [str(number) for number in range(130)]
@@ -186,7 +187,7 @@ async def test_a_process_that_was_down_answers_130_messages_once_and_in_order(tm
 async def test_a_crash_at_any_moment_loses_no_message_and_repeats_none(tmp_path: Path, turns: int) -> None:
     gate = Gate()
     texts = [str(number) for number in range(4)]
-    async with DiscordWorld(tmp_path, Echo(dict.fromkeys(texts, gate)), clock=OwnedClock()) as world:
+    async with HastyWorld(tmp_path, Echo(dict.fromkeys(texts, gate)), clock=OwnedClock()) as world:
         places = (world.ada.private(), world.room)
         for place in places:
             world.ada.says(place, "hello", mention=place is world.room)
@@ -208,7 +209,7 @@ async def test_a_crash_at_any_moment_loses_no_message_and_repeats_none(tmp_path:
 
 
 async def test_a_private_channel_and_a_thread_that_was_put_away_are_looked_at_after_a_restart(tmp_path: Path) -> None:
-    async with DiscordWorld(tmp_path, Echo(), clock=OwnedClock(), settings={"threads": True}) as world:
+    async with HastyWorld(tmp_path, Echo(), clock=OwnedClock(), settings={"threads": True}) as world:
         question = world.ada.says(world.room, "one", mention=True)
         world.ada.says(world.ada.private(), "one")
         await world.until(lambda: len(world.posts) == 2)
@@ -225,7 +226,7 @@ async def test_a_private_channel_and_a_thread_that_was_put_away_are_looked_at_af
 
 
 async def test_everybody_who_wrote_first_at_the_same_moment_is_found_after_a_restart(tmp_path: Path) -> None:
-    async with DiscordWorld(tmp_path, Echo(), clock=OwnedClock(), allow=()) as world:
+    async with HastyWorld(tmp_path, Echo(), clock=OwnedClock(), allow=()) as world:
         people = [world.discord.person(f"person{number}") for number in range(8)]
         await world.crash()
         world.allow = [f"discord:{person.id}" for person in people]
@@ -247,7 +248,7 @@ async def test_what_was_said_before_the_first_start_is_not_answered(tmp_path: Pa
     discord = DiscordServer()
     room = discord.channel("room")
     old = discord.person("ada").says(room, "long ago", mention=True)
-    async with discord, DiscordWorld(tmp_path, Echo(), discord=discord) as world:
+    async with discord, HastyWorld(tmp_path, Echo(), discord=discord) as world:
         await world.eventually(lambda: world.note(f"cursor/{room.id}") == old)
         world.ada.says(room, "now", mention=True)
         await world.until(lambda: world.posts)
@@ -257,7 +258,7 @@ async def test_what_was_said_before_the_first_start_is_not_answered(tmp_path: Pa
 
 
 async def test_places_made_while_we_were_away_are_read_from_their_beginning(tmp_path: Path) -> None:
-    async with DiscordWorld(tmp_path, Echo(), clock=OwnedClock()) as world:
+    async with HastyWorld(tmp_path, Echo(), clock=OwnedClock()) as world:
         old = world.ada.says(world.room, "an old remark")
         await acquainted(world)
         world.ada.says(world.room, "hi", mention=True)
@@ -280,7 +281,7 @@ async def test_places_made_while_we_were_away_are_read_from_their_beginning(tmp_
 async def test_what_was_said_meanwhile_is_as_old_as_discord_says(tmp_path: Path) -> None:
     clock = OwnedClock()
     settings = {"missed_hours": 1.0}
-    async with DiscordWorld(tmp_path, Echo(), clock=clock, settings=settings, server={"skew": -7200.0}) as world:
+    async with HastyWorld(tmp_path, Echo(), clock=clock, settings=settings, server={"skew": -7200.0}) as world:
         await acquainted(world)
         await world.stop()
         world.ada.says(world.room, "just now", mention=True)
@@ -293,7 +294,7 @@ async def test_what_is_too_old_or_too_much_is_left_out_and_told_to_the_owner(tmp
     echo = Echo()
     clock = OwnedClock()
     settings = {"missed_hours": 1.0, "missed_messages": 3}
-    async with DiscordWorld(tmp_path, echo, clock=clock, settings=settings) as world:
+    async with HastyWorld(tmp_path, echo, clock=clock, settings=settings) as world:
         await acquainted(world)
         await world.stop()
         world.ada.says(world.room, "too old", mention=True)
@@ -312,7 +313,7 @@ async def test_what_is_too_old_or_too_much_is_left_out_and_told_to_the_owner(tmp
 async def test_a_past_that_may_not_be_read_keeps_nobody_from_being_heard(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with DiscordWorld(tmp_path, Echo()) as world:
+    async with HastyWorld(tmp_path, Echo()) as world:
         await acquainted(world)
         world.discord.forbid(world.room, "read_message_history")
         await world.stop()
@@ -327,7 +328,7 @@ async def test_a_past_that_may_not_be_read_keeps_nobody_from_being_heard(
 
 @pytest.mark.parametrize("status", [500, 503, 429])
 async def test_a_past_that_cannot_be_read_yet_is_read_later(tmp_path: Path, status: int) -> None:
-    async with DiscordWorld(tmp_path, Echo(), clock=OwnedClock()) as world:
+    async with HastyWorld(tmp_path, Echo(), clock=OwnedClock()) as world:
         await acquainted(world)
         await world.stop()
         world.ada.says(world.room, "meanwhile", mention=True)
@@ -339,7 +340,7 @@ async def test_a_past_that_cannot_be_read_yet_is_read_later(tmp_path: Path, stat
 
 async def test_what_is_not_for_us_moves_the_cursors_now_and_then(tmp_path: Path) -> None:
     clock = OwnedClock()
-    async with DiscordWorld(tmp_path, Echo(), clock=clock) as world:
+    async with HastyWorld(tmp_path, Echo(), clock=clock) as world:
         await acquainted(world)
         before = world.note(f"cursor/{world.room.id}")
         for number in range(20):
@@ -360,7 +361,7 @@ async def test_what_is_not_for_us_moves_the_cursors_now_and_then(tmp_path: Path)
 
 
 async def test_a_wrong_token_is_said_and_not_tried_again_and_again(tmp_path: Path) -> None:
-    world = DiscordWorld(tmp_path, Echo())
+    world = HastyWorld(tmp_path, Echo())
     world.account_settings["token"] = "a.wrong.token"
     async with world.discord:
         world._owns_discord = False
@@ -375,7 +376,7 @@ async def test_a_wrong_token_is_said_and_not_tried_again_and_again(tmp_path: Pat
 
 
 async def test_a_token_that_is_taken_away_is_said(tmp_path: Path) -> None:
-    async with DiscordWorld(tmp_path, Echo()) as world:
+    async with HastyWorld(tmp_path, Echo()) as world:
         world.discord.revoke()
         await world.eventually(lambda: _state(world) == "misconfigured")
 
@@ -383,7 +384,7 @@ async def test_a_token_that_is_taken_away_is_said(tmp_path: Path) -> None:
 
 
 async def test_a_missing_intent_is_said_in_words_that_help(tmp_path: Path) -> None:
-    world = DiscordWorld(tmp_path, Echo(), server={"intents": ()})
+    world = HastyWorld(tmp_path, Echo(), server={"intents": ()})
     async with world.discord:
         world._owns_discord = False
         await world.start(attached=False)
@@ -403,7 +404,7 @@ async def test_a_missing_intent_is_said_in_words_that_help(tmp_path: Path) -> No
 
 
 async def test_a_gateway_that_cannot_be_reached_is_said_and_found_again(tmp_path: Path) -> None:
-    async with DiscordWorld(tmp_path, Echo(), clock=OwnedClock()) as world:
+    async with HastyWorld(tmp_path, Echo(), clock=OwnedClock()) as world:
         await acquainted(world)
         world.discord.refuse_gateway()
         world.discord.abort_gateway()
@@ -417,17 +418,17 @@ async def test_a_gateway_that_cannot_be_reached_is_said_and_found_again(tmp_path
         assert world.discord.identifies() == 2
 
 
-async def test_a_login_that_is_never_answered_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "CONNECT_SECONDS", 0.2)
+async def test_a_login_that_is_never_answered_is_tried_again(tmp_path: Path) -> None:
     async with DiscordServer() as discord:
         discord.hang_next(False, "GET /users/@me")
-        async with DiscordWorld(tmp_path, Echo(), discord=discord) as world:
+        patience = socket.Limits(connect_seconds=0.2)
+        async with HastyWorld(tmp_path, Echo(), discord=discord, patience=patience) as world:
             world.ada.says(world.ada.private(), "hi")
             await answered(world, "hi")
 
 
 async def test_an_outage_of_everything_is_survived(tmp_path: Path) -> None:
-    async with DiscordWorld(tmp_path, Echo(), clock=OwnedClock()) as world:
+    async with HastyWorld(tmp_path, Echo(), clock=OwnedClock()) as world:
         await acquainted(world)
         await world.discord.outage(True)
         world.ada.says(world.room, "meanwhile", mention=True)
@@ -453,17 +454,16 @@ async def test_no_heartbeat_outlives_its_client_not_even_that_of_a_connection_th
     beats = [KeepAliveHandler(ws=cast(DiscordWebSocket, Unready(each)), interval=60.0) for each in (client, other)]
     for beat in beats:
         beat.start()
-    await socket._end(client)
+    await socket._end(client, seconds=2.0)
     await asyncio.to_thread(beats[0].join, 10)
     assert [beat.is_alive() for beat in beats] == [False, True]
-    await socket._end(other)
+    await socket._end(other, seconds=2.0)
     await asyncio.to_thread(beats[1].join, 10)
 
 
-async def test_no_crash_loop_can_use_up_the_sessions_of_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "IDENTIFIES_BURST", 3)
+async def test_no_crash_loop_can_use_up_the_sessions_of_a_day(tmp_path: Path) -> None:
     clock = OwnedClock()
-    async with DiscordWorld(tmp_path, Echo(), clock=clock) as world:
+    async with HastyWorld(tmp_path, Echo(), clock=clock, patience=socket.Limits(sessions_at_once=3)) as world:
         for _ in range(2):
             await world.crash()
             await world.start()

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import discord
 import pytest
 
 from tests.worlds.discord import DiscordWorld
 from tests.worlds.world import Echo, OwnedClock
 from tidings.adapters.discord import socket
-from tidings.adapters.discord.listen import Intake
-
-Change = Callable[[str, Any], Any]
+from tidings.core.errors import Misconfigured
 
 
 def said(*texts: str) -> list[str]:
     return [f"you said: {text}" for text in texts]
-
-
-@pytest.fixture
-def told_as(monkeypatch: pytest.MonkeyPatch) -> Callable[[Change], None]:
-    """Every event reaches us as the change makes it."""
-    hear = Intake.hear
-
-    def arm(change: Change) -> None:
-        monkeypatch.setattr(Intake, "hear", lambda self, name, data: hear(self, name, change(name, data)))
-
-    return arm
 
 
 async def acquainted(world: DiscordWorld) -> None:
@@ -40,7 +27,7 @@ async def acquainted(world: DiscordWorld) -> None:
 # What is left out, or null.
 
 
-async def test_what_is_null_counts_as_left_out(tmp_path: Path, told_as: Callable[[Change], None]) -> None:
+async def test_what_is_null_counts_as_left_out(tmp_path: Path) -> None:
     optional = ("guild_id", "member", "mentions", "mention_roles", "attachments", "message_reference", "type")
 
     def change(name: str, data: Any) -> Any:
@@ -50,29 +37,30 @@ async def test_what_is_null_counts_as_left_out(tmp_path: Path, told_as: Callable
         is_private = name == "MESSAGE_CREATE" and not data.get("guild_id")
         return change(name, {key: value for key, value in data.items() if value or not is_private})
 
-    told_as(bare)
-    async with DiscordWorld(tmp_path, Echo()) as world:
+    async with DiscordWorld(tmp_path, Echo(), server={"told_as": bare}) as world:
         world.ada.says(world.ada.private(), "hi")
         await world.until(lambda: world.posts == said("hi"))
         world.ada.says(world.room, "there", mention=True)
         await world.until(lambda: world.posts == said("hi", "there"))
 
 
-async def test_a_session_that_does_not_name_its_application_listens(
-    tmp_path: Path, told_as: Callable[[Change], None]
-) -> None:
-    told_as(lambda name, data: {**data, "application": None} if name == "READY" else data)
-    async with DiscordWorld(tmp_path, Echo()) as world:
+async def test_a_session_that_does_not_name_its_application_listens(tmp_path: Path) -> None:
+    def change(name: str, data: Any) -> Any:
+        return {**data, "application": None} if name == "READY" else data
+
+    async with DiscordWorld(tmp_path, Echo(), server={"told_as": change}) as world:
         world.ada.says(world.room, "hi", mention=True)
         await world.until(lambda: world.posts == said("hi"))
 
 
 @pytest.mark.parametrize("channel", [None, {"id": "1"}], ids=["no channel", "half a channel"])
 async def test_a_command_that_does_not_show_its_channel_is_answered_for_one_person(
-    tmp_path: Path, told_as: Callable[[Change], None], channel: Any
+    tmp_path: Path, channel: Any
 ) -> None:
-    told_as(lambda name, data: {**data, "channel": channel} if name == "INTERACTION_CREATE" else data)
-    async with DiscordWorld(tmp_path, Echo()) as world:
+    def change(name: str, data: Any) -> Any:
+        return {**data, "channel": channel} if name == "INTERACTION_CREATE" else data
+
+    async with DiscordWorld(tmp_path, Echo(), server={"told_as": change}) as world:
         await acquainted(world)
         world.ada.commands("/whoami", world.room)
         await world.until(lambda: world.posts)
@@ -81,16 +69,13 @@ async def test_a_command_that_does_not_show_its_channel_is_answered_for_one_pers
         assert answer.only_for == world.ada.id
 
 
-async def test_one_strange_channel_does_not_cost_the_others_their_past(
-    tmp_path: Path, told_as: Callable[[Change], None]
-) -> None:
+async def test_one_strange_channel_does_not_cost_the_others_their_past(tmp_path: Path) -> None:
     def change(name: str, data: Any) -> Any:
         if name != "GUILD_CREATE":
             return data
         return {**data, "channels": [{"id": "5"}, None, *data["channels"]], "members": [{}, *data["members"]]}
 
-    told_as(change)
-    async with DiscordWorld(tmp_path, Echo()) as world:
+    async with DiscordWorld(tmp_path, Echo(), server={"told_as": change}) as world:
         await acquainted(world)
         await world.stop()
         world.ada.says(world.room, "meanwhile", mention=True)
@@ -98,16 +83,13 @@ async def test_one_strange_channel_does_not_cost_the_others_their_past(
         await world.until(lambda: world.posts == said("meanwhile"))
 
 
-async def test_a_thread_that_does_not_name_its_server_is_not_taken_for_a_private_talk(
-    tmp_path: Path, told_as: Callable[[Change], None]
-) -> None:
+async def test_a_thread_that_does_not_name_its_server_is_not_taken_for_a_private_talk(tmp_path: Path) -> None:
     def change(name: str, data: Any) -> Any:
         is_thread = name in ("THREAD_CREATE", "THREAD_UPDATE")
         return {key: value for key, value in data.items() if not is_thread or key != "guild_id"}
 
-    told_as(change)
     echo = Echo()
-    async with DiscordWorld(tmp_path, echo) as world:
+    async with DiscordWorld(tmp_path, echo, server={"told_as": change}) as world:
         thread = world.ada.opens_thread(world.room, "among ourselves")
         world.ada.says(thread, "not for the bot")
         world.ada.says(thread, "for the bot", mention=True)
@@ -173,11 +155,11 @@ async def test_channels_whose_past_waits_leave_room_to_another(tmp_path: Path) -
         await world.until(lambda: len(world.posts) == 6)
 
 
-async def test_a_thread_that_cannot_be_asked_for_yet_is_not_taken_for_a_channel(
-    tmp_path: Path, told_as: Callable[[Change], None]
-) -> None:
-    told_as(lambda name, data: {} if name in ("THREAD_CREATE", "THREAD_UPDATE") else data)
-    async with DiscordWorld(tmp_path, Echo(), clock=OwnedClock()) as world:
+async def test_a_thread_that_cannot_be_asked_for_yet_is_not_taken_for_a_channel(tmp_path: Path) -> None:
+    def change(name: str, data: Any) -> Any:
+        return {} if name in ("THREAD_CREATE", "THREAD_UPDATE") else data
+
+    async with DiscordWorld(tmp_path, Echo(), server={"told_as": change}, clock=OwnedClock()) as world:
         thread = world.ada.opens_thread(world.room, "untold")
         world.discord.fail_next(503, method="channel", count=2)
         for number, text in enumerate(("one", "two"), 1):
@@ -204,16 +186,19 @@ async def test_a_gateway_that_hangs_up_at_once_is_not_stormed(tmp_path: Path) ->
         assert world.discord.identifies() == 1
 
 
-async def test_an_end_that_goes_wrong_does_not_take_the_place_of_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def never(self: Any) -> None:
+class Stuck(discord.Client):
+    """A client whose goodbye never ends."""
+
+    async def close(self) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(socket, "CLOSE_SECONDS", 0.05)
-    monkeypatch.setattr(socket._Client, "close", never)
-    async with DiscordWorld(tmp_path, Echo()) as world:
-        world.discord.revoke()
-        await world.eventually(lambda: any(part.last_error for part in world.gateway._supervisor.health()))
 
-        assert (await world.listener()).last_error.startswith("Discord does not accept the token")
+async def test_a_goodbye_that_never_ends_is_cut_short_and_does_not_replace_the_reason() -> None:
+    async def fail() -> None:
+        try:
+            raise Misconfigured("the reason")
+        finally:
+            await socket._end(Stuck(intents=discord.Intents.none()), seconds=0.05)
+
+    with pytest.raises(Misconfigured, match="the reason"):
+        await fail()

@@ -9,7 +9,8 @@ import pytest
 from tests.worlds.black_hole import black_hole
 from tests.worlds.slack import SlackWorld
 from tests.worlds.world import Echo
-from tidings.adapters.slack import client, socket
+from tidings.adapters.shared.http_client import Timeouts
+from tidings.adapters.slack import socket
 from tidings.core.gateway import supervisor
 
 QUICK = {"ack_seconds": 0.3, "retry_seconds": (0.0, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3)}
@@ -21,7 +22,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "OPEN_SECONDS", 0.3)
     monkeypatch.setattr(socket, "TROUBLED_SECONDS", 0.5)
     monkeypatch.setattr(socket, "PAUSES", (0.05, 0.05, 0.05, 0.05))
-    monkeypatch.setattr(client, "READ_SECONDS", 0.3)
     monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.1,))
     monkeypatch.setattr(supervisor, "STEADY_SECONDS", 0.1)
 
@@ -33,7 +33,7 @@ def state(world: SlackWorld) -> str:
 
 def test_a_black_hole_is_noticed_within_three_minutes() -> None:
     """A38. A deaf socket, then calls for another one that hang until the time is up."""
-    deaf, hung = 4 * socket.PING_SECONDS, client.READ_SECONDS + client.CONNECT_SECONDS + max(socket.PAUSES)
+    deaf, hung = 4 * socket.PING_SECONDS, Timeouts().read + Timeouts().connect + max(socket.PAUSES)
     assert deaf + max(socket.TROUBLED_SECONDS, hung) + hung < 180
 
 

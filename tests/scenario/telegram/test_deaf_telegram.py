@@ -9,19 +9,22 @@ import pytest
 from tests.worlds.black_hole import black_hole
 from tests.worlds.telegram import TelegramWorld
 from tests.worlds.world import Echo
-from tidings.adapters.telegram import adapter, listen
+from tidings.adapters.telegram.listen import USUAL, Limits
 from tidings.core.gateway import supervisor
+
+QUICK = Limits(
+    poll_seconds=1,
+    late_seconds=0.2,
+    whole_seconds=0.4,
+    troubled_seconds=1.5,
+    pauses=(0.1, 0.1, 0.1, 0.1, 0.1, 0.1),
+    look_seconds=0.2,
+)
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that takes minutes takes a moment here; the proportions are the same."""
-    monkeypatch.setattr(listen, "POLL_SECONDS", 1)
-    monkeypatch.setattr(listen, "LATE_SECONDS", 0.2)
-    monkeypatch.setattr(listen, "WHOLE_SECONDS", 0.4)
-    monkeypatch.setattr(listen, "TROUBLED_SECONDS", 1.5)
-    monkeypatch.setattr(listen, "PAUSES", (0.1, 0.1, 0.1, 0.1, 0.1, 0.1))
-    monkeypatch.setattr(adapter, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.1,))
     monkeypatch.setattr(supervisor, "STEADY_SECONDS", 0.1)
 
@@ -37,15 +40,15 @@ async def told(world: TelegramWorld) -> list[str]:
 
 def test_a_black_hole_is_noticed_within_three_minutes() -> None:
     """A38. One long poll that hangs, then short ones until the time is up."""
-    first = listen.POLL_SECONDS + listen.WHOLE_SECONDS
-    following = listen.WHOLE_SECONDS + max(listen.PAUSES)
-    assert first + max(listen.TROUBLED_SECONDS - first, 0) + following < 180
+    first = USUAL.poll_seconds + USUAL.whole_seconds
+    following = USUAL.whole_seconds + max(USUAL.pauses)
+    assert first + max(USUAL.troubled_seconds - first, 0) + following < 180
 
 
 @pytest.mark.usefixtures("quick")
 async def test_polls_that_are_never_answered_are_told_of_and_then_it_hears_again(tmp_path: Path) -> None:
     """A38. Only the polls: who looks at calls alone sees a bot that is well."""
-    async with TelegramWorld(tmp_path, Echo()) as world:
+    async with TelegramWorld(tmp_path, Echo(), built_with={"limits": QUICK}) as world:
         telegram = world.telegram
         telegram.hang_next(False, "getUpdates", count=100)
         await world.eventually(lambda: state(world) == "degraded")
@@ -61,7 +64,7 @@ async def test_polls_that_are_never_answered_are_told_of_and_then_it_hears_again
 
 @pytest.mark.usefixtures("quick")
 async def test_a_network_that_swallows_everything_is_borne_and_shows_until_it_is_over(tmp_path: Path) -> None:
-    async with TelegramWorld(tmp_path, Echo()) as world:
+    async with TelegramWorld(tmp_path, Echo(), built_with={"limits": QUICK}) as world:
         telegram = world.telegram
         await telegram.outage(True)
         seen = []
@@ -80,7 +83,7 @@ async def test_a_network_that_swallows_everything_is_borne_and_shows_until_it_is
 
 @pytest.mark.usefixtures("quick")
 async def test_an_answer_that_comes_bit_by_bit_without_end_is_not_waited_for(tmp_path: Path) -> None:
-    async with TelegramWorld(tmp_path, Echo()) as world:
+    async with TelegramWorld(tmp_path, Echo(), built_with={"limits": QUICK}) as world:
         telegram = world.telegram
         telegram.dribble_next(60.0, "getUpdates")
         telegram.says("one")

@@ -102,6 +102,8 @@ class Gateway:
         self.refuses = False
         # Set by whoever opens the socket: the faults that come by lot.
         self.befalls: Callable[[str, str], bool] = lambda name, lane: False
+        # How an event is worded when it is told: Discord leaves things out now and then.
+        self.told_as: Callable[[str, Any], Any] = lambda name, data: data
 
     def alive(self, account: str) -> list[Session]:
         now = self._clock.now()
@@ -112,7 +114,8 @@ class Gateway:
 
     def dispatch(self, session: Session, name: str, data: Any) -> None:
         number = session.number + 1
-        frame = json.dumps({"op": DISPATCH, "s": number, "t": name, "d": data}, separators=(",", ":"))
+        told = self.told_as(name, data)
+        frame = json.dumps({"op": DISPATCH, "s": number, "t": name, "d": told}, separators=(",", ":"))
         session.log.append((number, name, frame))
         if session.link is not None:
             session.link.frames.put_nowait(frame)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from tests.simulators.discord.about import About
 from tests.simulators.discord.faults import MILD, NASTY, Faults, Odds
@@ -74,6 +75,7 @@ class DiscordServer(People, Levers, SimulatedPlatform[Effect, Call, Message]):
         identify_limit: int = 1000,
         invalid_limit: int = INVALID_LIMIT,
         skew: float = 0.0,
+        told_as: Callable[[str, Any], Any] = lambda name, data: data,
     ) -> None:
         super().__init__(clock)
         self.truth = Truth(self.clock)
@@ -89,6 +91,7 @@ class DiscordServer(People, Levers, SimulatedPlatform[Effect, Call, Message]):
         self.gateway.resume_seconds = resume_seconds
         self.gateway.identify_pause = identify_pause
         self.gateway.identify_limit = identify_limit
+        self.gateway.told_as = told_as
         self.gateway.befalls = self.faults.befalls
         self.news = News(self.places, shapes, self.gateway)
         self.messages = Messages(self.places, shapes, self.news, nonce_seconds)
