@@ -1,1 +1,1 @@
-"""Who answers: each bot knows core, never a platform."""
+"""The bots and the program around them; each bot knows core, never a platform."""

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What a shell says of a command that Ctrl-C ended.
+# The exit code that shells use for a command ended by Ctrl-C.
 INTERRUPTED = 130
-# A tool that blocks must not wait for another that does.
+# Enough threads that one blocking tool does not wait for another.
 THREADS = 64
-# How often somebody at the prompt is told of what has changed beside the talk.
+# How often the prompt looks for changes to report.
 NEWS_SECONDS = 1.0
 
 
@@ -76,11 +76,11 @@ def _begin(place: Place, *, chats: bool) -> None:
     chats = chats and "console" in platforms
     try:
         place.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Everything made from here on is the owner's alone.
+        # Every file created from here on is readable by the owner only.
         os.umask(0o077)
-        # Read before the first log line, so that the key is redacted from all of them.
+        # The key is read before the first log line, so that every line is redacted.
         http, told = _with_key(place.home, _http(loaded))
-        # In a terminal the log would run over the prompt.
+        # In a terminal the log would overwrite the prompt.
         stream = open(launch.fresh_log(place.home), "a", encoding="utf-8") if chats else sys.stderr  # noqa: SIM115
         logs.configure(loaded.core.log.level, loaded.core.log.format, stream)
     except OSError as error:
@@ -96,7 +96,7 @@ def _begin(place: Place, *, chats: bool) -> None:
 
 
 def _talk(home: Path, thread: str, patience: float | None) -> bool:
-    """With patience each line of a pipe is a message; without, somebody sits at the terminal."""
+    """With `patience`, each line of a pipe is a message; without, a person types at the terminal."""
     from tidings.adapters.console import terminal
 
     if patience is not None:
@@ -106,7 +106,7 @@ def _talk(home: Path, thread: str, patience: float | None) -> bool:
 
 
 def _examine(loaded: Loaded, platform: str) -> list[tuple[str, str, Findings]]:
-    """What each configured platform itself says of its account."""
+    """Asks each configured platform about its account."""
     from tidings.adapters import catalog
 
     async def examine_all() -> list[tuple[str, str, Findings]]:
@@ -118,7 +118,7 @@ def _examine(loaded: Loaded, platform: str) -> list[tuple[str, str, Findings]]:
             try:
                 found.append((name, account, await examine(account, section)))
             except TidingsError as error:
-                # What is wrong with one must not keep us from the next.
+                # An error with one platform must not hide the next.
                 found.append((name, account, [(str(error), True, False)]))
         return found
 
@@ -141,14 +141,14 @@ def _check_id(id: str) -> None:
 
 
 def _check(loaded: Loaded) -> None:
-    """Raises ConfigError for settings of which no gateway can be built."""
+    """Raises ConfigError if no gateway can be built from these settings."""
     from tidings.bots.app import agents
 
     agents.build(loaded.bots)
 
 
 def _name_the_proxies(loaded: Loaded) -> None:
-    """An inherited proxy that is dead would otherwise be the last thing that anybody thinks of."""
+    """Logs the proxies in use, because a dead proxy from the environment is hard to suspect."""
     import logging
 
     from tidings.adapters import catalog
@@ -189,17 +189,17 @@ async def _serve(place: Place, loaded: Loaded, http: HttpSettings, chats: bool) 
 
     def stop_once() -> None:
         stop.set()
-        # Whoever asks a second time does not want to wait; the next start resumes what was cut off.
+        # A second signal ends the process at once; the next start resumes the work that was cut off.
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_once)
-    # Where there is a terminal, this signal means that it has gone, and the gateway goes with it.
+    # In a terminal, SIGHUP means that the terminal was closed, and the gateway ends with it.
     if not sys.stdin.isatty():
         loop.add_signal_handler(signal.SIGHUP, asked.set)
     loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="tidings"))
-    # The server is outside: while the gateway drains, whoever is attached still gets the last answers.
+    # The servers outlive the gateway, so that attached clients get the last answers while it drains.
     async with (
         Watchdog(os.environ) as watchdog,
         socket.LocalServer() as server,
@@ -227,7 +227,7 @@ async def _serve(place: Place, loaded: Loaded, http: HttpSettings, chats: bool) 
 
 @asynccontextmanager
 async def _health_meanwhile(listener: HttpServer, http: HttpSettings) -> AsyncIterator[AsyncExitStack]:
-    """Whoever asks for our health while we start is answered; closing the stack leaves that to the API."""
+    """Answers /health while the gateway starts; closing the stack hands /health over to the API."""
     async with AsyncExitStack() as stack:
         if http.enabled:
             from tidings.adapters.api.handlers import about
@@ -253,13 +253,13 @@ async def _chat_until(stop: asyncio.Event, home: Path, loaded: Loaded, gateway: 
     if not chatting.done():
         chatting.cancel()
     await asyncio.wait(tasks)
-    typer.echo("stopping; what is not finished goes on at the next start")
+    typer.echo("stopping; unfinished work continues at the next start")
     if not chatting.cancelled():
         chatting.result()
 
 
 async def _news(gateway: Gateway) -> AsyncIterator[str]:
-    """How the parts fare, whenever that changes: what is in the log only, nobody at the prompt would see."""
+    """Reports each change of a part's state, which would otherwise be visible only in the log."""
     import asyncio
 
     from tidings.adapters.console.escape import visible
@@ -279,7 +279,7 @@ def _http(loaded: Loaded) -> HttpSettings:
 
 
 def _with_key(home: Path, http: HttpSettings) -> tuple[HttpSettings, str]:
-    """Adds the owner's key, which is made at the first start, and returns what to tell the person about it.
+    """Adds the owner's key, which the first start creates, and returns what to tell the person about it.
 
     Only a terminal shows the key itself: anything else, such as a system journal, would store it.
     """
@@ -313,7 +313,7 @@ def _gateway(
 
     platforms = []
     for name, account, section in catalog.configured(loaded.platforms):
-        # Where no name was chosen for a platform, the bot is called there as it is called everywhere.
+        # A platform without a name of its own shows the bot's name.
         if getattr(section, "name", None) == "":
             section = section.model_copy(update={"name": loaded.bot.called})
         if name == "api":
@@ -337,7 +337,7 @@ def _gateway(
         obeyed,
         notices=notices,
         governed=True,
-        # Whoever sits at the console is the owner.
+        # The person at the console is the owner.
         owner=Target(adapter="console") if at_hand else None,
     )
 
@@ -356,7 +356,7 @@ def _ask(home: Path, question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ask_keys(home: Path, config: Path | None, question: dict[str, Any]) -> dict[str, Any]:
-    """A running gateway is asked; else the store is opened for a moment."""
+    """Asks the running gateway; if none runs, opens the store for a moment."""
     from tidings.adapters.api import keys
 
     try:
@@ -384,7 +384,7 @@ def _load(home: Path, config: Path | None, beside: Mapping[str, Any] | None = No
 
 
 def _load_to_run(home: Path, config: Path | None) -> Loaded:
-    """A file that was broken since the last start keeps nobody waiting for its owner."""
+    """Loads the settings, or the last good ones if the file was broken since the last start."""
     from tidings.adapters import catalog
     from tidings.bots.app import last_good
     from tidings.core import redaction

@@ -1,4 +1,4 @@
-"""Builds the agents that the settings ask for, makes them ready while the gateway serves, and closes them."""
+"""Builds the agents that the settings name, prepares them while the gateway serves, and closes them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AGENTS = {
     "echo": "tidings.bots.echo.agent:EchoAgent",
     ASSISTANT: "tidings.bots.assistant.agent:Assistant",
 }
-# What somebody's own module may raise as it is imported. A model library refuses a missing key with a RuntimeError.
+# Exceptions that a module of the owner's may raise on import. A model library raises RuntimeError for a missing key.
 FAULTS = (
     ImportError,
     AttributeError,
@@ -44,12 +44,12 @@ class Staff(NamedTuple):
 
     agents: Mapping[str, Agent]
     kinds: tuple[TaskKind, ...]
-    # All of them share it.
+    # One turnstile is shared by all agents.
     turnstile: Turnstile
 
 
 def build(bots: Mapping[str, Bot], turnstile: Turnstile | None = None) -> Staff:
-    """Raises ConfigError for the first that cannot be had."""
+    """Raises ConfigError for the first agent that cannot be built."""
     turnstile = turnstile or Turnstile()
     agents: dict[str, Agent] = {}
     kinds: dict[str, TaskKind] = {}
@@ -62,19 +62,19 @@ def build(bots: Mapping[str, Bot], turnstile: Turnstile | None = None) -> Staff:
 
 
 async def close(agents: Iterable[Agent]) -> None:
-    """What agents hold open is closed, whatever becomes of the others."""
+    """Closes every agent, even if closing another one fails."""
     await _each(agents, "close", "could not be closed")
 
 
 def bring_in(bots: Mapping[str, Bot]) -> None:
-    """Imports what the agents need, in any thread; whatever is wrong with it, `build` says."""
+    """Imports the modules of the agents, in any thread; `build` reports errors."""
     for bot in bots.values():
         with suppress(*FAULTS):
             import_module(_place(bot)[0])
 
 
 async def prepare(agents: Iterable[Agent]) -> None:
-    """Brings in what takes long, so that nobody waits for it; whatever fails here fails in a turn, with words."""
+    """Loads slow libraries ahead of the first turn; a failure here shows again in a turn, in words."""
     await _each(agents, "prepare", "is not ready yet")
 
 
@@ -87,7 +87,7 @@ async def _each(agents: Iterable[Agent], verb: str, trouble: str) -> None:
 
 
 async def _call(agent: Agent, verb: str) -> None:
-    # A foreign agent's may be a plain function.
+    # The method of an owner's agent may be a plain function.
     end = getattr(agent, verb)()
     if isinstance(end, Awaitable):
         await end
@@ -108,13 +108,13 @@ def _build_one(name: str, bot: Bot, turnstile: Turnstile) -> tuple[Agent, tuple[
     except ConfigError as error:
         raise ConfigError(f"the bot {name}: {error}") from error
     except FAULTS as error:
-        # The words of these say nothing by themselves.
+        # The messages of these exceptions mean nothing without the type.
         kind = f"{type(error).__name__}: " if isinstance(error, LookupError | AssertionError) else ""
         raise ConfigError(f"{wanted} cannot be loaded: {kind}{error}") from error
     if _is_of_the_library(agent):
         from tidings.bots.hosted.agent import HostedAgent
 
-        # The default names tools of ours, and one of its may be called the same.
+        # The default list names our own tools, and a tool of the hosted agent may share a name.
         permitted = frozenset(bot.tools if "tools" in bot.model_fields_set else ())
         agent = HostedAgent(agent, permitted, needs_finish_reason=bot.needs_finish_reason, turnstile=turnstile)
     if not callable(getattr(agent, "run", None)):
@@ -128,6 +128,6 @@ def _place(bot: Bot) -> tuple[str, str]:
 
 
 def _is_of_the_library(agent: Any) -> bool:
-    """Whoever brings one has imported the library; nobody else must wait for it."""
+    """Whether this is a `pydantic_ai.Agent`, decided without importing the library for other agents."""
     library = sys.modules.get("pydantic_ai")
     return library is not None and isinstance(agent, library.agent.AbstractAgent)

@@ -1,4 +1,4 @@
-"""Keeps the memory of this process, and the environment it was started with, from other programs of the same user."""
+"""Keeps other programs of the same user from reading the gateway's memory and environment."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ log = logging.getLogger(__name__)
 
 
 def forbid_dumps() -> None:
-    """Without this, a command that a model runs could read every token from our memory. Linux only.
+    """Forbids memory dumps, so that a command that a model runs cannot read tokens from the gateway. Linux only.
 
-    The programs that we start are dumpable again, so that we can watch their output and end.
+    Child processes are dumpable again, so that the gateway can watch their output and end.
     """
     if not sys.platform.startswith("linux"):
         return

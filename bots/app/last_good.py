@@ -1,4 +1,4 @@
-"""Keeps the settings that a gateway last started with, and starts with them again when the file has been broken."""
+"""Keeps a copy of the last good settings, and starts with the copy when the file is broken."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidings.core.settings import Section
 log = logging.getLogger(__name__)
 
 FOLDER = "last-good"
-# The first line of each copy; what was kept of another file stands in for nothing.
+# The first line of each copy; a copy of another file is ignored.
 KEPT = "# Kept by tidings, which has last started with this: do not edit it. It is a copy of "
 
 
@@ -29,9 +29,9 @@ def load(
     environment: Mapping[str, str],
     check: Callable[[Loaded], object],
 ) -> Loaded:
-    """As `settings.load`; a broken file is told in `broken`, and what it said at the last start is taken instead.
+    """Loads the settings; if the file is broken, loads the copy of the last good start and fills in `broken`.
 
-    `check` raises ConfigError for what can be read and not be used.
+    `check` raises ConfigError for settings that can be read but not used.
     """
     try:
         loaded = settings.load(sections, home, file, environment)
@@ -44,24 +44,24 @@ def load(
             loaded = settings.load(sections, home, file, environment, texts=kept)
             check(loaded)
         except ConfigError:
-            # Then it is not the file, or not the file alone.
+            # The copy fails too, so the file is not the only cause.
             raise error from None
         return replace(loaded, broken=str(error))
     return loaded
 
 
 def warning(loaded: Loaded) -> str:
-    """What the owner must be told; empty where nothing stood in."""
+    """The warning for the owner; empty if the settings are in order."""
     if not loaded.broken:
         return ""
     return (
         f"the settings are broken, so those of the last good start are used: {loaded.broken};"
-        " mend the file, look at it with: tidings config check, and restart"
+        " fix the file, check it with: tidings config check, and restart"
     )
 
 
 def keep(home: Path, loaded: Loaded) -> None:
-    """After a start that went well. A disk that is full must not end a gateway that runs."""
+    """Keeps a copy after a good start; a full disk is only logged, because the gateway runs."""
     if loaded.broken:
         return
     folder = home / FOLDER
@@ -74,7 +74,7 @@ def keep(home: Path, loaded: Loaded) -> None:
 
 
 def recall(home: Path, file: Path) -> Texts | None:
-    """What was kept of that file; None where nothing was."""
+    """The copy of that file, or None."""
     texts = []
     for path in (file, secrets_file(file)):
         try:
@@ -92,8 +92,8 @@ def copy_name(path: Path) -> str:
 
 
 def write(path: Path, text: str, mode: int = 0o600) -> None:
-    """All of it or nothing, and never readable by others for a moment. Raises OSError."""
-    # What a link leads to is changed, and the link stays.
+    """Writes a file as a whole or not at all; other users can never read it. Raises OSError."""
+    # A symbolic link stays; the file behind it changes.
     path = path.resolve()
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:

@@ -1,4 +1,4 @@
-"""Takes over new settings while the gateway runs: all of them, or none."""
+"""Applies changed settings while the gateway runs: all of them, or none."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What holds at once; all else is told as in need of a restart.
+# Sections that take effect at once; the others are reported as needing a restart.
 AT_ONCE = ("access", "limits", "rules")
 
 
 class Change(NamedTuple):
-    """What holds from now on, which settings hold only after a restart, and what the settings are warned of."""
+    """The result of a reload: what took effect, what needs a restart, and warnings about the settings."""
 
     changed: tuple[str, ...]
     restart: tuple[str, ...]
@@ -37,16 +37,16 @@ class Change(NamedTuple):
     tried: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        words = [f"changed: {', '.join(self.changed)}" if self.changed else "nothing has changed that holds at once"]
+        words = [f"changed: {', '.join(self.changed)}" if self.changed else "nothing changed that takes effect at once"]
         if self.restart:
-            words.append(f"only after a restart: {', '.join(self.restart)}")
+            words.append(f"needs a restart: {', '.join(self.restart)}")
         if self.tried:
             words.append(f"trying again now: {', '.join(self.tried)}")
         return "; ".join(words)
 
 
 class Reloading:
-    """Who works here now. Leaving `async with` closes every agent that is still there."""
+    """The current settings and agents. Leaving `async with` closes every agent."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class Reloading:
         keep: Callable[[Loaded], object],
         freeze: Callable[[], object] = gc.freeze,
     ) -> None:
-        """`load` raises ConfigError; `commands` are those that agents bring along; `keep` is given what was good.
+        """`load` raises ConfigError; `commands` returns the agents' own commands; `keep` stores good settings.
 
-        `freeze` is called once, when all has been brought in that takes long.
+        `freeze` is called once, after every slow library is loaded.
         """
         self._loaded = loaded
         self._staff = staff
@@ -67,7 +67,7 @@ class Reloading:
         self._commands = commands
         self._keep = keep
         self._freeze = freeze
-        # What was there at the start: platforms and background work are as they were then.
+        # The settings at the start: platforms and kinds of background work do not change until a restart.
         self._first = loaded
         self._kinds = frozenset(kind.name for kind in staff.kinds)
         self._menu = _menu(commands(loaded, staff))
@@ -85,11 +85,11 @@ class Reloading:
         await app_agents.close([*self._staff.agents.values(), *self._retired])
 
     def prepare(self) -> None:
-        """Brings in what takes long, aside: a heavy library must keep nobody from being heard."""
+        """Loads slow libraries in the background, so that messages are answered meanwhile."""
         self._begin(self._prepare())
 
     async def reload(self, gateway: Gateway) -> Change:
-        """Raises ConfigError, and then nothing has changed."""
+        """Raises ConfigError without changing anything."""
         async with self._one_at_a_time:
             try:
                 return await self._reload(gateway)
@@ -98,11 +98,11 @@ class Reloading:
                 raise
 
     async def listen(self, asked: asyncio.Event, gateway: Gateway) -> None:
-        """Reloads whenever it is asked to; whoever asks by a signal reads the log."""
+        """Reloads at each signal; the result goes to the log."""
         while True:
             await asked.wait()
             asked.clear()
-            # Whatever goes wrong with one of them, the next is heard; what is wrong with the settings has been said.
+            # A failed reload must not prevent the next one; `reload` has already logged wrong settings.
             [ended] = await asyncio.gather(self.reload(gateway), return_exceptions=True)
             if isinstance(ended, BaseException) and not isinstance(ended, ConfigError):
                 log.error("the settings could not be taken over: %r", ended, exc_info=ended)
@@ -114,7 +114,7 @@ class Reloading:
     async def _reload(self, gateway: Gateway) -> Change:
         old, before = self._loaded, self._staff
         new = await asyncio.to_thread(self._load)
-        # A module that was never needed before may take seconds to come in.
+        # Importing a new module may take seconds.
         await asyncio.to_thread(app_agents.bring_in, new.bots)
         kept = {name: before.agents[name] for name, bot in new.bots.items() if old.bots.get(name) == bot}
         fresh = app_agents.build({name: bot for name, bot in new.bots.items() if name not in kept}, before.turnstile)
@@ -139,7 +139,7 @@ class Reloading:
 
     async def _prepare(self) -> None:
         await app_agents.prepare(tuple(self._staff.agents.values()))
-        # Libraries stay until the end; each time the garbage collector looks through them, everybody waits.
+        # Libraries are never freed, and every collection that scans them would pause the event loop.
         self._freeze()
 
     async def _retire(self, agents: list[Agent], gateway: Gateway) -> None:
@@ -175,7 +175,7 @@ class Reloading:
 
 
 def differences(old: object, new: object, *names: str) -> Iterator[str]:
-    """Which settings differ, as they stand in the file; never what they say."""
+    """The names of the settings that differ, as they stand in the file; never their values."""
     if isinstance(old, BaseModel) and isinstance(new, BaseModel):
         for name in type(new).model_fields:
             yield from differences(getattr(old, name), getattr(new, name), *names, name)

@@ -1,4 +1,4 @@
-"""Which bots there are: `[bot]` and `[bots.NAME]`, with the keys and the texts that their settings only refer to."""
+"""The configured bots, `[bot]` and `[bots.NAME]`, with the keys and texts that their settings refer to."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ class Bot(Assistant):
 
     @property
     def called(self) -> str:
-        """Never empty: the name, else the last word of where the agent lives."""
+        """The bot's name, or the last word of its agent; never empty."""
         return self.name or re.split(r"[.:]", self.chosen_agent.strip(".:"))[-1] or "bot"
 
 
 class Source(NamedTuple):
-    """Where settings were written: the file, the secrets beside it, and the environment over both."""
+    """Where settings come from: the file, `secrets.toml` beside it, and the environment, which overrides both."""
 
     file: Path
     environment: Mapping[str, str]
     secret: Mapping[str, Any] = {}
 
     def place(self, *names: str | int) -> str:
-        """How a complaint names one setting: by its variable where there is one, else by file, table and key."""
+        """How an error names one setting: by its environment variable if set, else by file, table and key."""
         for length in range(len(names), 0, -1):
             wanted = variable(*names[:length])
             for name in self.environment:
@@ -66,28 +66,28 @@ class Source(NamedTuple):
             if not isinstance(found, Mapping) or name not in found:
                 return str(self.file)
             found = found[name]
-        # Of a table, either file may hold the half that is wrong.
+        # Either file may hold the wrong half of a table.
         secrets = secrets_file(self.file)
         return f"{self.file} or {secrets.name}" if isinstance(found, Mapping) else str(secrets)
 
 
 def secrets_file(file: Path) -> Path:
-    """Beside the settings, and only for their owner's eyes."""
+    """The file for secrets, beside the settings; only its owner may read it."""
     return file.with_name("secrets.toml")
 
 
 def variable(*names: str | int) -> str:
-    """A variable's name has no dashes."""
+    """The environment variable of a setting; it has no dashes."""
     return PREFIX + "__".join(map(str, names)).upper().replace("-", "_")
 
 
 def assemble(one: Bot, several: Mapping[str, Bot], source: Source) -> dict[str, Bot]:
-    """By name, the default first, each complete. Raises ConfigError."""
+    """The bots by name, the default first, with keys and texts read in. Raises ConfigError."""
     named = {name: _complete(bot, ("bots", name), source) for name, bot in several.items()}
     roster = {name: bot.model_copy(update={"name": name}) for name, bot in named.items()}
     if "" in roster:
         raise ConfigError(f'{source.file}: [bots.""] has no name')
-    # One that nobody has set up is not wanted beside those that somebody has.
+    # If there are `[bots.NAME]` tables, an untouched `[bot]` does not count as a bot.
     if roster and one == Bot():
         return roster
     if one.called in roster:
@@ -96,7 +96,7 @@ def assemble(one: Bot, several: Mapping[str, Bot], source: Source) -> dict[str, 
 
 
 def advise(one: Bot, several: Mapping[str, Bot], source: Source) -> Iterator[str]:
-    """What is allowed and hardly meant."""
+    """Warnings about settings that are valid but hardly intended."""
     for names, bot in ((("bot",), one), *((("bots", name), bot) for name, bot in several.items())):
         if bot.chosen_agent == DEMO and (bot.base_url or bot.api_key.get_secret_value() or bot.fallbacks):
             yield f"{source.place(*names, 'model')} is not set, so the demo answers and asks no model"
@@ -113,7 +113,7 @@ def _complete(bot: Bot, names: tuple[str, ...], source: Source) -> Bot:
         place = source.place(*names, "fallbacks", number, "model")
         if not choice.model:
             raise ConfigError(f"{place} is empty")
-        # Beside a bare name another one is asked for at the same address.
+        # A fallback with a bare name is asked at the bot's own address if the bot's model is a bare name too.
         _check_name(choice.model, choice.base_url or ("" if ":" in bot.model else bot.base_url), place)
         fallbacks.append(_with_key(choice, source.place(*names, "fallbacks", number, "api_key"), source))
     _check_name(bot.model, bot.base_url, source.place(*names, "model"))
@@ -160,7 +160,7 @@ def _is_path(persona: str) -> bool:
 
 
 def files_named(written: Mapping[str, Any]) -> Iterator[str]:
-    """The files of personas and keys without which a start with these settings would be refused."""
+    """The files with personas and keys that a start with these settings needs."""
     several = written.get("bots")
     for bot in (written.get("bot"), *(several.values() if isinstance(several, dict) else ())):
         if not isinstance(bot, dict):

@@ -1,4 +1,4 @@
-"""Reads the settings: tidings.toml, secrets.toml over it, the environment over both; a complaint names its place."""
+"""Reads the settings: tidings.toml, secrets.toml, then the environment; an error names the place."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from tidings.core.errors import ConfigError
 from tidings.core.settings import Core, Section
 
 KEYLESS = ("demo", "echo")
-# Where the providers' own libraries look; ours only refer to a key, or are secrets anyway.
+# The variables in which providers' libraries look for keys; our own variables are known as secrets anyway.
 KEY_VARIABLE = re.compile(rf"(?!{PREFIX}).*_((API|INFERENCE|ACCESS)_KEY|TOKEN(_BEDROCK)?)")
-# Read by others: the command line, the failpoints, and the children of a run.
+# Variables that are no settings: they belong to the command line, the failpoints and the children of a run.
 NOT_SETTINGS = re.compile(r"TIDINGS_(HOME|CONFIG|FAILPOINT.*|SESSION_.*)", re.IGNORECASE)
 SECRET = re.compile(r"(^|_)(tokens?|keys?|secrets?|password|passphrase|credentials?)$", re.IGNORECASE)
 
 
 class Texts(NamedTuple):
-    """What was written, before anybody has understood it; None for a file that is not there."""
+    """The text of the two files; None for a missing file."""
 
     tidings: str | None = None
     secrets: str | None = None
@@ -48,19 +48,19 @@ class Loaded:
     """`warnings` are sentences for the owner; `secrets` must never be shown."""
 
     core: Core
-    # By name, the default first; there is always one.
+    # The bots by name, the default first; there is always one.
     bots: Mapping[str, Bot]
     platforms: Mapping[str, Section]
     file: Path
     warnings: tuple[str, ...]
     secrets: tuple[str, ...] = field(repr=False)
     texts: Texts = field(repr=False, default=Texts())
-    # What is wrong with the file, where the last good settings had to stand in for it.
+    # The error in the file, if the last good settings are used instead.
     broken: str = ""
 
     @property
     def bot(self) -> Bot:
-        """The default."""
+        """The default bot."""
         return next(iter(self.bots.values()))
 
 
@@ -75,7 +75,7 @@ def load(
 ) -> Loaded:
     """A file that was named must exist; the one in the home need not. Raises ConfigError, one line.
 
-    `texts` stand in for what the files say; `beside` is tried out over them, and under the environment.
+    `texts` replaces the content of the files; `beside` overrides the files, and the environment overrides `beside`.
     """
     path = file or home / "tidings.toml"
     texts = texts or read(path, must_exist=file is not None)
@@ -98,7 +98,7 @@ def load(
         _unknown_in_environment(model, environment),
     )
     secrets = [*_secrets(values), *_secrets(settings.model_extra or {}), *_secrets(bots)]
-    # Whoever asks a model may be given its key by the environment alone.
+    # The key of a model may come from the environment alone.
     if any(bot.chosen_agent not in KEYLESS for bot in bots.values()):
         secrets += [value for name, value in environment.items() if KEY_VARIABLE.fullmatch(name.upper())]
     return Loaded(
@@ -113,7 +113,7 @@ def load(
 
 
 def known(sections: Mapping[str, type[Section]]) -> dict[str, Any]:
-    """Every section with its type, as they stand in tidings.toml: a model, or a dict or tuple of models."""
+    """Every section of tidings.toml with its type: a model, or a dict or tuple of models."""
     core = {name: info.annotation for name, info in Core.model_fields.items()}
     return {"bot": Bot, "bots": dict[str, Bot], **core, **sections}
 
@@ -144,7 +144,7 @@ def _model(
             return _respell(super().__call__(), written)
 
         def decode_complex_value(self, field_name: str, field: Any, value: Any) -> Any:
-            """A list may be plain words with commas; what is no JSON fails in validation, by name."""
+            """Reads JSON, or words with commas for a list; the validation judges other text and names the setting."""
             annotation = getattr(field, "annotation", None)
             if get_origin(annotation) in (tuple, list) and not value.lstrip().startswith("["):
                 return [item.strip() for item in value.split(",") if item.strip()]
@@ -174,7 +174,7 @@ def _model(
 
 
 def _respell(values: dict[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
-    """Variables know neither small letters nor dashes, so a name is meant as the file spells it."""
+    """Spells names from the environment as the file does, because variables have neither small letters nor dashes."""
     spelling = {name.lower().replace("-", "_"): name for name in written}
     respelt = {}
     for name, value in values.items():
@@ -185,7 +185,7 @@ def _respell(values: dict[str, Any], written: Mapping[str, Any]) -> dict[str, An
 
 
 def read(path: Path, *, must_exist: bool) -> Texts:
-    """Raises ConfigError, also for secrets that others may read."""
+    """Reads both files. Raises ConfigError, also if other users may read the secrets."""
     try:
         return Texts(_text(path, must_exist=must_exist), _text(secrets_file(path), closed=True))
     except OSError as error:
@@ -207,7 +207,7 @@ def _text(path: Path, *, must_exist: bool = False, closed: bool = False) -> str 
 
 
 def parse(path: Path, text: str | None) -> dict[str, Any]:
-    """Raises ConfigError, with the place where it stops being TOML."""
+    """Parses TOML. Raises ConfigError with the place of the error."""
     try:
         return tomllib.loads(text or "")
     except tomllib.TOMLDecodeError as error:
@@ -215,7 +215,7 @@ def parse(path: Path, text: str | None) -> dict[str, Any]:
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Table by table; what is no table is replaced whole."""
+    """Merges two tables; a value that is not a table is replaced."""
     result = dict(below)
     for name, value in above.items():
         under = result.get(name)
@@ -231,7 +231,7 @@ def _complaint(error: ValidationError, source: Source) -> str:
 
 
 def _value(names: list[str], error: ErrorDetails) -> str:
-    # The value of a section may hold secrets further down.
+    # A section may contain secrets, so its value is not shown.
     if any(map(SECRET.search, names)) or isinstance(error["input"], (dict, list, tuple)):
         return ""
     text = repr(error["input"])
@@ -262,7 +262,7 @@ def _unknown_in_file(model: type[BaseModel], written: Mapping[str, Any], path: P
 
 
 def _tables(model: type[BaseModel], name: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """One table, or many: by name where the names are free, such as accounts, or in a list, such as rules."""
+    """The tables below a key: one, several by name such as accounts, or a list such as rules."""
     rows = {"": value}
     if isinstance(value, list):
         rows = {f" #{number}": row for number, row in enumerate(value, 1)}

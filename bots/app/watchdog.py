@@ -1,7 +1,7 @@
-"""Tells the service manager how we fare: ready, stopping, and a sign of life only while we are well enough to work.
+"""Tells systemd that the gateway is ready, alive or stopping.
 
-The sign is given by the event loop, and only after the store has answered: a loop that is stuck, or a disk that
-never returns, ends the signs, and systemd starts the process again. What was begun is resumed then.
+The event loop gives a sign of life only after the store has answered: a loop that is stuck, or a disk that
+never returns, ends the signs, and systemd restarts the process, which resumes its work.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from tidings.core.errors import Unstored
 
 log = logging.getLogger(__name__)
 
-# How often the line in `systemctl status` is renewed where nobody waits for signs of life.
+# How often the line in `systemctl status` is renewed if systemd expects no signs of life.
 STATUS_SECONDS = 15.0
-# A store that says why it cannot write may be well again by itself, say when the disk has room; a fresh start
-# is tried only after so long.
+# A store that reports why it cannot write may recover, such as when the disk has room again; a restart
+# is forced only after this time.
 FAULT_SECONDS = 600.0
 STATUS_CHARACTERS = 300
 WELL = ("up", "starting", "standing by")
 
 
 class Watchdog:
-    """Nothing at all without a service manager; `async with` is the life of the process's event loop."""
+    """Does nothing without systemd; `async with` spans the life of the event loop."""
 
     def __init__(self, environment: Mapping[str, str], clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -47,7 +47,7 @@ class Watchdog:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
             self._socket.setblocking(False)
         if self._address and self._seconds and not faulthandler.is_enabled():
-            # Whoever finds us stuck ends us by SIGABRT; the log then shows where every thread was.
+            # systemd ends a stuck process by SIGABRT, and the log then shows where every thread was.
             faulthandler.enable()
         return self
 
@@ -68,10 +68,10 @@ class Watchdog:
         self._tell("STOPPING=1", "STATUS=stopping: running answers may end")
 
     async def _watch(self, health: Callable[[], Awaitable[Health]]) -> None:
-        # A third: one sign may be late, and another may be lost.
+        # A third of the limit, so that one sign may be late and another lost.
         period = self._seconds / 3 if self._seconds else STATUS_SECONDS
         while True:
-            # While the gateway drains, the turning of the loop is all that can be asked of it.
+            # While the gateway drains, a running event loop is enough.
             is_well = self._is_stopping or await self._is_well(health, period)
             if is_well and self._seconds:
                 self._tell("WATCHDOG=1")
@@ -88,7 +88,7 @@ class Watchdog:
                 return False
             found = asking.result()
         except Unstored as error:
-            # The question itself met the fault.
+            # Asking for the health failed with the store's error.
             self._tell(f"STATUS={_line(str(error))}")
             return self._is_worth_keeping(str(error))
         finally:
@@ -109,7 +109,7 @@ class Watchdog:
     def _tell(self, *lines: str) -> None:
         if self._socket is None:
             return
-        # A name in the abstract namespace is written with an @.
+        # An @ at the beginning means the abstract namespace.
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
         try:
             self._socket.sendto("\n".join(lines).encode("utf-8", "replace"), address)
@@ -135,7 +135,7 @@ def _line(words: str) -> str:
 
 
 def _seconds(environment: Mapping[str, str]) -> float:
-    """Zero where nobody waits for signs of life, or waits for those of another process."""
+    """The interval in which systemd expects signs of life from this process; 0 if it expects none."""
     written, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
     if not written.isdecimal() or pid not in ("", str(os.getpid())):
         return 0.0

@@ -1,1 +1,1 @@
-"""The model-and-tools agent: it always ends in words."""
+"""The assistant: an agent with a model and tools, whose every run ends in words."""

@@ -1,4 +1,4 @@
-"""The assistant as the gateway sees it: light to build, and the heavy library comes when it is first needed."""
+"""The assistant as the gateway sees it: light to build; the model library is imported when first needed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """What needs the library."""
+    """The parts that need the model library."""
 
     work: ModuleType
     models: Models
@@ -36,7 +36,7 @@ class _Ready:
 
 
 class Assistant:
-    """Raises ConfigError for a tool that does not exist."""
+    """Building one raises ConfigError for a tool that does not exist."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Assistant:
 
     async def prepare(self) -> None:
         models = (await self._ready()).models
-        # A provider's own library takes as long again.
+        # The provider's own library takes as long to import as pydantic-ai.
         await models.get(models.choices("")[0])
 
     async def run(self, turn: Turn) -> AsyncIterator[Event]:
@@ -86,13 +86,13 @@ class Assistant:
 
     async def _ready(self) -> _Ready:
         if self._preparing is None or (self._preparing.done() and self._preparing.exception()):
-            # In a context of its own: the first run's session is not everybody's.
+            # The import runs in its own context, because the first run's session must not leak into later runs.
             self._preparing = asyncio.create_task(self._prepare(), context=Context())
-        # Whoever waits may be stopped; the others still wait.
+        # Stopping one waiting run must not cancel the import for the others.
         return await asyncio.shield(self._preparing)
 
     async def _prepare(self) -> _Ready:
-        # It takes seconds to import, and nobody else should wait for it.
+        # The import takes seconds, so it happens in a thread while the loop serves other turns.
         models, asking, work = await asyncio.to_thread(_import)
         built = models.Models(self._settings)
         servers = None
@@ -110,7 +110,7 @@ class Assistant:
         return limits.model_copy(update={"requests": requests, "seconds": limits.alone_seconds})
 
     async def _toolbox(self, ready: _Ready, errand: Errand | None) -> Toolbox:
-        """Work that was handed on may use what it was given of them, by the names that the settings use."""
+        """Delegated work may use only the tools that it was given, by the names that the settings use."""
         settings = self.settings_for(errand)
         if ready.servers is None:
             return self._own_tools if settings is self._settings else Toolbox(settings)
@@ -123,7 +123,7 @@ class Assistant:
         )
 
     def settings_for(self, errand: Errand | None) -> sections.Assistant:
-        """The bot's settings without the tools that this errand was not given: it can neither use nor hand them on."""
+        """The bot's settings without the tools that the errand was not given, so it cannot delegate them either."""
         if errand is None or errand.tools is None:
             return self._settings
         given = {
@@ -134,7 +134,7 @@ class Assistant:
 
 
 def _for_card(toolbox: Toolbox, turn: Turn) -> Toolbox:
-    """Whoever works on a card can say how it ends, whatever the settings name."""
+    """A run that works on a card can always say how the card ends, whatever tools the settings name."""
     return toolbox.lend(board.tools(everything=False)) if turn.message.origin is Origin.CARD else toolbox
 
 

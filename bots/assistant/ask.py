@@ -1,4 +1,4 @@
-"""Asks models until one has answered: the answer as it grows, or a verdict in plain words on why there is none."""
+"""Asks one model after the other until one answers; without an answer, says in plain words why."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ from tidings.core.redaction import plain
 
 log = logging.getLogger(__name__)
 
-# Whoever asks us to wait longer than this is not worth waiting for.
+# A provider that asks for a longer pause than this is skipped.
 LONGEST_WAIT_SECONDS = 60.0
-# An empty answer may be a slip; a second one is not.
+# One empty answer may be an accident; two in a row count as a failure.
 EMPTY_TRIES = 1
-# How servers refuse a request of which they do not know a part.
+# The words with which servers refuse a request that has a field unknown to them.
 UNSTREAMED = (400, 405, 415, 422, 501)
 
-# As servers say it that cannot; an upstream is something else.
+# The words with which servers say that they cannot stream; "upstream" means something else.
 _STREAMING = re.compile(r"\bstream(s|ing|ed)?\b", re.IGNORECASE)
 
 
 class Kind(Enum):
-    # No other try will fare better.
+    # Another attempt would fail in the same way.
     FINAL = auto()
-    # Words are out already, so nothing else may follow them.
+    # Part of the answer was already shown, so no second attempt may follow.
     BROKEN_OFF = auto()
-    # Worth another try, then another model.
+    # Worth another attempt, then the next model.
     PASSING = auto()
-    # Worth one more try.
+    # Worth one more attempt.
     EMPTY = auto()
-    # Asked without a stream, it may answer.
+    # The model may answer when asked without streaming.
     UNSTREAMED = auto()
     # The question is longer than the model's window.
     TOO_LONG = auto()
@@ -72,18 +72,18 @@ class Unanswered(Exception):
 
     @property
     def is_passing(self) -> bool:
-        """Whether the same question may succeed later."""
+        """Whether asking the same question later may succeed."""
         reason = self.__cause__ if self.kind is Kind.BROKEN_OFF else self
         return isinstance(reason, Unanswered) and reason.kind in (Kind.PASSING, Kind.EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer, which said why it ended."""
+    """A complete answer with the provider's finish reason."""
 
     response: ModelResponse
     model: Built
-    # Which of those that could be asked it was.
+    # The model that answered.
     position: int = 0
 
 
@@ -94,7 +94,7 @@ Piece = TextDelta | ReasoningDelta | Progress | Answer
 class Question:
     messages: Sequence[ModelMessage]
     parameters: ModelRequestParameters
-    # The tools are known, but none may be called.
+    # The model sees the tools but must not call them.
     tools_off: bool = False
 
 
@@ -112,7 +112,7 @@ class Asking:
         self.turnstile = turnstile
 
     async def ask(self, choices: Sequence[ModelChoice], question: Question) -> AsyncGenerator[Piece, None]:
-        """Raises Unanswered; what was said before that stays said."""
+        """Raises Unanswered; text that was shown before stays shown."""
         trouble: Unanswered | None = None
         for number, choice in enumerate(choices):
             if number:
@@ -123,12 +123,12 @@ class Asking:
                         if not isinstance(piece, Answer):
                             yield piece
                             continue
-                        # What follows is heavy again: the whole memory is stored.
+                        # The next step is expensive: the whole memory is stored.
                         await self.turnstile.enter()
                         yield replace(piece, position=number)
                 return
             except Unanswered as unanswered:
-                # What the first cannot do is told; a fallback that is no use is passed over.
+                # The first model's fault is the one that is reported; a fallback that fails for good is skipped.
                 trouble = trouble or unanswered
                 passed_over = number and unanswered.kind in (Kind.FINAL, Kind.EMPTY)
                 if unanswered.kind is not Kind.PASSING and not passed_over:
@@ -136,7 +136,7 @@ class Asking:
         raise trouble or Unanswered(Kind.FINAL, "no model is set for this bot")
 
     async def _ask_one(self, choice: ModelChoice, question: Question) -> AsyncGenerator[Piece, None]:
-        """One model, as often as the settings say; nothing is repeated once a word of the answer is out."""
+        """Asks one model, as often as the settings say; no attempt follows once a word of the answer was shown."""
         built = await self._get(choice)
         streams = built.streams
         tries = empties = 0
@@ -147,7 +147,7 @@ class Asking:
                     async for piece in pieces:
                         said = said or isinstance(piece, TextDelta)
                         yield piece
-                # Only now is it certain that the stream was to blame.
+                # The answer proves whether this model needs to be asked without a stream.
                 built.streams = streams
                 return
             except Unanswered as unanswered:
@@ -180,8 +180,8 @@ class Asking:
             raise Unanswered(Kind.FINAL, str(unbuilt)) from unbuilt
 
     async def _try(self, built: Built, question: Question, streams: bool) -> AsyncGenerator[Piece, None]:
-        """The seam where whatever a provider's library raises becomes a verdict."""
-        # The library builds a request in one go, the longer the talk the longer.
+        """The seam where every exception of a provider's library becomes a verdict."""
+        # The library builds the request in one go, which takes longer for a longer conversation.
         await self.turnstile.enter()
         try:
             asked = self._stream(built, question) if streams else self._whole(built, question)
@@ -216,7 +216,7 @@ class Asking:
             return await anext(events, None)
 
     def _patience(self, built: Built) -> asyncio.Timeout:
-        """Bytes are watched by our own transport; this is for the libraries that bring another."""
+        """The time limit for libraries that bring their own transport; ours watches the bytes itself."""
         return asyncio.timeout(None if built.watched else self._settings.read_seconds + self._settings.stall_seconds)
 
     async def _whole(self, built: Built, question: Question) -> AsyncGenerator[Piece, None]:
@@ -227,7 +227,7 @@ class Asking:
                 model_settings=_settings_of(question),
                 model_request_parameters=question.parameters,
             )
-        # Judged before anything is shown: there is no half of it that anybody has seen.
+        # The answer is judged before any of it is shown, so a failure leaves nothing half shown.
         answer = self._checked(response, built)
         for part in response.parts:
             if isinstance(part, ThinkingPart) and part.content:
@@ -237,8 +237,8 @@ class Asking:
         yield answer
 
     def _checked(self, response: ModelResponse, built: Built) -> Answer:
-        """The library takes an answer that just stops for a whole one; what the provider said tells them apart."""
-        # First of all, since a refusal has no reason beside itself.
+        """Tells a complete answer from one that just stopped, by the provider's own finish reason."""
+        # A refusal comes first, because it has no finish reason.
         if response.finish_reason == "content_filter":
             raise Unanswered(Kind.FINAL, "the model's provider withheld the answer because of its content")
         why = (response.provider_details or {}).get("finish_reason")
@@ -270,7 +270,7 @@ def _piece_of(event: object) -> TextDelta | ReasoningDelta | None:
 
 
 async def _end(stream: StreamedResponse) -> None:
-    """The library's generators end from within, in order; else each would be left to the garbage collector."""
+    """Closes the library's generators in order; otherwise the garbage collector would close them at random."""
     with suppress(errors.AgentRunError, httpx2.HTTPError, NotImplementedError):
         await stream.cancel()
         async for _ in stream:
@@ -282,7 +282,7 @@ def _settings_of(question: Question) -> ModelSettings:
 
 
 def judge(error: Exception, name: str, provider: str) -> Unanswered:
-    """One verdict for each fault that a provider or its library knows."""
+    """The verdict for each error of a provider or its library."""
     status = f" (HTTP {error.status_code})" if isinstance(error, errors.ModelHTTPError) else ""
     match error:
         case errors.ModelAuthenticationError():
@@ -320,7 +320,7 @@ def judge(error: Exception, name: str, provider: str) -> Unanswered:
 
 
 def _cannot_stream(error: errors.ModelAPIError) -> bool:
-    """It says so, or it sends something else than a stream."""
+    """Whether the error says so, or the server sent something other than a stream."""
     if isinstance(error, errors.ModelHTTPError):
         return error.status_code in UNSTREAMED and _STREAMING.search(str(error.body)) is not None
     return any(isinstance(each, NotStreamed) for each in _causes(error))

@@ -1,4 +1,4 @@
-"""Turns what a person sent along into what a model can take: images, texts, or a sentence that says why not."""
+"""Turns attachments into what a model can take: images, texts, or a sentence that says why not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidings.core.errors import TidingsError
 from tidings.core.redaction import one_line
 from tidings.core.types import Attachment
 
-# What providers take, by what they say.
+# The image types that providers document.
 IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
 IMAGE_BYTES = 5 * 1024 * 1024
 TEXT_BYTES = 200_000
@@ -31,7 +31,7 @@ NAME_BYTES = 100
 @dataclass(frozen=True, slots=True)
 class Heard:
     content: str | Sequence[UserContent]
-    # For the person: what the model will not get to see.
+    # Tells the person which attachments the model will not see.
     refused: tuple[str, ...] = ()
 
 
@@ -60,10 +60,10 @@ async def take(turn: Turn, *, images: bool) -> Heard:
 
 
 def _keep(path: Path, prefix: str, name: str) -> str:
-    """Into the workspace under a name of ours, so that tools can work with it."""
+    """Copies the file into the workspace under a safe name, so that tools can work with it."""
     folder = context.current().workspace / FOLDER
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # The end tells more than the beginning, and a file system counts bytes.
+    # The end of a name says more than its beginning, and file systems limit bytes, not characters.
     ending = re.sub(r"[^\w.-]+", "_", name).encode()[-NAME_BYTES:].decode(errors="ignore")
     safe = f"{prefix}-{ending}".rstrip("-.")
     draft = folder / f".{prefix}.part"
@@ -73,7 +73,7 @@ def _keep(path: Path, prefix: str, name: str) -> str:
 
 
 def _look(path: Path, attachment: Attachment, name: str, images: bool) -> tuple[UserContent, str]:
-    """What the model gets, and what the person is told."""
+    """Returns what the model gets and what the person is told."""
     size, kind = path.stat().st_size, _image_type(path)
     if kind or attachment.media_type.startswith("image/"):
         if not images:
@@ -97,7 +97,7 @@ def _unseen(name: str) -> str:
 
 
 def _image_type(path: Path) -> str:
-    """By its first bytes: names and declared types are a stranger's."""
+    """Judges an image by its first bytes, because a sender can write any name and type."""
     with path.open("rb") as file:
         head = file.read(16)
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
@@ -112,13 +112,13 @@ def _image_type(path: Path) -> str:
 
 
 def _read_text(path: Path) -> str | None:
-    """Its beginning, as far as a text may go."""
+    """Reads the beginning of a text file, up to the limit."""
     with path.open("rb") as file:
         data = file.read(TEXT_BYTES + 1)
     if b"\0" in data:
         return None
     try:
-        # What follows may lie in the middle of a letter.
+        # The limit may cut a character in half.
         decoder = getincrementaldecoder("utf-8-sig")()
         return decoder.decode(data, final=len(data) <= TEXT_BYTES)
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""What one run may spend: requests, tokens, money and time; near the end the model is told."""
+"""What one run may spend: requests, tokens, money and time; the model is warned near the limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidings.bots.assistant.prompt import NOTE
 from tidings.bots.assistant.settings import BotLimits
 from tidings.core.agent import Usage
 
-# From here on the model is told what is left.
+# The share of a limit from which on the model is told what is left.
 NEARLY = 0.8
 
 
@@ -37,7 +37,7 @@ class _Line:
     used: float
     # 0 is no limit.
     limit: float
-    # From here on the model is told.
+    # The amount from which on the model is told.
     near: float
     words: str
     left: str
@@ -58,7 +58,7 @@ class Budget:
 
     @property
     def exhausted(self) -> str:
-        """Which limit is reached, in words that follow "I stopped here:"; empty while there is room."""
+        """The limit that is reached, in words that follow "I stopped here:"; empty while there is room."""
         for line in self._lines():
             if line.limit and line.used >= line.limit:
                 return f"my limit of {line.words} for one answer is used up"
@@ -66,7 +66,7 @@ class Budget:
 
     @property
     def warning(self) -> str:
-        """A note for the model when little is left; what is used up is told otherwise."""
+        """A note for the model when little is left; `exhausted` reports a limit that is reached."""
         for line in self._lines():
             if line.limit and line.near <= line.used < line.limit:
                 return f"{NOTE} of {line.words} for this answer only {line.left} left. Come to an end.)"
@@ -80,7 +80,7 @@ class Budget:
             _Line(
                 spent.requests,
                 limits.requests,
-                # A few requests have no fifth part: then it is the last one that counts.
+                # With only a few requests a fifth is less than one, so the warning comes before the last request.
                 min(limits.requests * NEARLY, limits.requests - 1),
                 _counted(limits.requests, "request") + " to the model",
                 f"{requests_left:,} {'is' if requests_left == 1 else 'are'}",
@@ -114,6 +114,6 @@ def _counted(number: float, unit: str) -> str:
 
 
 def _dollars(amount: float) -> str:
-    """Small change too: a limit of half a cent is not no limit."""
+    """Formats amounts below a cent too: a limit of half a cent must not read as no limit."""
     exact = f"{amount:,.6f}".rstrip("0")
     return "$" + (exact if len(exact.partition(".")[2]) >= 2 else f"{amount:,.2f}")

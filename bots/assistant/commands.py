@@ -1,4 +1,4 @@
-"""What people may say about the model and the persona of a conversation: /model, /persona and /compact."""
+"""The chat commands for the model and the persona of a conversation: /model, /persona and /compact."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_MODEL = "This bot has no model to choose."
 
 
 def commands(bot_of: Callable[[Inbound], str], settings: Mapping[str, Assistant]) -> tuple[Command, ...]:
-    """Empty where no bot has a model; `bot_of` says who answers a message."""
+    """The commands, or none if no bot has a model; `bot_of` names the bot that answers a message."""
     if not any(bot.model for bot in settings.values()):
         return ()
 
@@ -36,7 +36,7 @@ def commands(bot_of: Callable[[Inbound], str], settings: Mapping[str, Assistant]
     return (
         Command("model", "which model answers here; /model NAME asks another", model),
         Command("persona", "who I am here; /persona TEXT changes it", persona),
-        # Only the bot can sum up; it does so in a run of its own.
+        # Only the bot can sum up a conversation, so the command starts a run.
         Command("compact", "sum up what was said so far, to make room", None),
     )
 
@@ -79,7 +79,7 @@ def _persona(tx: Transaction, inbound: Inbound, bot: Assistant) -> str:
         if chosen:
             back = f"/persona {DEFAULT} goes back to what I am elsewhere."
             return f"Here I am, as was chosen by /persona:\n{chosen}\n\n{back}"
-        return f"I am:\n{bot.persona}" if bot.persona else "Nobody has said who I am. /persona TEXT does."
+        return f"I am:\n{bot.persona}" if bot.persona else "I have no persona yet. /persona TEXT sets one."
     if wanted.lower() == DEFAULT:
         preferences.choose(tx, conversation, "persona", "")
         return "From now on I am here what I am elsewhere."

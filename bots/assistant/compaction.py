@@ -1,4 +1,4 @@
-"""Makes room in a talk that outgrows the model's window: its older part becomes a summary, the newer stays."""
+"""Shortens a conversation that outgrows the model's window: the older part becomes a summary, the newer part stays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pydantic_ai.messages import (
 from tidings.bots.assistant.memory import CHARACTERS_PER_TOKEN, Memory, tokens_in, weight
 from tidings.bots.assistant.prompt import NOTE, fence
 
-# Room is made when a talk fills so much of the window, and so much of it stays word for word.
+# The share of the window at which a conversation is shortened, and the share that stays word for word.
 FULL = 0.75
 KEPT = 0.25
 # The most of the window that one request for a summary may take.
@@ -25,7 +25,7 @@ SUMMED_UP = 0.5
 SUMMARY = f"{NOTE} to save room, what was said before was summed up by you like this:)"
 LEFT_OUT = f"{NOTE} to save room, what was said before was left out here; the person can still read it.)"
 SHED = "(This output was left out to save room.)"
-# Outputs of the last few tools are still worked with.
+# The model still works with the outputs of the last few tools.
 KEPT_RESULTS = 2
 TOLD = "(To make room I summed up the older part of our talk. You can still read all of it.)"
 TOLD_LEFT_OUT = (
@@ -48,7 +48,7 @@ def is_full(memory: Memory, window: int, overhead: int) -> bool:
 
 
 async def compact(memory: Memory, window: int, sum_up: SumUp, *, all_of_it: bool = False) -> int:
-    """How many messages became a summary; none when there is nothing old enough."""
+    """Returns how many messages became a summary; 0 when no message is old enough."""
     cut = _worth(memory, memory.begin) if all_of_it else older(memory, window)
     if not cut:
         return 0
@@ -62,7 +62,7 @@ async def compact(memory: Memory, window: int, sum_up: SumUp, *, all_of_it: bool
 
 
 def leave_out(memory: Memory, window: int) -> int:
-    """Where nothing can be summed up, the older part goes without; what was summed up before stays."""
+    """Drops the older part without a summary when no model can write one; an earlier summary stays."""
     cut = older(memory, window)
     if cut:
         before = _note_of(memory.messages[0])
@@ -72,7 +72,7 @@ def leave_out(memory: Memory, window: int) -> int:
 
 
 def shed(memory: Memory) -> bool:
-    """Drops the outputs of tools that are long past; false when there are none left to drop."""
+    """Drops the outputs of old tool calls; returns False when none are left to drop."""
     places = [
         (message, place)
         for message in memory.messages
@@ -97,9 +97,9 @@ def _begin_with(memory: Memory, note: str, kept: list[ModelMessage], cut: int) -
 
 
 def older(memory: Memory, window: int) -> int:
-    """How many messages from the first on may go: a person speaks behind them, and no more stands there than is kept.
+    """How many of the oldest messages may go: the rest begins with a person's message and fits into the share to keep.
 
-    What belongs to this run stays in any case.
+    The messages of the current run always stay.
     """
     cut = memory.begin
     behind = tokens_in(memory.messages[cut:])
@@ -113,12 +113,12 @@ def older(memory: Memory, window: int) -> int:
 
 
 def _worth(memory: Memory, cut: int) -> int:
-    """What is only a note of ours cannot become shorter."""
+    """The cut, or 0 if only an earlier note would go: a note cannot become shorter."""
     return 0 if cut == 1 and _note_of(memory.messages[0]) else cut
 
 
 def _note_of(message: ModelMessage) -> str:
-    """The note with which room was made before, if it is that."""
+    """The note of an earlier summary, if the message is one."""
     match message.parts[0] if message.parts else None:
         case UserPromptPart(content=str() as text) if text.startswith((SUMMARY, LEFT_OUT)):
             return text

@@ -1,4 +1,4 @@
-"""Notices a run that goes in circles: first the model is warned, then the run is halted, with a word for the person."""
+"""Notices a run that goes in circles: the model is warned first, then the run is halted and the person is told why."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tidings.bots.assistant.settings import Rail, Rails
 from tidings.core.agent import Effect
 from tidings.core.redaction import one_line
 
-# So much of an error is told; more would not help anybody.
+# How much of an error the person is told.
 ERROR_CHARACTERS = 160
 NAME_CHARACTERS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """One call of a tool and what came of it."""
+    """One tool call and its result."""
 
     name: str
     arguments: str
@@ -43,7 +43,7 @@ class Halted:
 
 
 class Guard:
-    """Counts over one run."""
+    """Counts the tool calls of one run."""
 
     def __init__(self, rails: Rails) -> None:
         self._rails = rails
@@ -63,7 +63,7 @@ class Guard:
         self._same[used.name, used.arguments, used.error] += 1
         self._failing[used.name] += 1
         same, failing = self._same[used.name, used.arguments, used.error], self._failing[used.name]
-        # What comes behind its first sentence is mostly advice for the model.
+        # After the first sentence, an error is mostly advice for the model.
         name, told = shown(used.name), one_line(used.error).partition(". ")[0][:ERROR_CHARACTERS].rstrip(".")
         return [
             *_judge(
@@ -100,7 +100,7 @@ class Guard:
 
 
 def shown(name: str) -> str:
-    """A model may call for a tool that does not exist, by any name."""
+    """A tool's name, shortened: a model may ask for a tool that does not exist, under any name."""
     return one_line(name)[:NAME_CHARACTERS] or "a tool without a name"
 
 

@@ -1,4 +1,4 @@
-"""What the model sees of a conversation: the same after a restart, and mended where a run broke off."""
+"""What the model sees of a conversation: the same after a restart, and repaired where a run broke off."""
 
 from __future__ import annotations
 
@@ -36,40 +36,40 @@ from tidings.core.agent import Finished, Turn
 from tidings.core.redaction import one_line, plain
 from tidings.core.types import Author, Entry, File, make_storable
 
-# An image stands in the memory as its place on the disk; only the newest few are shown again.
+# The memory holds the path of an image, not its bytes; only the newest few are shown to the model again.
 SCHEME = "attachment:"
 SHOWN_IMAGES = 4
 UNREADABLE = "unreadable"
-# A rough measure that errs on the safe side for most languages; what needs more bytes also needs more tokens.
+# A rough measure that overestimates for most languages; text with more bytes also has more tokens.
 CHARACTERS_PER_TOKEN = 3.5
 IMAGE_TOKENS = 1500
 VERSION = 1
 BEGAN_EARLIER = f"{prompt.NOTE} this talk began earlier than what you see of it.)"
 
-# Built at import: on first use it would block the loop for 70 ms.
+# Building the decoder takes 70 ms, which would block the loop on first use.
 ModelMessagesTypeAdapter.rebuild()
 
 
 class _Envelope(msgspec.Struct, frozen=True):
-    """What a checkpoint holds; another agent's does not decode and is left alone."""
+    """The content of a checkpoint; the checkpoint of another agent does not decode and is ignored."""
 
     assistant: int
     run: str
-    # Where this run's own messages begin.
+    # The index of this run's first message.
     begin: int
-    # What the person has read of this run so far, to the letter.
+    # The exact text that the person has read of this run so far.
     said: str
-    # How the run ended, where it had nothing more to add.
+    # How the run ended, if it has ended.
     ended: Finished | None
     files: tuple[File, ...]
     messages: msgspec.Raw
     spent: Spent = msgspec.field(default_factory=Spent)
-    # The newest that the run had been told when it began.
+    # The time of the newest entry that the run knew when it began.
     told: float = 0.0
 
 
 class Memory:
-    """`resumes` says that this very run has been here before."""
+    """`resumes` is true after a restart in the middle of this run."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Memory:
         self.resumes = resumes
         self.files = list(files)
         self.ended = ended
-        # By this run alone, through all restarts.
+        # Spent by this run alone, including before restarts.
         self.spent = spent or Spent()
         self._begin = begin
         self._told = told
@@ -97,7 +97,7 @@ class Memory:
 
     @property
     def begin(self) -> int:
-        """Where this run's own messages begin."""
+        """The index of this run's first message."""
         return self._begin
 
     @property
@@ -105,12 +105,12 @@ class Memory:
         return "".join(self._said)
 
     def tell(self, text: str) -> None:
-        """The person reads this now; what of it the model shall know is up to `answer` and `say`."""
+        """Records text that the person reads now; `answer` and `say` decide what the model will know of it."""
         self._said.append(text)
 
     @property
     def calls(self) -> int:
-        """How many calls of tools this run has made so far."""
+        """How many tools this run has called so far."""
         own = self.messages[self._begin :]
         return sum(isinstance(part, ToolCallPart) for message in own for part in message.parts)
 
@@ -118,27 +118,27 @@ class Memory:
         self.messages.append(ModelRequest(parts=[UserPromptPart(content)]))
 
     def answer(self, response: ModelResponse) -> None:
-        """Kept in a form that can be stored and that every provider takes back."""
+        """Adds a model's answer in a form that can be stored and that every provider accepts again."""
         parts = [part for part in response.parts if not _is_blank(part)]
         for part in parts:
             if isinstance(part, ToolCallPart):
-                # No provider takes back what is no object or no name, neither now nor in any later turn.
+                # Providers refuse arguments that are no object and tools without a name, in every later turn too.
                 if isinstance(part.args, str) and not _is_object(part.args):
                     part.args = {UNREADABLE: make_storable(part.args)}
                 part.tool_name = ODD.sub("_", part.tool_name)[:NAME_CHARACTERS] or "unnamed"
             elif isinstance(part, TextPart):
                 part.content = plain(part.content)
-        # A copy: the tools are called with what the model wrote.
+        # The memory gets a copy, because the tools are called with what the model wrote.
         kept = [each for part in parts if (each := _without_secrets(part)) is not None]
         if kept:
             self.messages.append(replace(response, parts=kept))
 
     def say(self, text: str) -> None:
-        """Words that no model wrote, but that the person has read as ours."""
+        """Adds words that the person read as the bot's although no model wrote them."""
         text = plain(text)
         last = self.messages[-1] if self.messages else None
         if isinstance(last, ModelResponse):
-            # Some providers take no two answers in a row.
+            # Some providers refuse two answers in a row.
             self.messages[-1] = replace(last, parts=[*last.parts, TextPart(text)])
         else:
             self.messages.append(ModelResponse(parts=[TextPart(text)]))
@@ -150,7 +150,7 @@ class Memory:
         self.messages, self._begin = messages, begin
 
     def hide_images(self) -> bool:
-        """No model is shown them any more; false when there are none."""
+        """Hides every image from the model; returns False when there are none."""
         found = any(map(_has_image, self.messages))
         if found:
             self.messages = _load_images(self.messages, 0)
@@ -163,10 +163,10 @@ class Memory:
         return msgspec.json.encode(envelope)
 
     async def shown(self, *, images: bool) -> list[ModelMessage]:
-        """The messages as the model gets them, in an order that every provider takes, with the images it may see."""
+        """The messages as the model gets them: in an order that every provider accepts, with the images it may see."""
         messages: list[ModelMessage] = self.messages
         if any(map(_has_image, messages)):
-            # What came just now is all looked at, however much it is.
+            # The model sees every image of the current message, however many there are.
             most = max(SHOWN_IMAGES, _count_images(messages[self._begin :])) if images else 0
             messages = await asyncio.to_thread(_load_images, messages, most)
         if messages and isinstance(messages[0], ModelResponse):
@@ -175,7 +175,7 @@ class Memory:
 
 
 def of(turn: Turn) -> Memory:
-    """This run's own checkpoint after a restart; else the last run's with what was said since; else the history."""
+    """This run's checkpoint after a restart; else the last run's and what followed; else the history."""
     stored = _decode(turn.checkpoint)
     told = max((entry.at for entry in turn.history), default=0.0)
     if stored is None:
@@ -211,34 +211,34 @@ def _decode(checkpoint: bytes | None) -> tuple[_Envelope, list[ModelMessage]] | 
 
 
 def _since(envelope: _Envelope, history: Sequence[Entry]) -> list[ModelMessage]:
-    """What the person has seen and the checkpoint does not know: how its run ended, and what came after."""
+    """What the person has seen since the checkpoint: how its run ended, and what followed."""
     places = [place for place, entry in enumerate(history) if entry.run == envelope.run]
     if not places:
-        # Another bot has answered here for so long that all of what we are given came later.
+        # Another bot has answered here for so long that every entry is newer than the checkpoint.
         return _told(history)
-    # The first of them is the message itself.
+    # The first entry is the message itself.
     own = [history[place] for place in places[1:]]
     known = one_line(envelope.ended.reason) if envelope.ended else ""
     ending = [entry for entry in own if entry.author is Author.NOTICE and entry.text != known]
-    # News of other work that came while the run was still at it.
+    # A notice about other work that arrived while the run was active.
     meanwhile = [entry for entry in history[: places[0]] if entry.author is Author.NOTICE and entry.at > envelope.told]
     return _told([*_unsaid(own, envelope.said), *ending, *meanwhile, *history[places[-1] + 1 :]], envelope.run)
 
 
 def _unsaid(own: list[Entry], said: str) -> list[Entry]:
-    """The end of an answer that was cut off behind its last checkpoint."""
+    """The end of an answer that was cut off after its last checkpoint."""
     text = "".join(entry.text for entry in own if entry.author is Author.BOT)
     rest = text[len(commonprefix((text, plain(said)))) :].strip()
     return [Entry(author=Author.BOT, text=rest)] if rest else []
 
 
 def _is_blank(part: object) -> bool:
-    """Providers say it and do not take it back."""
+    """Whether a part is blank: providers send blank parts but refuse to take them back."""
     return isinstance(part, TextPart) and not part.content.strip()
 
 
 def _without_secrets(part: ModelResponsePart) -> ModelResponsePart | None:
-    """A thought that holds one is left out: its provider takes back only what it has signed."""
+    """Removes secrets; a thinking part that holds one is left out, because its provider signed the exact text."""
     if isinstance(part, ThinkingPart) and plain(part.content) != part.content:
         return None
     if isinstance(part, ToolCallPart) and plain(part.args_as_json_str()) != part.args_as_json_str():
@@ -259,7 +259,7 @@ def _cleaned(value: Any) -> Any:
 
 
 def unreadable(call: ToolCallPart) -> str | None:
-    """The arguments as the model wrote them, where `Memory.answer` could make nothing of them."""
+    """The arguments as the model wrote them, if `Memory.answer` could not read them."""
     match call.args:
         case {"unreadable": str() as written, **rest} if not rest:
             return written
@@ -268,7 +268,7 @@ def unreadable(call: ToolCallPart) -> str | None:
 
 
 def _is_object(written: str) -> bool:
-    """The library itself makes an object of whatever it cannot read."""
+    """Whether the arguments are an object; the library turns unreadable ones into an object of its own."""
     try:
         return isinstance(msgspec.json.decode(written or "{}"), dict)
     except (msgspec.DecodeError, UnicodeEncodeError):
@@ -276,7 +276,7 @@ def _is_object(written: str) -> bool:
 
 
 def _told(entries: Iterable[Entry], begun: str = "") -> list[ModelMessage]:
-    """`begun` is a run of which the first entry is known already."""
+    """The history as messages; `begun` is a run whose first entry the checkpoint already holds."""
     messages: list[ModelMessage] = []
     runs = {begun}
     for entry in entries:
@@ -288,7 +288,7 @@ def _told(entries: Iterable[Entry], begun: str = "") -> list[ModelMessage]:
             case Author.BOT if entry.text.strip():
                 messages.append(ModelResponse(parts=[TextPart(entry.text)]))
             case Author.NOTICE:
-                # What became of a run is our own word; what began it, and any other, may hold an output or a report.
+                # How a run ended is the gateway's own sentence; other notices may hold an output or a report by others.
                 is_ours = not entry.source and (not entry.run or (entry.run.startswith("run_") and not is_first))
                 words = prompt.note(entry.text) if is_ours else prompt.news(entry.text, entry.source)
                 messages.append(ModelRequest(parts=[UserPromptPart(words)]))
@@ -298,7 +298,7 @@ def _told(entries: Iterable[Entry], begun: str = "") -> list[ModelMessage]:
 
 
 def signed(message: ModelMessage, mark: str) -> ModelMessage:
-    """The messages as they are sent, with the mark in the gateway's own lines."""
+    """The messages as they are sent, with the mark on the gateway's own lines."""
     if not isinstance(message, ModelRequest):
         return message
     parts = [
@@ -319,7 +319,7 @@ def _signed(content: Any, mark: str) -> Any:
 
 
 def tokens_in(messages: Iterable[ModelMessage]) -> int:
-    """How long they are for a model, roughly."""
+    """A rough estimate of how many tokens the messages take."""
     return sum(map(_tokens, messages))
 
 
@@ -337,7 +337,7 @@ def _tokens(message: ModelMessage) -> int:
 
 
 def weight(text: str) -> int:
-    """How much a text counts, in characters of a plain one."""
+    """The length of a text, counted in characters of plain English."""
     return len(text) if text.isascii() else len(text.encode(errors="replace"))
 
 
@@ -357,7 +357,7 @@ def _images(content: str | Sequence[UserContent]) -> list[ImageUrl]:
 
 
 def _load_images(messages: Sequence[ModelMessage], most: int) -> list[ModelMessage]:
-    """From the newest on: a talk about pictures is mostly about the last ones."""
+    """Loads images from the newest on, because people mostly talk about the last ones."""
     left = most
     shown: list[ModelMessage] = []
     for message in reversed(messages):

@@ -1,4 +1,4 @@
-"""Which models a person may choose for a bot: judged by their names alone, without the model library (pure)."""
+"""Which models a person may choose for a bot, judged by name alone and without the model library (pure)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tidings.bots.assistant.settings import Assistant
 
-# What the library knows as a provider; a test holds it against the library. Anything else in front of a colon is part
+# The providers that the library knows; a test compares the list. Anything else in front of a colon is part
 # of a name, as in llama3:8b.
 PROVIDERS = frozenset(
     (
@@ -22,7 +22,7 @@ GATEWAY = "gateway/"
 
 
 def permit(bot: Assistant, wanted: str) -> tuple[str, str]:
-    """The model's full name, or why it may not be asked."""
+    """The model's full name, or the reason why it may not be chosen."""
     own, full, permitted = provider(bot), _full(bot, wanted), choices(bot)
     for name in (wanted, full):
         if name in permitted:
@@ -41,18 +41,18 @@ def permit(bot: Assistant, wanted: str) -> tuple[str, str]:
 
 
 def chosen(bot: Assistant, preferred: str) -> str:
-    """What was chosen once and may still be asked; empty means the bot's own, since settings may have changed."""
+    """The conversation's choice if the settings still permit it; otherwise empty, which means the bot's own model."""
     return permit(bot, preferred)[0] if preferred and preferred != bot.model else ""
 
 
 def choices(bot: Assistant) -> list[str]:
-    """By name: the bot's own first, its fallbacks, and those that its settings list."""
+    """The models by name: the bot's own first, then its fallbacks and those that its settings list."""
     fallbacks = (choice.model for choice in bot.fallbacks)
     return list(dict.fromkeys((bot.model, *fallbacks, *(_full(bot, name) for name in bot.models))))
 
 
 def provider(bot: Assistant) -> str:
-    """Empty where a server of somebody's own is asked, and nothing in the name says who made it."""
+    """The provider in a model's name; empty for a server at a `base_url` whose model name contains none."""
     before, colon, _ = bot.model.partition(":")
     return before if colon and (not bot.base_url or is_provider(before)) else ""
 
@@ -66,7 +66,7 @@ def lines(names: Sequence[str]) -> str:
 
 
 def _full(bot: Assistant, name: str) -> str:
-    """A bare name is meant as one of the bot's own provider."""
+    """The full name; a bare name belongs to the bot's own provider."""
     return name if ":" in name or not provider(bot) else f"{provider(bot)}:{name}"
 
 

@@ -21,13 +21,13 @@ from pydantic_ai.providers import Provider, infer_provider_class
 from tidings.bots.assistant.settings import Assistant, ModelChoice
 from tidings.core import redaction
 
-# What is assumed of a model of which nothing is known.
+# The window that is assumed for an unknown model.
 WINDOW_TOKENS = 128_000
 NO_KEY = "none"
 OLLAMA = "http://127.0.0.1:11434/v1"
-# More would only wait for each other at the provider.
+# More connections would only queue at the provider.
 CONNECTIONS = 1000
-# The last word of a stream, after which only the end of the bytes may follow, and how long that is waited for.
+# The last event of a stream, and how long to wait for the end of the bytes after it.
 DONE = b"data: [DONE]\n\n"
 DONE_SECONDS = 0.5
 
@@ -35,11 +35,11 @@ _WANTS_STREAM = re.compile(rb'"stream"\s*:\s*true')
 
 
 class Unbuilt(Exception):
-    """Why a model cannot even be asked, in a sentence for the person and the owner."""
+    """A model cannot be built; the message is a sentence for the person and the owner."""
 
 
 class NotStreamed(httpx2.TransportError):
-    """A stream was asked for and something else is sent."""
+    """The server was asked for a stream and sent something else."""
 
 
 @dataclass(slots=True)
@@ -47,34 +47,34 @@ class Built:
     """A model that can be asked."""
 
     name: str
-    # As people are told of it.
+    # The name that people are shown.
     provider: str
     model: Model
     window: int
     images: bool
-    # It could not stream once, so it is asked without from then on.
+    # True after the model failed to stream once; from then on it is asked without a stream.
     streams: bool
-    # Its bytes come through `Watching`.
+    # Whether its bytes pass through `Watching`.
     watched: bool
 
 
 class Models:
-    """Everything a bot may ask; each is built once, and all share one pool of connections."""
+    """The models of one bot; each is built once, and all share one pool of connections."""
 
     def __init__(self, settings: Assistant) -> None:
         self._settings = settings
         self._built: dict[tuple[str, str, str], Built] = {}
         self._client: httpx2.AsyncClient | None = None
-        # Models are built in threads, and two conversations may want the same one at once.
+        # Models are built in threads, and two conversations may need the same one at once.
         self._building = Lock()
 
     def choices(self, preferred: str) -> list[ModelChoice]:
-        """Whom to ask, in order: what the conversation has chosen, or the bot's own, then the fallbacks."""
+        """The models to ask, in order: the conversation's choice or the bot's own, then the fallbacks."""
         own = self._settings
         first: ModelChoice = own
         if preferred not in ("", own.model):
             named = {each.model: each for each in own.fallbacks}
-            # With nothing but its name: the bot's own key is no other provider's business.
+            # Only the name is taken over: the bot's key must not reach another provider.
             first = named.get(preferred) or ModelChoice(model=preferred)
         order = [first, *(each for each in own.fallbacks if each is not first)]
         return [self._with_way(each) for each in order]
@@ -82,7 +82,7 @@ class Models:
     async def get(self, choice: ModelChoice) -> Built:
         if built := self._built.get(_key(choice)):
             return built
-        # Certificates and profiles take a while to load.
+        # Loading certificates and profiles takes a while.
         return await asyncio.to_thread(self._build, choice)
 
     async def close(self) -> None:
@@ -90,7 +90,7 @@ class Models:
             await self._client.aclose()
 
     def _with_way(self, choice: ModelChoice) -> ModelChoice:
-        """A model of the bot's own provider is reached as the bot's own is."""
+        """Gives a model of the bot's own provider the bot's address and key."""
         own = self._settings
         if provider_of(choice.model) == provider_of(own.model):
             choice = _reached_like(choice, own)
@@ -106,7 +106,7 @@ class Models:
 
     def _make(self, choice: ModelChoice) -> Built:
         if self._settings.base_url and not _is_known(provider_of(choice.model)):
-            # What looks like a provider is part of the name, as in llama3:8b.
+            # At a `base_url`, a prefix such as llama3: in llama3:8b is part of the name.
             choice = _reached_like(choice, self._settings)
         provider_name, name = split(choice)
         watched = False
@@ -127,12 +127,12 @@ class Models:
         return Built(choice.model, called, model, window, images, settings.stream, watched)
 
     def _provider(self, kind: str, choice: ModelChoice) -> tuple[Provider[Any], bool]:
-        """And whether it uses our connections."""
+        """The provider, and whether it uses our connections."""
         provider = infer_provider_class(kind)
         known = inspect.signature(provider.__init__).parameters
         wanted: dict[str, Any] = {"base_url": choice.base_url, "api_key": choice.api_key.get_secret_value()}
         if choice.base_url and not wanted["api_key"]:
-            # Else the library takes the key of the provider's own from the environment, and hands it to that address.
+            # Without a key the library would take the provider's key from the environment and send it to this address.
             wanted["api_key"] = NO_KEY
         given = {name: value for name, value in wanted.items() if value}
         for name in given.keys() - known.keys():
@@ -141,12 +141,12 @@ class Models:
         try:
             made = provider(**given, **with_client)
         except TypeError:
-            # Some libraries take only a client of their own kind.
+            # Some libraries accept only their own kind of client.
             made, with_client = provider(**given), {}
         with suppress(AttributeError):
-            # We count the tries ourselves, since only we can tell the person.
+            # Retries are counted in `ask`, which can tell the person about them.
             made.client.max_retries = 0
-            # It may come from the environment, where nobody else has seen it.
+            # The key may come from the environment, where the settings have not registered it as a secret.
             if made.client.api_key != NO_KEY:
                 redaction.remember(str(made.client.api_key))
             _hasten(made.client.chat.completions)
@@ -155,21 +155,21 @@ class Models:
     def _pool(self) -> httpx2.AsyncClient:
         if self._client is None:
             settings = self._settings
-            # The transport itself knows one time-out for every byte; ours tells the first from the later ones.
+            # The transport has one timeout for every byte; `Watching` tells the first byte from later ones.
             longest = max(settings.read_seconds, settings.stall_seconds)
             self._client = httpx2.AsyncClient(
                 transport=Watching(settings),
                 timeout=httpx2.Timeout(longest, connect=settings.connect_seconds),
-                # Another address is nobody we have given the key for.
+                # A redirect to another address must not carry the key.
                 follow_redirects=False,
             )
         return self._client
 
 
 def _hasten(completions: Any) -> None:
-    """OpenAI's library walks through messages and tools by their type hints, half a millisecond for each.
+    """Skips the OpenAI library's walk through messages and tools by their type hints, which takes 0.5 ms for each.
 
-    They are plain JSON already, so they pass by it with what a caller may add to a body.
+    Both are plain JSON already, so they travel as additional fields of the body.
     """
     create = completions.create
 
@@ -187,13 +187,13 @@ def provider_of(model: str) -> str:
 
 
 def split(choice: ModelChoice) -> tuple[str, str]:
-    """The provider as the library calls it, and the model's name there."""
+    """The library's name of the provider, and the model's name at that provider."""
     provider, colon, name = choice.model.partition(":")
     if choice.base_url and (not colon or not _is_known(provider)):
         return "openai-chat", choice.model
     if not colon:
         raise Unbuilt(f'the model "{choice.model}" has no provider: write it as provider:name')
-    # What stands behind an address of somebody's own speaks the older dialect, which all of them know.
+    # A server at a `base_url` is asked in the older dialect, which all such servers know.
     return "openai-chat" if provider == "openai" and choice.base_url else provider, name
 
 
@@ -208,7 +208,7 @@ def _is_known(provider: str) -> bool:
 
 
 def _key(choice: ModelChoice) -> tuple[str, str, str]:
-    """The same model may be had at two addresses, or for two accounts."""
+    """What tells two models apart: the same name may be served at two addresses or for two accounts."""
     return choice.model, choice.base_url, choice.api_key.get_secret_value()
 
 
@@ -219,9 +219,9 @@ def _reached_like(choice: ModelChoice, own: ModelChoice) -> ModelChoice:
 
 
 class Watching(httpx2.AsyncBaseTransport):
-    """Notices an answer that does not begin or stops growing; a byte of any kind is a sign of life.
+    """A transport that notices an answer that does not begin or stops growing; any byte is a sign of life.
 
-    Goes through the proxy that the environment names, which a client leaves to a transport of somebody's own.
+    It uses the proxy that the environment names, because a client with its own transport ignores the environment.
     """
 
     def __init__(self, settings: Assistant) -> None:
@@ -268,7 +268,7 @@ class _Watched(httpx2.AsyncByteStream):
                 if not chunk.endswith(DONE):
                     yield chunk
                     continue
-                # The libraries drop everything at this word, half read; at the end of the bytes they tidy up.
+                # The libraries abandon the connection at this event; reading to the end lets them close it properly.
                 if rest := chunk.removesuffix(DONE):
                     yield rest
                 with suppress(TimeoutError, httpx2.TransportError):

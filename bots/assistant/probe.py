@@ -1,4 +1,4 @@
-"""Asks a model one thing, to learn whether it can be asked at all."""
+"""Asks a model one question, to find out whether it works at all."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ QUESTION = "Answer with one word: ready"
 
 
 async def try_out(settings: Assistant) -> str:
-    """What the first of its models says. Raises ConfigError with the reason why it says nothing."""
+    """The answer of the bot's first model. Raises ConfigError with the reason if there is none."""
     models = Models(settings)
-    # Whoever sits and waits asks again by themselves.
+    # The person at the terminal can try again, so there are no retries.
     asking = Asking(models, settings.model_copy(update={"retries": 0}), asyncio.sleep, Turnstile())
     question = Question([ModelRequest(parts=[UserPromptPart(QUESTION)])], ModelRequestParameters())
     try:

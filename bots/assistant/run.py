@@ -1,4 +1,4 @@
-"""One run of the assistant: asks the model, uses the tools it wants, and ends in words whatever happens."""
+"""One run of the assistant: asks the model, uses the tools that it wants, and always ends in words."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tidings.core.types import File, Origin
 
 log = logging.getLogger(__name__)
 
-# What a summary at the end of a budget may take, whatever the budget was.
+# The budget of the summary at the end of a run, whatever the run's own budget was.
 LAST_WORDS_SECONDS = 60.0
 LAST_WORDS = (
     f"{prompt.NOTE} {{reason}}. Use no tools any more. Tell the person in a few sentences what was done and found, "
@@ -55,7 +55,7 @@ class Work:
         self._turn = turn
         self._budget = budget
         self._memory = memory.of(turn)
-        # What a run has spent before a restart counts too.
+        # Spending from before a restart counts too.
         budget.spent = self._memory.spent
         self._chosen = model_choice.chosen(settings, turn.preferences.get("model", ""))
         self._choices = models.choices(self._chosen)
@@ -75,7 +75,7 @@ class Work:
         ]
         self._mark = prompt.mark(context.current().conversation.id)
         self._spoke = False
-        # The next words begin a paragraph of their own.
+        # The next words begin a new paragraph.
         self._apart = False
         self._answer: Answer | None = None
 
@@ -98,7 +98,7 @@ class Work:
                     yield event
         except Unanswered as unanswered:
             sentence = unanswered.sentence
-            # One that is broken, or no image for this model, would have every later request refused too.
+            # A broken or unsupported image would make the provider refuse every later request too.
             if _was_rejected(unanswered) and self._memory.hide_images():
                 sentence += "; I leave the images of this talk out from now on"
             if self._chosen and isinstance(unanswered.__cause__, errors.ModelNotFoundError):
@@ -109,7 +109,7 @@ class Work:
 
     async def _begin(self, built: Built) -> AsyncGenerator[Event, None]:
         if self._memory.resumes:
-            # What was said before the restart is void for whoever reads along, so it is said again.
+            # Readers of the stream discard the text from before the restart, so it is sent again.
             for file in self._memory.files:
                 yield FileMade(file.path, file.name)
             if said := self._memory.said:
@@ -181,11 +181,11 @@ class Work:
                 yield event
             return
         await self._asking.turnstile.enter()
-        # What has been done is kept, so that a restart goes on behind it.
+        # The results of the tools are stored, so that a restart continues after them.
         yield Checkpoint(self._memory.store(), self._budget.spent.usage)
 
     async def _ask(self, built: Built) -> AsyncGenerator[Event, None]:
-        """One whole answer, left in `_answer`; a model that answers with a mere sign of silence is asked again."""
+        """Stores one complete answer in `_answer`; a model that answers only with a sign of silence is asked again."""
         retried = False
         while True:
             quiet = Quiet()
@@ -197,7 +197,7 @@ class Work:
                         if isinstance(piece, Answer):
                             self._answer = piece
                             self._spend(piece.response)
-                            # Who has answered is asked first for the rest of the run.
+                            # The model that answered is asked first for the rest of the run.
                             self._choices = [*self._choices[piece.position :], *self._choices[: piece.position]]
                         elif not isinstance(piece, TextDelta):
                             yield piece
@@ -214,7 +214,7 @@ class Work:
                     raise
                 if not compaction.shed(self._memory):
                     before = self._memory.messages
-                    # Whatever the window is said to be, it is smaller than this.
+                    # The provider refused this length, so the real window is smaller.
                     async with aclosing(self._make_room(min(built.window, memory.tokens_in(before)))) as events:
                         async for event in events:
                             yield event
@@ -227,11 +227,11 @@ class Work:
                 return
             assert self._answer is not None
             if self._answer.response.tool_calls:
-                # It goes on with its tools, so the sign meant nothing.
+                # The model continues with tools, so the sign of silence meant nothing.
                 self._answer = replace(self._answer, response=_without_text(self._answer.response))
                 return
             if self._turn.message.origin is not Origin.PERSON:
-                # Nobody asked, so nobody waits: it may keep silent.
+                # No person asked, so the run may stay silent.
                 return
             if retried:
                 raise Unanswered(Kind.EMPTY, CHOSE_SILENCE)
@@ -260,11 +260,11 @@ class Work:
             self._apart = True
             yield self._say(told)
             self._apart = True
-        # Nobody should wait for it twice, nor be told twice.
+        # Stored at once, so that a restart neither shortens the conversation again nor repeats the notice.
         yield Checkpoint(self._memory.store(), self._budget.spent.usage)
 
     async def _compact_now(self, built: Built) -> AsyncGenerator[Event, None]:
-        """The command itself is no part of the talk."""
+        """Sums up the conversation by command; the command itself is not part of it."""
         self._memory.messages.pop()
         yield Progress("I sum up our talk …")
         summed = await compaction.compact(self._memory, built.window, self._sum_up, all_of_it=True)
@@ -278,13 +278,13 @@ class Work:
 
     async def _sum_up(self, text: str) -> str:
         if reason := self._budget.exhausted:
-            # A long talk and a small window would need many.
+            # A long conversation and a small window could need many requests.
             raise Unanswered(Kind.FINAL, reason)
         question = Question([ModelRequest(parts=[UserPromptPart(prompt.bare(text))])], ModelRequestParameters())
         return await self._collect(question)
 
     async def _run_out(self, reason: str) -> AsyncGenerator[Event, None]:
-        """Never a silent stop: the model's own summary, or at least what was tried."""
+        """Ends a run at its limit with the model's own summary, or at least a list of what was tried."""
         self._memory.hear(LAST_WORDS.format(reason=reason))
         built = await self._models.get(self._choices[0])
         try:
@@ -308,7 +308,7 @@ class Work:
         return f"Until then I used {', '.join(counts)}." if counts else "I had used no tools."
 
     async def _collect(self, question: Question) -> str:
-        """An answer that is for ourselves first; raises Unanswered, also where there are no words in it."""
+        """Collects an answer without showing it; raises Unanswered, also for an answer without words."""
         text = ""
         async with aclosing(self._asking.ask(self._choices, question)) as pieces:
             async for piece in pieces:
@@ -350,14 +350,14 @@ class Work:
 
 
 def _was_rejected(unanswered: Unanswered) -> bool:
-    """The request itself was, and not who makes it or whom it asks."""
+    """Whether the provider refused the request itself, rather than the key or the model."""
     others = (errors.ModelAuthenticationError, errors.ModelNotFoundError, errors.ModelContextWindowExceededError)
     cause = unanswered.__cause__
     return isinstance(cause, errors.ModelRequestRejectedError) and not isinstance(cause, others)
 
 
 def _without_calls(response: ModelResponse) -> ModelResponse:
-    """Calls that may be cut off in the middle are nothing that anybody should make, nor ask a result of."""
+    """The answer without its tool calls, which may be cut off in the middle."""
     parts = [part for part in response.parts if part not in response.tool_calls]
     return replace(response, parts=parts)
 
@@ -367,7 +367,7 @@ def _without_text(response: ModelResponse) -> ModelResponse:
 
 
 def _cost(response: ModelResponse) -> float:
-    """In dollars by the list price; nothing where it is not known."""
+    """The cost in dollars by the list price; 0 if the price is unknown."""
     try:
         return float(response.cost().total_price)
     except (LookupError, ValueError, AssertionError):

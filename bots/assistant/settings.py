@@ -1,4 +1,4 @@
-"""The settings of a bot with a model: whom it asks, with which tools and how far it may go."""
+"""The settings of a bot with a model: which model, which tools, and how much one run may spend."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidings.core.settings import Section
 
 
 class BotLimits(Section):
-    """At the end of any of these the model sums up without tools, and the answer says so; 0 is no limit."""
+    """At any of these limits the model sums up without tools, and the answer says so; 0 means no limit."""
 
     requests: int = Field(40, ge=0, description="Requests to the model in one run.")
     tokens: int = Field(1_000_000, ge=0, description="Tokens in one run, in and out together.")
@@ -23,7 +23,7 @@ class BotLimits(Section):
 
 
 class Rail(Section):
-    """Where the model is warned, and where the run is halted."""
+    """After how many repetitions the model is warned, and the run is halted."""
 
     warn: int = Field(ge=1)
     halt: int = Field(ge=1)
@@ -73,7 +73,7 @@ class McpServer(Section):
 
 
 class ModelChoice(Section):
-    """A model, and how it is reached where that differs from what its provider is known for."""
+    """A model, with an address and a key if they differ from the provider's usual ones."""
 
     model: str = Field(
         "", description='"provider:name", such as "openai:gpt-5-mini"; setting it makes the assistant answer.'
@@ -91,7 +91,7 @@ class ModelChoice(Section):
 
 
 class Assistant(ModelChoice):
-    """What `[bot]` and `[bots.NAME]` may say of a model; all of it is optional."""
+    """The settings of `[bot]` and `[bots.NAME]` that concern a model; all are optional."""
 
     fallbacks: tuple[ModelChoice, ...] = Field((), description="Models to ask when this one cannot be had, in order.")
     models: tuple[str, ...] = Field(

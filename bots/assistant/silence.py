@@ -1,8 +1,8 @@
-"""Holds back the beginning of an answer while it may turn out to be nothing but a sign of silence."""
+"""Holds back the beginning of an answer while the answer may be only a sign of silence."""
 
 from __future__ import annotations
 
-# What models are known to write when they think that they need not answer.
+# The signs that models write when they decide not to answer.
 SIGNS = ("[SILENT]", "[NO_REPLY]", "NO_REPLY", "HEARTBEAT_OK")
 
 
@@ -13,12 +13,12 @@ def is_sign(text: str) -> bool:
 class Quiet:
     def __init__(self) -> None:
         self._held: list[str] = []
-        # The text that is held back, without surplus whitespace: never longer than a sign and a piece.
+        # The text that is held back, without surplus whitespace; never longer than one sign and one delta.
         self._begun = ""
         self._open = False
 
     def feed(self, text: str) -> str:
-        """What may be shown now."""
+        """Takes the next delta and returns the text that may be shown now."""
         if self._open:
             return text
         self._held.append(text)

@@ -1,11 +1,11 @@
-"""Lets a few turns at a time do what is heavy, so that the loop serves everybody else in between."""
+"""Lets a few turns at a time do expensive work, so that the event loop serves everything else in between."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 
-# Each takes the loop for 2 ms, and for 6 after a hundred messages: few enough that others hardly wait.
+# One turn takes the loop for 2 ms, or 6 ms after a hundred messages, so four delay others hardly at all.
 MOST = 4
 
 
@@ -17,12 +17,12 @@ class Turnstile:
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        # How many have passed in this round of the loop.
+        # How many turns have passed in this round of the loop.
         self.passed = 0
         self._places: deque[asyncio.Future[None]] = deque()
 
     async def enter(self) -> None:
-        """Before whatever takes the loop for long; it may be entered again and again in one turn."""
+        """Waits for a place before expensive work; one turn may enter any number of times."""
         loop = asyncio.get_running_loop()
         if self.passed == self._most or self._places:
             place = loop.create_future()
@@ -34,7 +34,7 @@ class Turnstile:
         self.passed += 1
 
     def _turn(self) -> None:
-        """Once in each round, as long as anybody comes."""
+        """Runs once in each round of the loop, as long as turns keep coming."""
         self.passed = 0
         while self._places and self.passed < self._most:
             place = self._places.popleft()
@@ -43,5 +43,5 @@ class Turnstile:
                 place.set_result(None)
                 self.passed += 1
         if self.passed:
-            # Behind those that were just let in: they run first.
+            # The next round is scheduled after the turns that were just let in, so they run first.
             asyncio.get_running_loop().call_soon(self._turn)

@@ -1,4 +1,4 @@
-"""Uses the tools that a model asked for: each is stored as started before it acts, and each has a result."""
+"""Calls the tools that a model asked for: each call is stored before the tool acts, and each has a result."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tidings.core.redaction import plain
 
 log = logging.getLogger(__name__)
 
-# Calls that change nothing may run at the same time, so many of them.
+# How many calls without an effect may run at the same time.
 TOGETHER = 8
 NOT_USED = "(Not used: I was stopped before.)"
 BROKEN = "the tool itself is broken; its owner finds in the log how"
-# What the journal keeps of a result; the model gets all of it.
+# How much of a result the journal keeps; the model gets all of it.
 SHOWN_CHARACTERS = 4000
-# What the model is told of arguments that nobody can read.
+# What the model is told about arguments that cannot be read.
 UNREADABLE_CHARACTERS = 200
 
 
 @dataclass(slots=True)
 class Round:
-    """What one round of calls brought."""
+    """The results of one round of calls."""
 
     returns: list[ToolReturnPart] = field(default_factory=list)
     halted: Halted | None = None
@@ -46,13 +46,13 @@ class Using:
         self._guard = guard
         self._desk = desk
         self._run = run
-        # Calls of this run so far.
+        # How many tools this run has called so far.
         self._made = made
-        # How often each was used, in the order of their first use.
+        # How often each tool was called, in the order of first use.
         self.counts: dict[str, int] = {}
 
     async def use(self, calls: Sequence[ToolCallPart], into: Round) -> AsyncGenerator[Event, None]:
-        """Every call gets a result, since a model cannot go on without; behind a halt nothing acts any more."""
+        """Gives every call a result, because a model cannot continue without one; after a halt no tool acts."""
         for batch in self._batches(calls):
             if into.halted:
                 into.returns += [ToolReturnPart(call.tool_name, NOT_USED, call.tool_call_id) for call, _ in batch]
@@ -85,7 +85,7 @@ class Using:
         into.returns.append(ToolReturnPart(call.tool_name, plain(told) or "(no output)", call.tool_call_id))
 
     def _batches(self, calls: Sequence[ToolCallPart]) -> Iterator[list[tuple[ToolCallPart, Tool | Refusal]]]:
-        """Whatever acts does so alone and in the order asked for."""
+        """Groups the calls: a tool with an effect acts alone, in the order that the model asked for."""
         batch: list[tuple[ToolCallPart, Tool | Refusal]] = []
         for call in calls:
             tool = self._find(call)
@@ -105,16 +105,16 @@ class Using:
         written = unreadable(call)
         if isinstance(tool, Refusal) or written is None:
             return tool
-        # A tool that needs no arguments would act all the same, although nobody knows what was meant.
+        # Without this check, a tool that needs no arguments would act on a call that could not be read.
         return Refusal(f"the arguments are no JSON object, so it did not run: {written[:UNREADABLE_CHARACTERS]}")
 
     def _name(self, call: ToolCallPart) -> str:
-        """Of one call in this run: with a number, since some providers give one id to several."""
+        """The id of one call in this run, with a number, because some providers give several calls the same id."""
         self._made += 1
         return f"{call.tool_call_id}#{self._made}"
 
     async def _act(self, name: str, call: ToolCallPart, tool: Tool | Refusal) -> tuple[Result, str]:
-        """The seam where a tool's fault becomes a result."""
+        """The seam where a tool's exception becomes a result."""
         if isinstance(tool, Refusal):
             return Result(""), tool.reason
         occasion = Occasion(self._desk, f"{self._run}/{name}")

@@ -26,7 +26,7 @@ def allow(
     is_list: bool = typer.Option(False, "--list", help="Show who may talk to the bot, and which list admits them."),
     is_removal: bool = typer.Option(False, "--remove", help="Withdraw admission: ID may no longer talk to the bot."),
 ) -> None:
-    """Let somebody talk to the bot, at once. Works without a running gateway, too.
+    """Admit a person or a group, at once, with or without a running gateway.
 
     There are two lists: [access] allow in the settings, and the one that this command writes. With --remove, their
     running work is stopped and their planned work will not run.

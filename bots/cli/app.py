@@ -1,4 +1,4 @@
-"""The command line: every command, one line for what went wrong, and an exit code that means something."""
+"""The command line: registers every command, and turns an error into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tidings.bots.cli.context import Place
 from tidings.core.errors import ConfigError, TidingsError
 
 USAGE = 64
-# By name, so that an error's home need not be imported before it is raised.
+# By name, so that the modules of these errors need not be imported.
 EXIT_CODES = {"NotRunning": 69, "HomeInUse": 75, "StoreRefused": 76, "ConfigError": 78}
 EPILOGUE = """\b
 Exit codes:
@@ -40,7 +40,7 @@ Exit codes:
   76  the store was refused: foreign, newer, corrupt or not durable
   78  a setting is wrong
 """
-# Nothing more is expected of a pipe that has been silent for so long.
+# How long a chat from a pipe waits without any news.
 PIPE_SECONDS = 120.0
 
 app = typer.Typer(
@@ -56,7 +56,7 @@ app = typer.Typer(
 
 
 def main(place_at: Callable[[Path, Path | None], Place]) -> None:
-    """Never a traceback for a known error."""
+    """Runs the command line; a known error is one line, never a traceback."""
     try:
         app(prog_name="tidings", obj=place_at)
     except TidingsError as error:
@@ -64,7 +64,7 @@ def main(place_at: Callable[[Path, Path | None], Place]) -> None:
         names = [kind.__name__ for kind in type(error).__mro__]
         sys.exit(next((EXIT_CODES[name] for name in names if name in EXIT_CODES), 1))
     except SystemExit as end:
-        # The parser says 2 for a wrong command line, as no other program's documentation does.
+        # The parser exits with 2 for a wrong command line; ours is the code from sysexits.
         sys.exit(USAGE if end.code == 2 else end.code)
 
 
@@ -89,7 +89,7 @@ def _options(
 @app.command()
 def run(
     context: typer.Context,
-    no_chat: bool = typer.Option(False, "--no-chat", help="Only serve, in a terminal too."),
+    no_chat: bool = typer.Option(False, "--no-chat", help="Do not open a chat in the terminal."),
 ) -> None:
     """Start the gateway. In a terminal you can talk to the bot at once; otherwise it serves until SIGTERM."""
     place: Place = context.obj
@@ -112,7 +112,7 @@ def chat(
 
 @app.command()
 def version() -> None:
-    """Say which version this is."""
+    """Show the version."""
     typer.echo(f"tidings {own_version()}")
 
 

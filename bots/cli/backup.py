@@ -1,4 +1,4 @@
-"""Keeps what is stored safe and small: `tidings backup`, `tidings restore` and `tidings prune`."""
+"""Backs up, restores and trims the store: `tidings backup`, `tidings restore` and `tidings prune`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from tidings.core.operations.restore import Restored
 
 UNITS = {"h": 3600.0, "d": 86_400.0, "w": 7 * 86_400.0}
-# Names that promise less room than the files take; whoever waits for it should not wait long.
+# Names that ask for compression; a fast level, because a person is waiting.
 PRESSED = (".gz", ".tgz")
 FAST = 4
-# So many of the files that were left out are named.
+# How many of the files that were left out are named.
 NAMED = 3
 
 
@@ -35,10 +35,10 @@ def backup(
         False, "--essential", help="Of attachments and workspaces, take only what open work refers to."
     ),
 ) -> None:
-    """Write everything that is needed to go on elsewhere into one file, also while the gateway runs.
+    """Write everything that another machine needs to go on into one file, also while the gateway runs.
 
-    It holds the store, attachments, workspaces, keys and settings, and not the log. Whoever can read it can speak
-    as the bot: keep it safe. What is said after the moment of the copy is not in it.
+    It holds the store, attachments, workspaces, keys and settings, but not the log. Anyone who can read it can speak
+    as the bot: keep it safe. Messages that arrive after the copy are not in it.
     """
     from tidings.core.operations import backup as archive
 
@@ -76,9 +76,9 @@ def restore(
         False, "--move-aside", help="Keep the store that is there in a folder of its own, and take its place."
     ),
 ) -> None:
-    """Put a backup into the home, where no gateway runs; the next start goes on with it.
+    """Put a backup into the home while no gateway runs; the next start continues from it.
 
-    What was on its way when the backup was made is settled by asking the platforms. Let the old gateway never run
+    Sends that were under way when the backup was made are settled by asking the platforms. Never run the old gateway
     again: two of them would both answer.
     """
     from tidings.core.operations import restore as restoring
@@ -96,9 +96,9 @@ def prune(
     ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Only say what would go."),
 ) -> None:
-    """Remove what is over and old: journals, runs, deliveries and attachments, as [retention] says.
+    """Remove old data that is no longer needed: journals, runs, deliveries and attachments, as [retention] says.
 
-    A running gateway does so by itself once a day. The space it frees is used again; without a running gateway, it is
+    A running gateway does this once a day. The freed space is used again; without a running gateway, it is
     given back to the disk.
     """
     place: Place = context.obj
@@ -147,7 +147,7 @@ def _seconds(age: str) -> float | None:
 
 @contextmanager
 def _copied(place: Place) -> Iterator[tuple[Path, bool]]:
-    """A copy of the store by whoever owns it now, and whether that is a gateway."""
+    """A copy of the store, and whether a running gateway made it."""
     from tidings.core.operations import offline
 
     try:
@@ -199,7 +199,7 @@ def _told(home: Path, restored: Restored) -> Iterator[str]:
 
 
 def _named_by(file: Path) -> tuple[list[str], list[str]]:
-    """Personas and keys in files of their own, as paths below the settings; and what to say of all others."""
+    """The files that the settings name, as paths below the settings; and warnings about those outside."""
     from tidings.bots.app import roster, settings
     from tidings.core.errors import ConfigError
     from tidings.core.operations import backup as archive
@@ -209,7 +209,7 @@ def _named_by(file: Path) -> tuple[list[str], list[str]]:
         texts = settings.read(file, must_exist=False)
         plain, secret = settings.parse(file, texts.tidings), settings.parse(file, texts.secrets)
     except ConfigError as error:
-        # A backup of a home that cannot start may be the one that is needed most.
+        # A backup must also work for a home that cannot start.
         return [], [f"what the settings name was not looked for: {error}"]
     for written in dict.fromkeys(roster.files_named(settings.merged(plain, secret))):
         path = Path(os.path.normpath(folder / os.path.expanduser(written)))

@@ -1,4 +1,4 @@
-"""Puts cards on the board, looks at them and lets them go on: `tidings board`."""
+"""Shows and changes the cards on the board: `tidings board`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ app = typer.Typer(
 )
 
 CARD = typer.Argument(metavar="CARD", help="Which, by its number.")
-TEXT = typer.Argument("", metavar="TEXT", help="What whoever works on it should know.")
+TEXT = typer.Argument("", metavar="TEXT", help="What the worker should know.")
 
 
 @app.command("list")
@@ -25,7 +25,7 @@ def show_all(
     context: typer.Context,
     state: str = typer.Argument("", metavar="STATE", help="Only these, such as blocked.", show_default="all"),
 ) -> None:
-    """Say what is on the board."""
+    """List the cards on the board."""
     _do(context, "list", other=state)
 
 
@@ -33,7 +33,7 @@ def show_all(
 def show(
     context: typer.Context, card: str = CARD, as_json: bool = typer.Option(False, "--json", help="As JSON.")
 ) -> None:
-    """Say all of one card: its text, attempts, comments and what happened to it."""
+    """Show one card: its text, attempts, comments and history."""
     place: Place = context.obj
     answer = _ask(place, "show", id=card)
     if as_json:
@@ -45,15 +45,15 @@ def show(
 @app.command("add")
 def add(
     context: typer.Context,
-    title: str = typer.Argument(metavar="TITLE", help="What shall be done."),
-    body: str = typer.Option("", help="All that whoever works on it must know."),
-    to: str = typer.Option("", metavar="BOT", help="Who shall do it.", show_default="the default bot"),
+    title: str = typer.Argument(metavar="TITLE", help="What to do."),
+    body: str = typer.Option("", help="Everything the worker must know."),
+    to: str = typer.Option("", metavar="BOT", help="Who works on it.", show_default="the default bot"),
     after: list[str] = typer.Option([], metavar="CARD", help="It waits for this one; once for each."),
     priority: int = typer.Option(0, help="The higher, the sooner."),
     budget: int = typer.Option(0, min=0, help="Requests to the model in one attempt; 0 is the bot's own limit."),
     workspace: str = typer.Option("", help="A folder that several cards share.", show_default="one of its own"),
-    watch: str = typer.Option("", metavar="TARGET", help="Who is told of its end: platform:CHAT or console."),
-    triage: bool = typer.Option(False, "--triage", help="Nobody begins before it is unblocked."),
+    watch: str = typer.Option("", metavar="TARGET", help="Who is told when it ends: platform:CHAT or console."),
+    triage: bool = typer.Option(False, "--triage", help="Do not begin before the card is unblocked."),
 ) -> None:
     """Put a card on the board."""
     new = {"title": title, "body": body, "assignee": to, "parents": after, "priority": priority}
@@ -65,7 +65,7 @@ def add(
 def comment(
     context: typer.Context, card: str = CARD, text: str = typer.Argument(metavar="TEXT", help="What to write.")
 ) -> None:
-    """Write on a card."""
+    """Comment on a card."""
     _do(context, "comment", id=card, text=text)
 
 
@@ -75,20 +75,20 @@ def attach(
     card: str = CARD,
     what: str = typer.Argument(metavar="FILE", help="A file, of which a copy is kept, or a link (https://…)."),
 ) -> None:
-    """Attach a file or a link to a card, for whoever works on it."""
+    """Attach a file or a link to a card, for its worker."""
     is_link = what.startswith(("https://", "http://"))
     _do(context, "attach", id=card, text=what if is_link else str(Path(what).expanduser().absolute()))
 
 
 @app.command("unblock")
 def unblock(context: typer.Context, card: str = CARD, text: str = TEXT) -> None:
-    """Let a card go on that is blocked, waits for a person or was to be reviewed."""
+    """Let a card continue that is blocked, waits for a person or awaits review."""
     _do(context, "unblock", id=card, text=text)
 
 
 @app.command("done")
 def done(context: typer.Context, card: str = CARD, text: str = TEXT) -> None:
-    """Accept a card after its review, or say that it is done."""
+    """Accept a card after its review, or mark it as done."""
     _do(context, "done", id=card, text=text)
 
 
@@ -96,7 +96,7 @@ def done(context: typer.Context, card: str = CARD, text: str = TEXT) -> None:
 def block(
     context: typer.Context, card: str = CARD, reason: str = typer.Argument(metavar="REASON", help="Why.")
 ) -> None:
-    """Set a card aside that nobody works on."""
+    """Block a card that has no worker at the moment."""
     _do(context, "block", id=card, text=reason)
 
 
@@ -112,7 +112,7 @@ def link(
 
 @app.command("archive")
 def archive(context: typer.Context, card: str = CARD) -> None:
-    """Put a card away; whoever works on it is ended."""
+    """Archive a card; a worker that is on it is stopped."""
     _do(context, "archive", id=card)
 
 

@@ -1,4 +1,4 @@
-"""Looks at the settings before a restart does: `tidings config`."""
+"""Checks the settings before a restart: `tidings config`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from tidings.bots.cli.context import Place
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
-# With one command alone, a group would lose its name for it.
+# A group with a single command needs this callback, or the command's name would be dropped.
 @app.callback()
 def _group() -> None:
-    """The settings: look at them before a restart does."""
+    """Check the settings before a restart."""
 
 
 @app.command("check")
 def check(context: typer.Context) -> None:
-    """Say whether a gateway could start with these settings.
+    """Check whether a gateway can start with these settings.
 
-    Nothing is started and nobody is asked. Exit code 78 and one line where a setting is wrong; what is only odd is a
+    Nothing is started and no platform is asked. A wrong setting is one line and exit code 78; an odd one is a
     warning.
     """
     place: Place = context.obj

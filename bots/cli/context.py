@@ -1,4 +1,4 @@
-"""Where a command works: the home, its settings, and how to ask the gateway that runs there."""
+"""What every command is given: the home, its settings, and how to ask the running gateway."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 Ask = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-# What a platform says of an account: the words, whether it is a fault, and whether it is odd.
+# What a platform reports about an account: a sentence, whether it is an error, and whether it is a warning.
 Findings = Iterable[tuple[str, bool, bool]]
 
 
@@ -25,7 +25,7 @@ class Guide(Protocol):
     def steps(self) -> tuple[str, ...]: ...
     @property
     def needs(self) -> Iterable[tuple[str, str]]:
-        """What to ask for: the key of the setting, and words."""
+        """What to ask the person for: the key of each setting, and a question."""
         ...
 
     @property
@@ -34,7 +34,7 @@ class Guide(Protocol):
 
 class Load(Protocol):
     def __call__(self, beside: Mapping[str, Any], *, is_new: bool = False) -> Loaded:
-        """Reads the settings, with what is only tried out over them; a file that is yet to be made is empty.
+        """Reads the settings, overridden by `beside`; with `is_new`, a missing file counts as empty.
 
         Raises ConfigError.
         """
@@ -46,7 +46,7 @@ class Serve(Protocol):
 
 
 class Place(NamedTuple):
-    """The `obj` of every command; only the composition root knows who answers."""
+    """The `obj` of every command; only the composition root knows the adapters behind it."""
 
     home: Path
     config: Path | None

@@ -10,7 +10,7 @@ import typer
 from tidings.bots.cli.context import Place
 from tidings.core.errors import NotRunning
 
-# So many are shown while no gateway runs; as many as one that runs tells of.
+# How many are shown while no gateway runs: as many as a running one lists.
 LISTED = 200
 
 app = typer.Typer(
@@ -31,12 +31,12 @@ def show(
     waiting: bool = typer.Option(False, "--waiting", help="Also those that only wait for their turn."),
     as_json: bool = typer.Option(False, "--json", help="For programs."),
 ) -> None:
-    """Say which deliveries are in trouble, and why; the newest first.
+    """List the deliveries in trouble and why, the newest first.
 
     \b
-    held      the owner must mend something first: a token, a permission, a platform that is not configured
+    held      you must fix something first: a token, a permission, a platform that is not configured
     doubtful  it may have arrived; the platform is being asked
-    dead      it was given up, and the chat is told at its next contact
+    dead      it was given up, and the chat is told when it next writes
     """
     _list(context.obj, waiting=waiting, as_json=as_json)
 
@@ -59,7 +59,7 @@ def retry(context: typer.Context, id: str = typer.Argument(metavar="ID", help="W
 
 @app.command("drop")
 def drop(context: typer.Context, id: str = typer.Argument(metavar="ID", help="Which, as the list says.")) -> None:
-    """Give a delivery up for good: it is not sent, and nobody is told of it any more."""
+    """Drop a delivery for good: it is not sent, and its chat hears no more about it."""
     place: Place = context.obj
     try:
         place.ask({"verb": "deliveries", "do": "drop", "id": id})
@@ -67,7 +67,7 @@ def drop(context: typer.Context, id: str = typer.Argument(metavar="ID", help="Wh
         from tidings.core.operations import offline
 
         offline.drop(place.home, id)
-    typer.echo(f"{id} is dropped, and nobody is told of it any more")
+    typer.echo(f"{id} is dropped; its chat hears no more about it")
 
 
 def _list(place: Place, *, waiting: bool, as_json: bool) -> None:

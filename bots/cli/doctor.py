@@ -1,4 +1,4 @@
-"""Looks over settings, platforms, home, store and gateway: one line for each thing, and what to do about it."""
+"""Checks settings, platforms, home, store and gateway: one line for each, with what to do: `tidings doctor`."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from tidings.bots.assistant.settings import ModelChoice
     from tidings.bots.cli.safety import Level, Remark
 
-# A full disk stops everything; it is worth saying before.
+# A full disk stops everything, so the warning comes earlier.
 SCARCE_BYTES = 200 * 1024 * 1024
-# It is cut back at every checkpoint; one that has grown so long tells of a reader that never ends.
+# Every checkpoint truncates the log; a log this long means that some reader never ends.
 LONG_LOG_BYTES = 256 * 1024 * 1024
-# Whatever waits longer than this waits for somebody to look.
+# Work that waits longer than this deserves a warning.
 LONG_WAIT_SECONDS = 900.0
 DATABASE = "tidings.db"
 LOG = "tidings.log"
 TAIL_BYTES = 256 * 1024
-# What is older was seen, or mended.
+# Older errors were seen or fixed.
 RECENT_SECONDS = 86_400.0
 # As tidings.core.telemetry.logs writes them, for people and for programs.
 TEXT_ERROR = re.compile(r"(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\.\d+ (?:error|critical) +(?P<words>.+)")
@@ -48,9 +48,9 @@ def doctor(
     context: typer.Context,
     as_json: bool = typer.Option(False, "--json", help="For programs: one object with every line."),
 ) -> None:
-    """Look everything over: settings, platforms, home, store, queues and gateway, and what to mend.
+    """Check settings, platforms, home, store, queues and gateway, and say what to fix.
 
-    Exit code 1 where something is wrong or dangerous; what is only odd is a warning.
+    The exit code is 1 if something is wrong or dangerous; an odd setting is only a warning.
     """
     place: Place = context.obj
 
@@ -91,14 +91,14 @@ class Doctor:
         from tidings.bots.cli.safety import Remark
         from tidings.core.redaction import plain
 
-        # Whatever a library or a file has put into it, no secret is shown and no line is broken.
+        # Words from libraries and files are redacted and kept on one line.
         remark = Remark(level, subject, " ".join(plain(words).split()))
         self.remarks.append(remark)
         self._say(remark)
 
     @contextmanager
     def examining(self, subject: str) -> Iterator[None]:
-        """What is wrong with one thing must not keep us from the next."""
+        """Reports an error, so that the next check still runs."""
         try:
             yield
         except TidingsError as error:
@@ -134,7 +134,7 @@ class Doctor:
         if loaded.file.exists():
             self.ok("settings", f"{loaded.file}")
         else:
-            self.ok("settings", f"there is no {loaded.file}, so all have their defaults")
+            self.ok("settings", f"{loaded.file} does not exist, so every setting has its default")
         for remark in remarks(loaded, environment, check_id):
             self.note(*remark)
 
@@ -144,10 +144,10 @@ class Doctor:
         file = place.config or place.home / "tidings.toml"
         if last_good.recall(place.home, file) is not None:
             folder = place.home / last_good.FOLDER
-            self.fail("settings", f"until that is mended, a start takes those of the last good one, from {folder}")
+            self.fail("settings", f"until that is fixed, the gateway starts with the last good settings, from {folder}")
 
     def bots(self, bots: Mapping[str, Bot], environment: Mapping[str, str]) -> None:
-        """Each by itself, the default first; no provider is asked anything."""
+        """Checks each bot, the default first, without asking any provider."""
         import asyncio
 
         from tidings.bots.app import agents
@@ -189,7 +189,7 @@ class Doctor:
             self.note("fail" if is_fault else "warn" if is_odd else "ok", name, words)
 
     def home(self, home: Path) -> None:
-        # Unlike os.path, Path.exists raises for a folder that we may not read.
+        # Unlike os.path, Path.exists raises for an unreadable folder.
         there = next(path for path in (home, *home.parents) if os.path.exists(path))
         if not there.is_dir():
             self.fail("home", f"{there} is not a folder; move it away, or choose another with --home")
@@ -205,7 +205,7 @@ class Doctor:
 
         self.ok("home", str(home))
         if home.stat().st_mode & 0o077:
-            self.warn("home", f"others may look inside; close it with: chmod 700 {home}")
+            self.warn("home", f"other users can look inside; close it with: chmod 700 {home}")
         with self.examining("home"):
             check_owner(home)
         self.disk(home, shutil.disk_usage(home).free)
@@ -224,17 +224,17 @@ class Doctor:
             self.ok("store", line)
         log = home / f"{DATABASE}-wal"
         if log.exists() and log.stat().st_size > LONG_LOG_BYTES:
-            words = f"{log} has grown to {log.stat().st_size // 1024 // 1024} MB: end other programs that read it"
+            words = f"{log} has grown to {log.stat().st_size // 1024 // 1024} MB: stop other programs that read it"
             self.warn("store", f"{words}, then restart")
 
     def queues(self, home: Path, loaded: Loaded | None) -> None:
-        """By the store alone, so that one learns what waits also while nothing runs."""
+        """Reads the store directly, so that waiting work shows even while no gateway runs."""
         from tidings.core.operations import offline
 
         glance = offline.look_over(home) if os.path.isdir(home) else None
         admitted = loaded is None or loaded.core.access.allow or (glance and glance.admitted)
         if not admitted and (others := sorted(_needs_admission(loaded))):
-            words = f"nobody may talk to the bot at {', '.join(others)}: write to it, and run what it tells you"
+            words = f"no one may talk to the bot at {', '.join(others)}: write to it, and run what it tells you"
             self.warn("access", f"{words}, tidings allow platform:ID")
         if glance is None:
             return
@@ -254,7 +254,7 @@ class Doctor:
             self.ok("queues", "nothing waits for long, and nothing is lost or in doubt")
 
     def log(self, home: Path) -> None:
-        """What went wrong last where nobody was looking: a gateway in the background writes there."""
+        """Reports the last error in the log of a gateway in the background."""
         if (found := last_error(home / LOG, time.time() - RECENT_SECONDS)) is not None:
             self.warn("log", f"the last error in {home / LOG}: {found}")
 
@@ -282,7 +282,7 @@ class Doctor:
 
 
 def last_error(log: Path, since: float) -> str | None:
-    """The newest line that tells of one, if it is not older than that."""
+    """The newest error in the log, if it is recent."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - TAIL_BYTES))
@@ -302,7 +302,7 @@ def last_error(log: Path, since: float) -> str | None:
 
 
 def _needs_admission(loaded: Loaded | None) -> Iterator[str]:
-    """Platforms on which strangers can write, as far as they are set up."""
+    """The configured platforms on which strangers can write to the bot."""
     from pydantic import SecretStr
 
     for name, section in loaded.platforms.items() if loaded else ():
@@ -315,17 +315,17 @@ def _needs_admission(loaded: Loaded | None) -> Iterator[str]:
 def _remedies(state: str) -> str:
     return {
         "waiting": "the platform cannot be reached, or pauses; tidings status says more",
-        "held": "the platform is switched off or refuses us; mend its settings and restart",
-        "doubtful": "whether they arrived is being found out; look into the chat",
+        "held": "the platform is switched off or refuses us; fix its settings and restart",
+        "doubtful": "they may have arrived, and the platform is being asked; look into the chat",
     }[state]
 
 
 def _key(choice: ModelChoice, environment: Mapping[str, str]) -> str:
-    """Where the key of a model that could be built comes from; never the key."""
+    """Where the key of a model comes from; never the key itself."""
     if choice.api_key.get_secret_value():
         return "key found in the settings"
     if choice.base_url:
-        # The environment's is the provider's own, and stays there.
+        # A key in the environment belongs to the provider and is not sent to a `base_url`.
         return f"no key for {choice.base_url}, which may need none"
-    # Without one, the provider's library would have refused.
+    # The model was built, so the provider's library has found a key.
     return "key found in the environment"

@@ -1,4 +1,4 @@
-"""What somebody reads who starts the gateway in a terminal: who answers, and what to try."""
+"""The greeting in the terminal when the gateway starts: who answers, and what to try."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def greeting(home: Path, loaded: Loaded, others: Sequence[str]) -> str:
     connected = f"  Also at {', '.join(others)}; tidings status shows how they are doing.\n" if others else ""
     hint = "" if others else "  To connect Telegram, set TIDINGS_TELEGRAM__TOKEN to the token BotFather gives you.\n"
     return f"""\
-Tidings {own_version()}: {loaded.bot.called} listens here. Everything is kept in {home}, the log in tidings.log there.
-  Say hi, or /help. Ctrl-D or /quit stops the gateway; from another terminal talk with: tidings chat
+Tidings {own_version()}: {loaded.bot.called} is listening. Everything is kept in {home}; the log is tidings.log there.
+  Say hi, or /help. Ctrl-D or /quit stops the gateway. From another terminal: tidings chat
 {connected}{hint}\
   {_who_answers(loaded)}
 """
@@ -31,4 +31,4 @@ def _who_answers(loaded: Loaded) -> str:
         return f"{loaded.bot.model} answers; /model says which others can.{beside}"
     if loaded.bot.agent:
         return f"{loaded.bot.agent} answers.{beside}"
-    return f"To let a model answer, set TIDINGS_BOT__MODEL=openai:gpt-5-mini and OPENAI_API_KEY to your key.{beside}"
+    return f"To use a model, set TIDINGS_BOT__MODEL=openai:gpt-5-mini and OPENAI_API_KEY to your key.{beside}"

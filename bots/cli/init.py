@@ -1,4 +1,4 @@
-"""Sets everything up in a conversation, or by flags alone: `tidings init`."""
+"""Sets up a bot in a dialogue, or by flags alone: `tidings init`."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tidings.core.errors import ConfigError
 if TYPE_CHECKING:
     from tidings.bots.app.settings import Loaded
 
-OWN, NOBODY = "own", "demo"
+OWN, DEMO = "own", "demo"
 OLLAMA = "http://127.0.0.1:11434/v1"
 AGAIN, KEEP, LEAVE = "again", "keep", "leave"
 
 
 class Provider(NamedTuple):
     title: str
-    # What is proposed of it.
+    # The model that is proposed.
     model: str
-    # Where its library looks for a key.
+    # The variable in which the provider's library looks for a key.
     variable: str
 
 
@@ -35,7 +35,7 @@ PROVIDERS = {
     "anthropic": Provider("Anthropic", "anthropic:claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
     "google": Provider("Google", "google:gemini-2.5-flash", "GOOGLE_API_KEY"),
     OWN: Provider("an address of your own: Ollama, vLLM, LM Studio, OpenRouter and the like", "", ""),
-    NOBODY: Provider("nobody yet: the demo bot, which needs no key", "", ""),
+    DEMO: Provider("no model yet: the demo bot, which needs no key", "", ""),
 }
 
 
@@ -61,7 +61,7 @@ def init(
     """
     import logging
 
-    # What goes wrong is said by us, in the place where one looks.
+    # Errors are shown in the dialogue, not in a log.
     logging.getLogger().addHandler(logging.NullHandler())
     place: Place = context.obj
     tokens = {
@@ -90,7 +90,7 @@ def init(
 
 
 class SetUp:
-    """What was answered so far; nothing is written before everything was asked."""
+    """The answers so far; nothing is written before every question was asked."""
 
     def __init__(self, place: Place, *, asks: bool, checked: bool) -> None:
         self._place = place
@@ -100,7 +100,7 @@ class SetUp:
         self._connected: list[str] = []
         from tidings.core.store.lock import check_owner
 
-        # Whatever is wrong in the files is said before anything is asked.
+        # Errors in the existing files are reported before the first question.
         self._loaded = place.load({}, is_new=True)
         check_owner(place.home)
 
@@ -125,12 +125,12 @@ class SetUp:
 
     def choose_model(self, model: str, url: str, key: str) -> None:
         if key and not (model or url):
-            # Another key for what answers already.
+            # A key without a model replaces the key of the current model.
             model, url = self._loaded.bot.model, self._loaded.bot.base_url
             if not model and not self._asks:
                 raise typer.BadParameter("a key alone is of no use: name the model, too, with --model")
         if model or url:
-            self._note_model("" if model == NOBODY else model, url, key)
+            self._note_model("" if model == DEMO else model, url, key)
             self._try_model()
         elif self._asks and self._has_one_bot():
             self._ask_for_model()
@@ -139,19 +139,19 @@ class SetUp:
         guides = self._place.guides()
         for name, guide in guides.items():
             if any((name, key) in self._changes for key, _ in guide.needs):
-                # What came by a flag is right, or nothing is written.
+                # A wrong token from a flag ends the command before anything is written.
                 self._try_platform(name)
             elif self._asks:
                 self._ask_for_platform(name, guide)
         self._connected = [name for name in guides if self._is_set(self._load(), name, guides[name])]
 
     def write(self) -> None:
-        """The settings that others may see, and the secrets apart from them."""
+        """Writes plain settings and secrets into separate files."""
         from tidings.bots.app.roster import secrets_file
         from tidings.bots.app.settings import SECRET
         from tidings.bots.cli import toml_edit
 
-        # Once more, all together.
+        # All answers together must be valid too.
         loaded = self._load()
         secret = {names: value for names, value in self._changes.items() if SECRET.search(names[1])}
         plain = {names: value for names, value in self._changes.items() if names not in secret}
@@ -188,8 +188,10 @@ class SetUp:
         for line in launch.connected(self._place, self._connected):
             self._tell(line)
         self._let_in()
-        self._tell("Talk to it here: tidings chat. How it fares: tidings status. What to mend: tidings doctor.")
-        self._tell("It goes on when you leave; so that it comes back after a reboot: tidings service install")
+        self._tell(
+            "Talk to it with: tidings chat. See its state with: tidings status. If something is wrong: tidings doctor."
+        )
+        self._tell("It keeps running when you leave. To start it again after a reboot: tidings service install")
 
     def _let_in(self) -> None:
         from tidings.bots.cli import launch
@@ -208,12 +210,12 @@ class SetUp:
         for number, name in enumerate(names, start=1):
             self._tell(f"  {number}  {PROVIDERS[name].title}")
         while True:
-            # A second try begins where the first one ended.
+            # Another attempt starts from the last answers.
             model, url = self._pending("model", bot.model), self._pending("base_url", bot.base_url)
-            own = OWN if url else model.partition(":")[0] if model else NOBODY
+            own = OWN if url else model.partition(":")[0] if model else DEMO
             default = names.index(own) + 1 if own in names else names.index(OWN) + 1
             chosen = names[int(_choose("Number", [str(each + 1) for each in range(len(names))], str(default))) - 1]
-            if chosen == NOBODY:
+            if chosen == DEMO:
                 if bot.model:
                     self._note_model("", "", "")
                 return
@@ -239,7 +241,7 @@ class SetUp:
             hint = f"{hint}; Enter keeps the one that is set"
         elif variable and os.environ.get(variable):
             hint = f"{hint}; Enter takes {variable} from the environment, which every start then needs"
-        # The prompt comes only when the terminal has stopped to show what is typed.
+        # getpass prints the prompt only after it has turned the echo off.
         return getpass(f"{words} ({hint}): ").strip()
 
     def _note_model(self, model: str, url: str, key: str) -> None:
@@ -250,7 +252,7 @@ class SetUp:
         if key:
             self._changes["bot", "api_key"] = key
         elif known.api_key.get_secret_value() and (model, url) != (known.model, known.base_url):
-            # The key of another provider's is nobody's business here.
+            # The key of another provider must not be sent to this one.
             self._changes["bot", "api_key"] = ""
 
     def _ask_for_platform(self, name: str, guide: Guide) -> None:
@@ -272,7 +274,7 @@ class SetUp:
                 return
 
     def _settles(self, check: Callable[[], None], section: str) -> bool:
-        """Whether to go on; what is wrong may be tried again, kept all the same or left out."""
+        """Whether to go on; on an error the person may try again, keep the answer anyway or leave it out."""
         try:
             check()
         except ConfigError as error:
@@ -310,7 +312,7 @@ class SetUp:
             raise ConfigError("; ".join(faults))
 
     def _load(self) -> Loaded:
-        """With what was answered so far. Raises ConfigError."""
+        """The settings with the answers so far. Raises ConfigError."""
         beside: dict[str, Any] = {}
         for (section, key), value in self._changes.items():
             table = beside
@@ -324,7 +326,7 @@ class SetUp:
         return all(getattr(section, key).get_secret_value() for key, _ in guide.needs)
 
     def _has_one_bot(self) -> bool:
-        """Bots with tables of their own are set up by hand, and a `[bot]` would come before them."""
+        """Whether `init` may set the model: bots with `[bots.NAME]` tables are edited by hand."""
         from tidings.bots.app.settings import parse
 
         several = parse(self._loaded.file, self._loaded.texts.tidings).get("bots")
@@ -350,7 +352,7 @@ class SetUp:
 
 
 def _choose(question: str, among: list[str], default: str) -> str:
-    """Asks until it is one of these; the beginning of a word will do."""
+    """Asks until the answer is one of these words or the beginning of one."""
     while True:
         said: str = typer.prompt(question, default=default)
         found = [each for each in among if each == said.strip().lower()]
@@ -361,7 +363,7 @@ def _choose(question: str, among: list[str], default: str) -> str:
 
 
 def _secret(words: str) -> str:
-    """A secret may be named instead of written, so that it stands in no history. Raises ConfigError."""
+    """Reads a secret given as env:NAME or file:PATH, which keeps it out of the shell's history. Raises ConfigError."""
     kind, colon, name = words.partition(":")
     if not colon or kind not in ("env", "file"):
         return words
@@ -375,7 +377,7 @@ def _secret(words: str) -> str:
 
 
 def _typed(words: str) -> Any:
-    """As TOML reads it, such as true, 7 or ["a"]; anything else is a text."""
+    """The value as TOML reads it, such as true, 7 or ["a"]; anything else is a text."""
     import tomllib
 
     try:

@@ -20,29 +20,31 @@ def add(
     context: typer.Context,
     name: str = typer.Argument(metavar="NAME", help="Whose key it is, such as open-webui."),
     scope: list[str] = typer.Option(
-        ["chat", "runs"], metavar="SCOPE", help="What it may; give it once for each: chat, runs, notify or admin."
+        ["chat", "runs"],
+        metavar="SCOPE",
+        help="What the key allows: chat, runs, notify or admin; repeat the option for several.",
     ),
 ) -> None:
-    """Make a key and show it, once.
+    """Create a key and show it, once.
 
-    It is stored only as a digest. What it may:
+    Only a digest of the key is stored. The scopes:
 
     \b
     chat    chat completions, responses, models and the key's own conversations
     runs    runs: begin, watch and stop them
     notify  send texts to permitted targets
-    admin   all of that, everybody's conversations, health in detail and metrics
+    admin   all of that, everyone's conversations, metrics, schedules, the board
     """
     place: Place = context.obj
     answer = place.ask_keys({"do": "add", "name": name, "scopes": scope})
-    # Alone on its line and alone in a pipe.
+    # The key stands alone on its line and alone in a pipe.
     typer.echo(answer["secret"])
-    typer.echo(f"tidings: this is the key of {name}: keep it now, for nobody can show it again", err=True)
+    typer.echo(f"tidings: this is the key of {name}: keep it now, it cannot be shown again", err=True)
 
 
 @app.command("list")
 def show(context: typer.Context) -> None:
-    """Say which keys there are, what they may and since when."""
+    """List the keys with their scopes and dates."""
     place: Place = context.obj
     known = place.ask_keys({"do": "list"})["keys"]
     for each in known:
@@ -55,10 +57,10 @@ def show(context: typer.Context) -> None:
 
 @app.command("revoke")
 def revoke(context: typer.Context, name: str = typer.Argument(metavar="NAME", help="Whose key.")) -> None:
-    """Take a key back, at once.
+    """Revoke a key, at once.
 
-    Whatever it has open ends, and it opens nothing any more.
+    Its open requests end, and it no longer works.
     """
     place: Place = context.obj
     place.ask_keys({"do": "revoke", "name": name})
-    typer.echo(f"the key of {name} opens nothing any more")
+    typer.echo(f"the key of {name} no longer works")

@@ -1,4 +1,4 @@
-"""Starts a gateway that outlives the terminal, waits until it serves, and lets in whoever greets it."""
+"""Starts a gateway that outlives the terminal, waits until it serves, and admits the person who writes to it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tidings.bots.cli.context import Guide, Place
 from tidings.core.errors import Declined, NotRunning, TidingsError, Unrouted
 
 LOG = "tidings.log"
-# To this size it grows, and then by what one life of a gateway writes.
+# A log larger than this is set aside at the next start.
 LOG_BYTES = 20_000_000
 START_SECONDS = 60.0
-# A platform that has not said anything by then may still come; one looks at `tidings status`.
+# A platform that takes longer may still connect; `tidings status` shows it.
 CONNECT_SECONDS = 20.0
 LOOK_SECONDS = 0.25
 GREETING_SECONDS = 600.0
-WELCOME = "You are admitted now: I listen to you here. Say anything."
+WELCOME = "You are admitted now. Say anything."
 
 
 def is_running(place: Place) -> bool:
@@ -31,7 +31,7 @@ def is_running(place: Place) -> bool:
 
 
 def look(place: Place) -> dict[str, Any] | None:
-    """How the gateway fares; None while there is none that can tell."""
+    """The health of the running gateway; None while none answers."""
     try:
         health: dict[str, Any] = place.ask({"verb": "status"})["health"]
     except (NotRunning, Unrouted, Declined):
@@ -40,7 +40,7 @@ def look(place: Place) -> dict[str, Any] | None:
 
 
 def start(place: Place) -> int:
-    """The process that serves now, away from this terminal. Raises TidingsError with its last words."""
+    """Starts a gateway in the background and returns its process number. Raises TidingsError with its last log line."""
     place.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = fresh_log(place.home)
     config = ["--config", str(place.config)] if place.config else []
@@ -62,12 +62,12 @@ def start(place: Place) -> int:
 
 
 def fresh_log(home: Path) -> Path:
-    """Where a gateway that starts now writes; what has grown large is kept beside it, once. Raises HomeInUse."""
+    """The log for a gateway that starts now; a large old log is renamed, replacing an earlier one. Raises HomeInUse."""
     from tidings.core.store.lock import HomeLock
 
     log = home / LOG
     if log.exists() and log.stat().st_size > LOG_BYTES:
-        # One that runs already would write on into the old file, where nobody looks.
+        # A gateway that already runs would go on writing into the renamed file.
         lock = HomeLock(home)
         lock.take()
         try:
@@ -78,7 +78,7 @@ def fresh_log(home: Path) -> Path:
 
 
 def stop(place: Place) -> int:
-    """Lets the one that runs in this home end, and names it; what it has not finished goes on at the next start."""
+    """Stops the gateway of this home and returns its process number; the next start continues its work."""
     try:
         holder = int((place.home / "lock").read_text())
         os.kill(holder, signal.SIGTERM)
@@ -87,14 +87,14 @@ def stop(place: Place) -> int:
     from tidings.core.work.processes import identity
 
     for _ in _moments(START_SECONDS):
-        # One that has ended and that nobody has noticed yet is no longer in the way.
+        # A zombie counts as ended.
         if not identity.born(holder):
             return holder
     raise TidingsError(f"the gateway in {place.home} has not ended for {START_SECONDS:g} s")
 
 
 def service_order(place: Place) -> str:
-    """How to restart a gateway that systemd keeps running, and would start again beside ours; else empty."""
+    """The command that restarts a gateway kept running by systemd; empty for any other gateway."""
     try:
         holder = int((place.home / "lock").read_text())
         return order_for(Path(f"/proc/{holder}/cgroup").read_text(encoding="utf-8"))
@@ -103,7 +103,7 @@ def service_order(place: Place) -> str:
 
 
 def order_for(groups: str) -> str:
-    """By the control groups of the process, as the kernel writes them."""
+    """The restart command, by the process's control groups as the kernel lists them."""
     from tidings.bots.cli.service import NAME
 
     for line in groups.splitlines():
@@ -114,7 +114,7 @@ def order_for(groups: str) -> str:
 
 
 def connected(place: Place, names: list[str]) -> Iterator[str]:
-    """A line for each of these platforms, as soon as it is up or in trouble."""
+    """Yields a line for each of these platforms as soon as it is up or in trouble."""
     waited = set(names)
     for _ in _moments(CONNECT_SECONDS):
         for part in (look(place) or {"parts": ()})["parts"]:
@@ -129,9 +129,9 @@ def connected(place: Place, names: list[str]) -> Iterator[str]:
 
 
 def admit(place: Place, platform: str, guide: Guide, confirm: Callable[[str], bool]) -> bool:
-    """Waits for a word from somebody on this platform, and lets them in if that is who sits here."""
+    """Waits for a message on this platform, and admits its sender if the person here confirms."""
     began = time.time()
-    place.say(f"Now {guide.greeting}. I wait for it; Enter skips this.")
+    place.say(f"Now {guide.greeting}. Waiting for your message; Enter skips this.")
     refused: set[str] = set()
     for _ in _moments(GREETING_SECONDS):
         if _enter_was_pressed():
@@ -141,13 +141,13 @@ def admit(place: Place, platform: str, guide: Guide, confirm: Callable[[str], bo
             id = stranger["id"]
             if stranger["at"] < began or not _is_from(platform, id) or id in refused:
                 continue
-            if confirm(f"{stranger['name'] or 'Somebody'} ({id}) has written. Is that you?"):
+            if confirm(f"{stranger['name'] or 'Someone'} ({id}) has written. Is that you?"):
                 place.ask({"verb": "allow", "id": id})
                 place.ask({"verb": "notify", "target": stranger["target"], "text": WELCOME})
                 return True
             refused.add(id)
         if not health["strangers"] and any(_was_heard(part, platform, began) for part in health["parts"]):
-            place.say("Somebody who is admitted already has written: nothing is left to do.")
+            place.say("Someone who is already admitted has written, so there is nothing left to do.")
             return True
     return False
 
@@ -168,7 +168,7 @@ def _enter_was_pressed() -> bool:
 
 
 def _moments(seconds: float) -> Iterator[None]:
-    """One after the other, until the time is over; the first comes at once."""
+    """Yields at regular intervals until the time is over; the first time at once."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         yield

@@ -1,4 +1,4 @@
-"""Sends messages from outside, and says where a platform's own news go: `tidings notify` and `tidings home`."""
+"""Sends messages from a shell, and chooses where gateway alerts go: `tidings notify` and `tidings home`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def notify(
     text: str = typer.Argument("-", help="What to say.", show_default="read from the pipe"),
     file: list[Path] = typer.Option([], "--file", "-f", help="Send this file too; give it once for each."),
 ) -> None:
-    """Send a message. It is stored first, so it arrives even if the platform or the gateway fails now."""
+    """Send a message. It is stored first, so it arrives even if the platform or the gateway fails meanwhile."""
     question: dict[str, Any] = {"verb": "notify", "target": target, "text": _read(text, bool(file))}
     if file:
         question["files"] = [_found(path) for path in file]
@@ -28,9 +28,9 @@ def notify(
 
 def home(
     context: typer.Context,
-    target: str = typer.Argument("", help="Where news of that platform goes from now on, such as telegram:123."),
+    target: str = typer.Argument("", help="The chat that gets gateway alerts from now on, such as telegram:123."),
 ) -> None:
-    """Say where news of the gateway goes, or choose it; in a chat, owners can use /sethome."""
+    """Show or choose the chats that get gateway alerts; in a chat, owners can use /sethome."""
     place: Place = context.obj
     answer = place.ask({"verb": "home", "target": target})
     for name, chosen in answer["homes"].items():
@@ -46,15 +46,15 @@ def _read(text: str, has_files: bool) -> str:
         return ""
     if text == "-":
         text = sys.stdin.buffer.read().decode("utf-8", "replace").rstrip("\n")
-    # What the shell passed on may not be UTF-8.
+    # Text from the shell may not be UTF-8.
     text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if not text.strip() and not has_files:
-        raise typer.BadParameter("there is nothing to send: the text is empty")
+        raise typer.BadParameter("the text is empty, so there is nothing to send")
     return text
 
 
 def _found(path: Path) -> str:
     whole = path.expanduser().absolute()
     if not whole.is_file():
-        raise typer.BadParameter(f"{path} is no file")
+        raise typer.BadParameter(f"{path} is not a file")
     return str(whole)

@@ -1,4 +1,4 @@
-"""Asks the running gateway to take over changed settings: `tidings reload`."""
+"""Asks the running gateway to apply changed settings: `tidings reload`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from tidings.bots.cli.context import Place
 
 
 def reload(context: typer.Context) -> None:
-    """Let the running gateway take over changed settings: bots, rules, access and limits, without a pause.
+    """Apply changed settings to the running gateway: bots, rules, access and limits, without a pause.
 
-    What needs a restart is named. Settings that are wrong change nothing.
+    It names the settings that need a restart. Wrong settings change nothing.
     """
     place: Place = context.obj
     answer = place.ask({"verb": "reload"})
@@ -19,8 +19,8 @@ def reload(context: typer.Context) -> None:
     for change in answer["changed"]:
         typer.echo(f"changed: {change}")
     if not answer["changed"]:
-        typer.echo("nothing has changed that holds at once")
+        typer.echo("nothing changed that takes effect at once")
     for setting in answer["restart"]:
-        typer.echo(f"only after a restart: {setting}")
+        typer.echo(f"needs a restart: {setting}")
     for part in answer["tried"]:
         typer.echo(f"trying again now: {part}; see `tidings status`")

@@ -1,4 +1,4 @@
-"""What settings may say and had better not: each deviation from the safe defaults, with the line to change."""
+"""Warns about settings that deviate from the safe defaults, with the line to change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidings.core.settings import Section
 
 Level = Literal["ok", "warn", "fail"]
 
-# A service manager waits about so long before it kills.
+# A service manager kills a process after about this time.
 LONG_DRAIN_SECONDS = 80.0
 LONG_RUN_SECONDS = 3600.0
 REFERENCES = ("env:", "file:")
@@ -35,7 +35,7 @@ def source_of(loaded: Loaded, environment: Mapping[str, str]) -> Source:
 
 
 def remarks(loaded: Loaded, environment: Mapping[str, str], check_id: Callable[[str], None]) -> Iterator[Remark]:
-    """All of it by the settings alone; nobody is asked."""
+    """Judges by the settings alone, without asking any platform."""
     source = source_of(loaded, environment)
     yield from _written_secrets(loaded)
     yield from _listener(loaded.platforms.get("http"), source)
@@ -55,12 +55,12 @@ def is_local(host: str) -> bool:
 
 
 def _written_secrets(loaded: Loaded) -> Iterator[Remark]:
-    """A secret in the file is as safe as the file is."""
+    """Warns about secrets in a file that other users can read."""
     found = [".".join(names) for names in _secrets_in(parse(loaded.file, loaded.texts.tidings))]
     if not found or not loaded.file.exists() or not loaded.file.stat().st_mode & 0o077:
         return
     mend = f"chmod 600 {loaded.file}, or move it into {secrets_file(loaded.file).name} beside it"
-    yield Remark("fail", "secrets", f"{loaded.file}: others may read {', '.join(found)}: {mend}")
+    yield Remark("fail", "secrets", f"{loaded.file}: other users can read {', '.join(found)}: {mend}")
 
 
 def _secrets_in(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -140,7 +140,9 @@ def _platform(names: tuple[str, ...], section: Section, source: Source) -> Itera
             words = f"{source.place(*names, key)} sends the token in the clear: write {secure}://{address.netloc}"
             yield Remark("fail", subject, words)
     if is_used and getattr(section, "mentions", False):
-        words = f"{source.place(*names, 'mentions')} = true: whoever steers the model can ring people; set it to false"
+        words = (
+            f"{source.place(*names, 'mentions')} = true: anyone who steers the model can ping people; set it to false"
+        )
         yield Remark("warn", subject, words)
 
 
@@ -154,9 +156,9 @@ def _bot(name: str, bot: Bot, loaded: Loaded, source: Source) -> Iterator[Remark
             words = f"{source.place(*names, 'base_url')} sends the key of {choice.model} in the clear"
             yield Remark("warn", subject, f"{words}: write https://{address.netloc}")
     if acting := sorted(_acting(bot)):
-        words = f"{source.place(*names, 'tools')}: it acts without asking by {', '.join(acting)}"
+        words = f"{source.place(*names, 'tools')}: it acts without asking with {', '.join(acting)}"
         yield Remark(
-            "warn", subject, f"{words}; whoever may talk to it can use them: take them out where that is wrong"
+            "warn", subject, f"{words}; everyone who may talk to it can use them: remove them if that is wrong"
         )
     if bot.fetch_hosts:
         words = f"{source.place(*names, 'fetch_hosts')}: web pages can make it reach {', '.join(bot.fetch_hosts)}"
@@ -166,7 +168,7 @@ def _bot(name: str, bot: Bot, loaded: Loaded, source: Source) -> Iterator[Remark
         yield Remark("warn", subject, f"{words}; set it to true")
     limits = bot.limits
     if not limits.requests or not (limits.tokens or limits.money):
-        words = f"{source.place(*names, 'limits')}: one run may ask and spend without end; set requests and tokens"
+        words = f"{source.place(*names, 'limits')}: one run may ask and spend without a limit; set requests and tokens"
         yield Remark("warn", subject, words)
     if limits.seconds >= loaded.core.limits.run_seconds:
         words = f"{source.place(*names, 'limits', 'seconds')} = {limits.seconds:g} is not below [limits] run_seconds"
@@ -174,7 +176,7 @@ def _bot(name: str, bot: Bot, loaded: Loaded, source: Source) -> Iterator[Remark
 
 
 def _several(loaded: Loaded) -> Iterable[str]:
-    """Those with a table of their own in the file."""
+    """The bots with a `[bots.NAME]` table in the file."""
     several: dict[str, Any] = parse(loaded.file, loaded.texts.tidings).get("bots", {})
     return several
 
@@ -186,7 +188,7 @@ def _acting(bot: Bot) -> Iterator[str]:
     try:
         yield from (tool.name for tool in Toolbox(bot).offered() if tool.effect is Effect.EFFECT)
     except ConfigError:
-        # A tool that does not exist is told by whoever builds the bot.
+        # Building the bot reports a tool that does not exist.
         return
     for name, server in bot.mcp.items():
         yield from (f"{name}: {tool}" for tool in server.allow)

@@ -1,4 +1,4 @@
-"""Keeps the gateway running by systemd: `tidings service` writes the unit, removes it and says how it fares."""
+"""Lets systemd keep the gateway running: `tidings service` installs the unit, removes it and shows its state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidings.core.errors import ConfigError, TidingsError
 NAME = "tidings.service"
 SYSTEM_FOLDER = Path("/etc/systemd/system")
 SYSTEM_HOME = Path("/var/lib/tidings")
-# What systemctl is asked must not keep anybody waiting for ever; a start may take its time.
+# The time limit of a call to systemctl; a start may take minutes.
 SECONDS = 330
 
 app = typer.Typer(
@@ -36,7 +36,7 @@ FOLDER = typer.Option(None, "--folder", hidden=True, help="Where units lie.")
 
 
 class Site(NamedTuple):
-    """Where the unit goes, and what belongs there."""
+    """The path of the unit, and its text."""
 
     file: Path
     unit: Unit
@@ -59,7 +59,7 @@ def install(
     start: bool = typer.Option(True, help="Whether to start it now, too."),
     folder: Path | None = FOLDER,
 ) -> None:
-    """Write the unit, and start the gateway now and with every boot.
+    """Write the unit, and start the gateway now and at every boot.
 
     A unit that was changed by hand is never overwritten: you see the difference first, and --force keeps a copy.
     """
@@ -70,9 +70,9 @@ def install(
     elif _control(
         site, ["daemon-reload"], ["enable", NAME], ["restart", NAME], at_last=partial(_make_room, context.obj, site)
     ):
-        typer.echo("the gateway runs, and will after every boot; how it fares says: tidings service status")
+        typer.echo("the gateway runs, and will start at every boot; see its state with: tidings service status")
     if not system:
-        typer.echo("so that it runs while nobody is logged in, say once: loginctl enable-linger")
+        typer.echo("to keep it running while you are logged out, run once: loginctl enable-linger")
 
 
 @app.command("remove")
@@ -83,7 +83,7 @@ def remove(
     force: bool = FORCE,
     folder: Path | None = FOLDER,
 ) -> None:
-    """Stop the gateway and take the unit away; the home stays as it is."""
+    """Stop the gateway and remove the unit; the home stays as it is."""
     site = _site(context, system, user, folder)
     written = _read(site.file)
     if written is None:
@@ -92,7 +92,7 @@ def remove(
     if written != str(site.unit):
         _refuse_changed(site, written, force)
         _keep(site.file)
-    again = f"and once more: tidings service remove{' --system' if system else ''}; until then the unit stays"
+    again = f"then run again: tidings service remove{' --system' if system else ''}; until then the unit stays"
     _control(site, ["disable", "--now", NAME], again=again)
     try:
         site.file.unlink()
@@ -104,7 +104,7 @@ def remove(
 
 @app.command("status")
 def status(context: typer.Context, system: bool = SYSTEM, user: str = USER, folder: Path | None = FOLDER) -> None:
-    """Say whether systemd keeps the gateway running. The exit code is 0 only if it runs."""
+    """Show whether systemd keeps the gateway running. The exit code is 0 only if it runs."""
     site = _site(context, system, user, folder)
     written = _read(site.file)
     if written is None:
@@ -114,7 +114,7 @@ def status(context: typer.Context, system: bool = SYSTEM, user: str = USER, fold
     typer.echo(f"the unit is {site.file}{changed}")
     told = _shown(site)
     if told is None:
-        typer.echo("whether it runs cannot be said: systemctl is not here, or does not answer")
+        typer.echo("whether it runs is unknown: systemctl is not installed here, or does not answer")
         raise typer.Exit(1)
     restarts = f", restarted {told['NRestarts']} times" if told.get("NRestarts", "0") != "0" else ""
     typer.echo(
@@ -123,7 +123,7 @@ def status(context: typer.Context, system: bool = SYSTEM, user: str = USER, fold
     if text := told.get("StatusText"):
         typer.echo(f"the gateway says: {text}")
     if told.get("ActiveState") != "active":
-        typer.echo(f"why says: {'sudo ' if system else ''}journalctl {'-u' if system else '--user -u'} {NAME} -n 50")
+        typer.echo(f"to see why: {'sudo ' if system else ''}journalctl {'-u' if system else '--user -u'} {NAME} -n 50")
         raise typer.Exit(1)
 
 
@@ -131,7 +131,7 @@ def _site(context: typer.Context, system: bool, user: str, folder: Path | None) 
     place: Place = context.obj
     if os.geteuid() == 0 and not system and folder is None:
         raise TidingsError(
-            "a bot should not run as root: let it run as a user of its own with --system, or say this as yourself"
+            "a bot should not run as root: let it run as its own user with --system, or run this as yourself"
         )
     environment = {"TIDINGS_CONFIG": str(place.config)} if place.config else {}
     if not system:
@@ -139,7 +139,7 @@ def _site(context: typer.Context, system: bool, user: str, folder: Path | None) 
         unit = Unit(_command(), place.home, environment=environment)
         return Site((folder or above / "systemd" / "user") / NAME, unit, is_system=False)
     _check_user(user)
-    # Root's own is nobody else's place, so a home is taken only where one was named.
+    # Root's own home is the wrong default for another user, so only a home that was named counts.
     home = place.home if context.find_root().params.get("home") else SYSTEM_HOME
     if home.parent != SYSTEM_HOME.parent and not home.is_dir():
         raise ConfigError(f"the home {home} is missing: make it with: install -d -m 700 -o {user} {home}")
@@ -158,7 +158,7 @@ def _check_user(user: str) -> None:
 
 
 def _command() -> tuple[str, ...]:
-    """How we were called, so that the unit starts the same program."""
+    """The command that started this program, so that the unit starts the same one."""
     called = Path(sys.argv[0])
     if called.name == "tidings" and called.is_file():
         return (str(called.absolute()),)
@@ -175,13 +175,13 @@ def _write(site: Site, force: bool) -> None:
         _keep(site.file)
     try:
         site.file.parent.mkdir(parents=True, exist_ok=True)
-        # Whoever reads it meanwhile sees the old one or the new one whole.
+        # Readers see either the old unit or the new one, never half of it.
         fresh = site.file.with_suffix(".new")
         fresh.write_text(text, encoding="utf-8")
         fresh.chmod(0o644)
         fresh.replace(site.file)
     except OSError as error:
-        as_root = "; say it as root" if site.is_system and os.geteuid() != 0 else ""
+        as_root = "; run it as root" if site.is_system and os.geteuid() != 0 else ""
         raise TidingsError(f"{site.file} cannot be written: {error.strerror}{as_root}") from error
     typer.echo(f"{site.file} is written")
 
@@ -212,7 +212,7 @@ def _refuse_changed(site: Site, written: str, force: bool) -> None:
 
 
 def _keep(file: Path) -> None:
-    """A copy of what somebody has written by hand, under a name that nothing else has."""
+    """Keeps a copy of a unit that was changed by hand, under a free name."""
     kept = next(path for path in _copies(file) if not path.exists())
     try:
         shutil.copy2(file, kept)
@@ -226,22 +226,22 @@ def _copies(file: Path) -> Iterable[Path]:
 
 
 def _make_room(place: Place, site: Site) -> None:
-    """One that somebody has started by hand, or `init` has, would keep the unit's out of the home for ever."""
+    """Stops a gateway that was started by hand or by `init`: it would keep the unit's own out of the home."""
     from tidings.bots.cli import launch
 
     if site.unit.home != place.home or not launch.is_running(place) or launch.service_order(place):
         return
     number = launch.stop(place)
-    typer.echo(f"process {number} has ended, which ran here until now; what it has not finished goes on")
+    typer.echo(f"stopped process {number}, which ran here until now; its unfinished work continues")
 
 
 def _control(site: Site, *orders: list[str], at_last: Callable[[], None] | None = None, again: str = "") -> bool:
-    """Where systemctl is missing or refuses, says what is left to do, in its own words.
+    """Runs systemctl; if it is missing or refuses, shows the commands that are left to run.
 
-    `at_last` comes before the last of them; `again` is what to say after them where it refuses.
+    `at_last` runs before the last command; `again` is shown after them if systemctl refuses.
     """
     if shutil.which("systemctl") is None:
-        typer.echo("systemctl is not here, so nothing was told to systemd; where it is, say:")
+        typer.echo("systemctl is not installed here, so systemd was not told; where it is installed, run:")
         for order in orders:
             typer.echo(f"  {site.words(*order)}")
         return False
@@ -251,7 +251,7 @@ def _control(site: Site, *orders: list[str], at_last: Callable[[], None] | None 
         ended = _call(site, order)
         if ended.returncode:
             reason = " ".join(ended.stderr.split()) or f"it ended with {ended.returncode}"
-            typer.echo(f"{site.words(*order)} did not work: {reason}; mend that, then say:")
+            typer.echo(f"{site.words(*order)} did not work: {reason}; fix that, then run:")
             for left in orders[number:]:
                 typer.echo(f"  {site.words(*left)}")
             if again:

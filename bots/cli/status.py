@@ -1,4 +1,4 @@
-"""Says how the running gateway fares, once or again and again: `tidings status`."""
+"""Shows the state of the running gateway, once or continuously: `tidings status`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from tidings.bots.cli.context import Place
 from tidings.core.errors import Declined, NotRunning
 
-# Home, then wipe what is below: it flickers less than an empty screen.
+# Moves the cursor home and clears below it, which flickers less than clearing the screen.
 TOP = "\x1b[H\x1b[J"
 ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 
@@ -24,7 +24,7 @@ def status(
     watch: bool = typer.Option(False, "--watch", "-w", help="Look again and again, until Ctrl-C."),
     every: float = typer.Option(2.0, min=0.2, metavar="SECONDS", help="How often to look."),
 ) -> None:
-    """Say how the running gateway fares: platforms, runs, queues, and what will not arrive."""
+    """Show the state of the running gateway: platforms, runs, queues, and what will not arrive."""
     place: Place = context.obj
     if not watch:
         _show(place, _look(place), as_json)
@@ -48,7 +48,7 @@ def _watch_once(place: Place, as_json: bool, screen: bool) -> None:
     try:
         health = _look(place)
     except (NotRunning, Declined) as error:
-        # Whoever watches a restart, or a disk that is full, wants to see it come back.
+        # A watch goes on through a restart or a full disk, to show the recovery.
         health = None
         words = json.dumps({"error": str(error)}) if as_json else str(error)
     if screen:
@@ -82,7 +82,7 @@ def headline(health: dict[str, Any], home: str, now: float) -> str:
 
 
 def lines_of(health: dict[str, Any], now: float) -> Iterator[str]:
-    """`now` is by the wall clock, as all times in `health` are."""
+    """The lines of the status; `now` is wall-clock time, like all times in `health`."""
     for part in health["parts"]:
         yield _part(part, now)
     glance = health.get("overview") or {}
@@ -126,7 +126,7 @@ def _owed(health: dict[str, Any], now: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """As people say it; a clock that was set meanwhile makes nothing negative."""
+    """A length of time in words; never negative, even if the clock was set back meanwhile."""
     seconds = max(seconds, 0.0)
     for length, name in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= length:

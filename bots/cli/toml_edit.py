@@ -1,4 +1,4 @@
-"""Changes single settings in a TOML file, and leaves everything else in it as somebody has written it."""
+"""Changes single settings in a TOML file and leaves everything else as it is written."""
 
 from __future__ import annotations
 

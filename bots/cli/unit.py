@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from tidings.core.errors import ConfigError
 
-# What systemd would take for something else within a value.
+# Characters that systemd would misread within a value.
 UNWRITABLE = re.compile(r"[\x00-\x1f\x7f]")
-# Where people live; what is installed there must stay visible.
+# The homes of people; a program that is installed there must stay visible.
 HOMES = ("/home", "/root", "/run/user")
-# A user's own manager may not do these things; the system's can.
+# Only the system's manager may do these things, a user's own may not.
 SANDBOX = (
     "CapabilityBoundingSet=",
     "AmbientCapabilities=",
@@ -29,14 +29,14 @@ SANDBOX = (
     "ProtectKernelTunables=yes",
     "ProtectProc=invisible",
     "RemoveIPC=yes",
-    # What the gateway or a tool of its must not call fails there, and ends nobody.
+    # A forbidden system call fails with EPERM instead of killing the gateway or its tools.
     "SystemCallFilter=@system-service",
     "SystemCallErrorNumber=EPERM",
 )
 
 
 class Unit(NamedTuple):
-    """`user` is empty for a unit of one's own, whose manager runs everything as its owner anyway."""
+    """`user` is empty for a user's own unit, whose manager runs everything as that user."""
 
     command: tuple[str, ...]
     home: Path
@@ -50,7 +50,7 @@ class Unit(NamedTuple):
         return [
             "[Unit]",
             "Description=Tidings, a messaging gateway for bots",
-            # Messages wait at the platforms meanwhile, so it is worth trying for ever.
+            # Messages wait at the platforms meanwhile, so it is worth trying forever.
             "StartLimitIntervalSec=0",
             *(["Wants=network-online.target", "After=network-online.target"] if self.user else []),
         ]
@@ -94,7 +94,7 @@ class Unit(NamedTuple):
         ]
 
     def _places(self) -> list[str]:
-        """Below /var/lib the folder is made for us; elsewhere it must be opened in a read-only system."""
+        """The folders that the service may write: systemd creates a home below /var/lib, any other must be opened."""
         if not self.user:
             return []
         places = (*map(Path, self.command), self.home)
@@ -109,7 +109,7 @@ class Unit(NamedTuple):
 
 
 def quoted(word: str) -> str:
-    """As systemd reads it: a percent sign and a dollar sign would stand for something else."""
+    """Quotes a word for systemd, which gives percent signs a meaning of their own."""
     if UNWRITABLE.search(word):
         raise ConfigError(f"{word!r} cannot stand in a unit of systemd: choose a path without such characters")
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")

@@ -1,1 +1,1 @@
-"""Any agent of the model library's, hosted behind the contract of an agent."""
+"""Hosts any `pydantic_ai.Agent` behind the contract of an agent."""

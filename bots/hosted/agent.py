@@ -1,4 +1,4 @@
-"""Hosts an agent of the model library's: its words become events, and no tool of it acts before that is stored."""
+"""Hosts a `pydantic_ai.Agent`: its words become events, and none of its tools acts before the call is stored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_ANSWER = "the model gave no answer"
 
 
 class HostedAgent:
-    """Its tools have no declared effect, so all of them are effectful, and run only if they are permitted by name.
+    """The tools of a hosted agent declare no effect, so all count as effectful and run only if permitted by name.
 
     `needs_finish_reason` is false for models that never say why they end.
     """
@@ -40,13 +40,13 @@ class HostedAgent:
         self._turnstile = turnstile or Turnstile()
 
     async def run(self, turn: Turn) -> AsyncIterator[Event]:
-        # By now somebody has built an agent, so the library is there already.
+        # The owner's module has built an agent by now, so the library is already imported.
         from tidings.bots.hosted.run import Play
 
         stage = Stage()
         play = Play(self._agent, turn, stage, self._permitted, self._turnstile, self._needs_finish_reason)
         playing = asyncio.create_task(play.perform())
-        # Nobody waits on the stage for what has ended.
+        # Closing the stage ends the loop below when the run has ended.
         playing.add_done_callback(lambda _: stage.close())
         said = False
         try:
@@ -54,7 +54,7 @@ class HostedAgent:
                 event, resumed = scene
                 said = said or (isinstance(event, TextDelta) and bool(event.text.strip()))
                 yield event
-                # We are asked to go on only when the event is stored.
+                # The runner asks for the next event only after this one is stored.
                 if resumed is not None and not resumed.done():
                     resumed.set_result(None)
             yield _finished(playing.result(), said)
@@ -66,7 +66,7 @@ class HostedAgent:
 
 
 class Stage:
-    """Between the library, which may run ahead, and whoever stores what it does: one event at a time."""
+    """Passes events one at a time from the library, which may run ahead, to the runner, which stores them."""
 
     def __init__(self) -> None:
         self._scenes: asyncio.Queue[tuple[Event, asyncio.Future[None] | None] | None] = asyncio.Queue()
@@ -78,13 +78,13 @@ class Stage:
         return await self._scenes.get()
 
     async def show(self, event: Event) -> None:
-        """Returns when the event is stored, or as good as: its reader came back for the next one."""
+        """Returns when the event is stored: the reader has asked for the next one."""
         resumed = asyncio.get_running_loop().create_future()
         self._scenes.put_nowait((event, resumed))
         await resumed
 
     def tell(self, event: Event) -> None:
-        """In its place in the order, but nobody waits: for what has happened already."""
+        """Queues an event without waiting, for things that have already happened."""
         assert not isinstance(event, ToolStarted), "a tool waits until it was announced"
         self._scenes.put_nowait((event, None))
 

@@ -1,4 +1,4 @@
-"""What a hosted agent remembers: the library's messages in our envelope, else the conversation as people saw it."""
+"""What a hosted agent remembers: the library's messages from its checkpoint, else the conversation as people saw it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ VERSION = 1
 
 
 class Memory(Value, frozen=True, kw_only=True):
-    """Where a run goes on from."""
+    """The state from which a run continues."""
 
     messages: tuple[ModelMessage, ...]
-    # This very run had begun; its message is among them.
+    # Whether this run had already begun, so that its message is among them.
     resumed: bool = False
-    # ... and had ended: all that is missing is to say it.
+    # The answer, if this run had already ended and only has to be told.
     answer: str = ""
     # The time of the newest entry that the run knew when it began.
     told: float = 0.0
@@ -39,7 +39,7 @@ def seal(run: str, messages: Sequence[ModelMessage], answer: str = "", told: flo
 
 
 def recall(turn: Turn) -> Memory:
-    """A checkpoint that is not ours, or of a form that is no longer read, counts as none."""
+    """The memory for a turn; a checkpoint of another agent or of an old format counts as none."""
     kept = _open(turn.checkpoint) if turn.checkpoint else None
     newest = max((entry.at for entry in turn.history), default=0.0)
     if kept is None:
@@ -67,7 +67,7 @@ def _open(checkpoint: bytes) -> tuple[str, Memory] | None:
 
 
 def _since(history: Sequence[Entry], run: str, kept: Memory) -> list[Entry]:
-    """What the checkpoint's run could not know: its own end, and notices that came during and after it."""
+    """What the checkpoint does not hold: the end of its run, and notices that came during and after it."""
     own = [place for place, entry in enumerate(history) if entry.run == run]
     if not own:
         return list(history)

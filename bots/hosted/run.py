@@ -1,4 +1,4 @@
-"""One run of a hosted agent, inside the library: what it streams is shown, and how it ends is put into words."""
+"""One run of a hosted agent: shows what the library streams, and puts the end into words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tidings.core.types import Value
 log = logging.getLogger(__name__)
 
 BROKE_OFF = "the model's answer broke off"
-# The first that fits; those that say more come before those that say less.
+# The first match counts, so specific errors come before general ones.
 _WORDS: tuple[tuple[type[BaseException], str], ...] = (
     (exceptions.ModelAuthenticationError, "the model's provider does not accept the key"),
     (exceptions.ModelQuotaExceededError, "the account at the model's provider has nothing left to spend"),
@@ -52,7 +52,7 @@ _WORDS: tuple[tuple[type[BaseException], str], ...] = (
     (exceptions.RunTimedOut, "the time for one answer was up"),
     (exceptions.AgentRunError, "the agent could not go on"),
 )
-# Faults of the provider, not of the request: it may work later.
+# Faults of the provider rather than the request, so a later attempt may work.
 _PASSING = (
     exceptions.ModelRateLimitError,
     exceptions.ModelTimeoutError,
@@ -71,7 +71,7 @@ class Ending(Value, frozen=True, kw_only=True):
 
 
 class _Broken(Exception):
-    """The stream ended, and nobody said that it should."""
+    """The stream ended without a finish reason."""
 
 
 class Play:
@@ -90,7 +90,7 @@ class Play:
         self._gate = Gate(stage, permitted)
         self._turnstile = turnstile
         self._needs_finish_reason = needs_finish_reason
-        # Where the text is not the output, such as JSON on its way, only the output is said.
+        # If the text is not the output, such as JSON in parts, only the output is shown.
         self._is_live = agent.output_type is str or (
             isinstance(agent.output_type, (list, tuple)) and str in agent.output_type
         )
@@ -100,7 +100,7 @@ class Play:
         self._scope = anyio.CancelScope()
 
     def stop(self) -> None:
-        # Cancelling the task itself could tear the library out of its tidying, and leave tasks of its behind.
+        # Cancelling the task itself could interrupt the library's clean-up and leave its tasks behind.
         self._scope.cancel()
 
     async def perform(self) -> Ending:
@@ -139,7 +139,7 @@ class Play:
             if not pydantic_ai.Agent.is_model_request_node(node):
                 continue
             if asked:
-                # What the tools have done is in the request that comes now, and need not be done again.
+                # The next request holds the results of the tools, so a restart need not repeat them.
                 await self._keep([*run.all_messages(), node.request])
             asked += 1
             await self._turnstile.enter()
@@ -165,12 +165,12 @@ class Play:
             if thought:
                 await self._stage.show(ReasoningDelta(thought))
             if text and self._is_live:
-                # What is said after a tool is a paragraph of its own.
+                # Text after a tool call starts a new paragraph.
                 await self._say(text, apart=fresh)
                 fresh = False
 
     def _judge(self, response: ModelResponse) -> None:
-        """Some models fill in a reason that nobody gave; what the provider itself said is kept beside it."""
+        """Raises _Broken without a finish reason from the provider; the library fills in "stop" for some models."""
         details = response.provider_details
         guessed = response.finish_reason == "stop" and details is not None and "finish_reason" not in details
         if self._needs_finish_reason and (response.finish_reason is None or guessed):
@@ -210,7 +210,7 @@ class Play:
     def _failed(self, error: BaseException, run: AgentRun[Any, Any] | None) -> Ending:
         log.warning("the hosted agent failed: %s", error, exc_info=error)
         while isinstance(error, BaseExceptionGroup):
-            # Each model was tried; the last one's trouble stands for all.
+            # Every model was tried; the last error stands for all.
             error = error.exceptions[-1]
         reason = next((words for kind, words in _WORDS if isinstance(error, kind)), BROKE_OFF)
         kind = OutcomeKind.HALTED if isinstance(error, _HALTING) else OutcomeKind.FAILED

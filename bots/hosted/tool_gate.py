@@ -1,4 +1,4 @@
-"""The gate that every tool call of a hosted agent passes: permitted by name, announced, and only then done."""
+"""The gate that every tool call of a hosted agent passes: permitted by name, stored, and only then executed."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tidings.core.agent import Effect, ToolFinished, ToolStarted
 
 log = logging.getLogger(__name__)
 
-# The model gets all of it; whoever watches gets the beginning.
+# How much of a result the journal keeps; the model gets all of it.
 OUTPUT_CHARACTERS = 10_000
 
 
 class Gate(AbstractCapability[Any]):
-    """Given to the library for one run; it stands as near to the tools as can be."""
+    """A capability for one run of the library, placed directly in front of the tools."""
 
     def __init__(self, stage: Stage, permitted: frozenset[str]) -> None:
         self._stage = stage
@@ -39,7 +39,7 @@ class Gate(AbstractCapability[Any]):
         self._calls: set[str] = set()
 
     def get_ordering(self) -> CapabilityOrdering:
-        # Whoever calls a tool again and again does so through us.
+        # Innermost, so that retries by other capabilities pass the gate too.
         return CapabilityOrdering(position="innermost")
 
     async def wrap_tool_execute(
@@ -65,7 +65,7 @@ class Gate(AbstractCapability[Any]):
         output: Any,
         handler: Callable[[Any], Awaitable[Any]],
     ) -> Any:
-        """An output function is a tool by another name, which its author made the end of every run."""
+        """Announces output functions too: they are tools that end the run, and their author has permitted them."""
         if not output_context.has_function:
             return await handler(output)
         call = output_context.tool_call
@@ -76,7 +76,7 @@ class Gate(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """The provider runs its own tools where nobody can stand before them, so only permitted ones are offered."""
+        """Offers the provider's own tools only if they are permitted, because no gate can stop them at the provider."""
         parameters = request_context.model_request_parameters
         native = [tool for tool in parameters.native_tools if tool.kind in self._permitted]
         if len(native) == len(parameters.native_tools):
@@ -88,7 +88,7 @@ class Gate(AbstractCapability[Any]):
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests
     ) -> DeferredToolResults:
-        """Nobody can be asked here: the settings have said beforehand what may act."""
+        """Approves or denies at once by the settings, because no person can be asked here."""
         return DeferredToolResults(
             approvals={
                 call.tool_call_id: ToolApproved()
@@ -108,14 +108,14 @@ class Gate(AbstractCapability[Any]):
         try:
             result = await act()
         except Exception as error:
-            # Told, and then left to the library: what it makes of each kind is its own affair.
+            # The error is recorded and raised again: the library decides what each kind means.
             self._stage.tell(ToolFinished(call, error=str(error) or type(error).__name__))
             raise
         self._stage.tell(ToolFinished(call, text_of(result)[:OUTPUT_CHARACTERS]))
         return result
 
     def _free(self, wanted: str) -> str:
-        """A call may be made more than once under one id, and each is an event of its own."""
+        """A free id for a call: the library may repeat an id, but each call is its own event."""
         call, number = wanted, 1
         while call in self._calls:
             number += 1
@@ -132,5 +132,5 @@ def refusal(name: str) -> str:
 
 
 def text_of(value: Any) -> str:
-    """As a model would be told it."""
+    """A result as the text that a model would read."""
     return value if isinstance(value, str) else to_json(value, fallback=str, bytes_mode="base64").decode()

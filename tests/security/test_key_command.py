@@ -48,7 +48,7 @@ async def test_without_a_gateway_on_a_home_that_is_not_there_yet(tmp_path: Path)
     assert "there is no key yet" in none_yet.err
     assert made.code == 0, made.err
     assert SECRET.fullmatch(made.out), "alone on its line, so that a script can take it"
-    assert "nobody can show it again" in made.err
+    assert "it cannot be shown again" in made.err
     secret = made.out.strip()
     assert secret.encode() not in stored(home)
     assert digest(secret).encode() in stored(home)
@@ -62,7 +62,7 @@ async def test_without_a_gateway_on_a_home_that_is_not_there_yet(tmp_path: Path)
     async with ApiWorld(home, Echo()) as api, api.client(secret) as http:
         assert (await http.get("/v1/models")).status_code == 200
         assert (await http.post("/v1/runs", json={"input": "hi"})).status_code == 403
-    assert await keys(home, "revoke|laptop") == [Shown(0, "the key of laptop opens nothing any more\n", "", [])]
+    assert await keys(home, "revoke|laptop") == [Shown(0, "the key of laptop no longer works\n", "", [])]
     async with ApiWorld(home, Echo()) as api, api.client(secret) as http:
         assert (await http.get("/v1/models")).status_code == 401
 

@@ -107,7 +107,7 @@ def test_the_instructions_are_the_same_in_every_turn_and_name_what_is_given() ->
     first = prompt.instructions("Tide", " You are kind. ", "Answer in rhymes.", async_delivery=True)
     assert first == prompt.instructions("Tide", "You are kind.", " Answer in rhymes. ", async_delivery=True)
     assert first.startswith("You are Tide,")
-    assert first.endswith("You are kind.\n\nWhoever called you by the API adds:\nAnswer in rhymes.")
+    assert first.endswith("You are kind.\n\nThe caller of the API adds:\nAnswer in rhymes.")
     alone = prompt.instructions("Ada", "", "It is noon.", async_delivery=False, alone=True)
     assert alone.endswith("the report.\n\nIt is noon.")
     assert prompt.LATER in first

@@ -69,7 +69,7 @@ async def test_the_same_call_owes_once_and_another_one_again() -> None:
 
 async def test_strangers_are_not_written_to() -> None:
     desk = Ledger("paper:5")
-    with pytest.raises(ToolError, match="Nobody at paper:5 has written to this bot or was admitted"):
+    with pytest.raises(ToolError, match="paper:5 has neither written to this bot nor been admitted"):
         await send(desk, "paper:5")
     assert desk.owed == []
 
@@ -104,7 +104,7 @@ async def test_where_the_settings_name_targets_there_are_no_others(target: str, 
 
 
 async def test_even_a_named_target_must_be_permitted() -> None:
-    with pytest.raises(ToolError, match="Nobody at"):
+    with pytest.raises(ToolError, match="has neither written"):
         await send(Ledger("paper:5"), "paper:5", send_to=("paper:5",))
 
 

@@ -100,8 +100,8 @@ async def refused(desk: Desk, **arguments: Any) -> str:
 @pytest.mark.parametrize(
     ("asked", "manner", "told"),
     [
-        ({}, Manner.NOTHING, "Nobody is told when it ends"),
-        ({"notify_on_complete": False}, Manner.NOTHING, "Nobody is told when it ends"),
+        ({}, Manner.NOTHING, "No notice follows when it ends"),
+        ({"notify_on_complete": False}, Manner.NOTHING, "No notice follows when it ends"),
         ({"notify_on_complete": True}, Manner.TELL, "This conversation is told when it ends"),
         ({"notify_on_complete": "true"}, Manner.TELL, "This conversation is told when it ends"),
         ({"notify_on_complete": "tell"}, Manner.TELL, "This conversation is told when it ends"),
@@ -133,7 +133,7 @@ async def test_where_nobody_can_be_told_only_silence_is_promised(tmp_path: Path)
     with in_session(tmp_path, async_delivery=False):
         for asked in ({"notify_on_complete": True}, {"notify_on_complete": "wake"}, {"watch_patterns": ["a"]}):
             assert await refused(Desk(), background=True, **asked) == terminal.UNTOLD
-        assert "Nobody is told when it ends" in await run(Desk(), background=True)
+        assert "No notice follows when it ends" in await run(Desk(), background=True)
 
 
 async def test_a_promise_without_a_background_is_a_mistake(session: Session) -> None:

@@ -1,1 +1,1 @@
-"""What the assistant can do besides talking, each with a declared effect."""
+"""The assistant's tools, each with a declared effect."""

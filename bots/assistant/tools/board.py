@@ -1,4 +1,4 @@
-"""The board in a model's hands: a worker says how its card ends, and a bot whose settings name it runs all of it."""
+"""The board as tools: a worker says how its card ends; a bot with the tool `board` can use the whole board."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Listing(Arguments, frozen=True):
 
 class Creation(Arguments, frozen=True):
     title: str
-    body: Annotated[str, Meta(description="All that whoever works on it must know: it sees nothing of this talk.")] = ""
+    body: Annotated[str, Meta(description="All that the worker must know: it sees nothing of this chat.")] = ""
     assignee: Annotated[str, Meta(description="The bot to do it; empty means yourself.")] = ""
     parents: Annotated[tuple[str, ...], Meta(description="Cards that must be done before.")] = ()
     priority: Annotated[int, Meta(description="The higher, the sooner.")] = 0
@@ -81,7 +81,7 @@ class Completing(Arguments, frozen=True):
 class Blocking(Arguments, frozen=True):
     kind: Annotated[str, Meta(description=f"One of {KINDS}.")]
     reason: Annotated[str, Meta(description="In a sentence: what is missing, and who has to do what about it.")]
-    notes: Annotated[str, Meta(description="What is done and what is open, for whoever goes on with it.")] = ""
+    notes: Annotated[str, Meta(description="What is done and what is open, for the next worker.")] = ""
     card: CardId = ""
 
 
@@ -91,7 +91,7 @@ class Reviewing(Arguments, frozen=True):
 
 class Unblocking(Arguments, frozen=True):
     card: str
-    comment: Annotated[str, Meta(description="What whoever works on it should know now.")] = ""
+    comment: Annotated[str, Meta(description="What the worker should know now.")] = ""
 
 
 class Archiving(Arguments, frozen=True):
@@ -102,7 +102,7 @@ Act = Callable[[A, Occasion], Awaitable[Result]]
 
 
 def tools(*, everything: bool) -> tuple[Tool, ...]:
-    """Without everything, only what concerns the card that the run works on."""
+    """The tools of the board; without `everything`, only those for the card that the run works on."""
     writing = _Writing(everything=everything)
     own = (
         _made(
@@ -131,12 +131,12 @@ def _for_orchestrators() -> tuple[Tool, ...]:
         _said("board_create", "Puts a card on the board for a bot; this talk is told how it ends.", Creation, _create),
         _said("board_link", "Makes one card wait for another.", Linking, _link),
         _said("board_unblock", "Lets a blocked card go on.", Unblocking, _unblock),
-        _said("board_archive", "Puts a card away for good; whoever works on it is ended.", Archiving, _archive),
+        _said("board_archive", "Archives a card for good; a worker that is on it is stopped.", Archiving, _archive),
     )
 
 
 class _Writing:
-    """What is done to a card: to one's own, or with everything to any."""
+    """The tools that change a card: the run's own card, or any card with `everything`."""
 
     def __init__(self, *, everything: bool) -> None:
         self._everything = everything
@@ -184,7 +184,7 @@ class _Writing:
 
 
 def _said(name: str, words: str, arguments: type[A], act: Act[A]) -> Tool:
-    """Said twice is said once."""
+    """A tool that has the same effect when it is called twice."""
     return _made(name, words, arguments, Effect.IDEMPOTENT, act)
 
 
@@ -193,7 +193,7 @@ def _made(name: str, words: str, arguments: type[A], effect: Effect, act: Act[A]
 
 
 def _speaking(act: Act[A]) -> Act[A]:
-    """What the board does not allow is told to the model in the board's own words."""
+    """Turns a refusal of the board into an error for the model, in the board's own words."""
 
     async def acting(asked: A, occasion: Occasion) -> Result:
         try:
@@ -232,7 +232,7 @@ async def _create(asked: Creation, occasion: Occasion) -> Result:
         key=occasion.key,
     )
     card = await _obey(occasion, Order("add", new=new))
-    told = "" if card.watchers else " Nobody here can be told of its end later: look at it with board_show."
+    told = "" if card.watchers else " No one here can be notified when it ends: look at it with board_show."
     return Result(f"Card #{card.id} for {card.assignee} is {card.state}{_why(card)}.{told}")
 
 
@@ -246,7 +246,7 @@ async def _unblock(asked: Unblocking, occasion: Occasion) -> Result:
 
 async def _archive(asked: Archiving, occasion: Occasion) -> Result:
     card = await occasion.desk.board.get(asked.card)
-    # Said twice is said once.
+    # Archiving a card twice is harmless.
     if card.state is not CardState.ARCHIVED:
         card = await _obey(occasion, Order("archive", id=asked.card))
     return _moved(card)
@@ -272,7 +272,7 @@ def _own_or(card: str) -> str:
 
 
 def _hand() -> Hand:
-    """A bot's hand; whoever it works for hears of what it makes."""
+    """The bot as the author of a change; the chat that it works for watches the cards that it makes."""
     session = context.current()
     target = session.target if session.can.async_delivery else None
     place = (target, session.conversation, session.sender)

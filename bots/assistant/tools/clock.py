@@ -19,13 +19,13 @@ class Zone(Arguments, frozen=True):
 
 
 async def tell(asked: Zone, occasion: Occasion) -> Result:
-    # Zones are files, and so is the list of them.
+    # Reading zones means reading files, so it happens in a thread.
     zone = await asyncio.to_thread(zone_of, asked.zone.strip())
     return Result(in_words(datetime.now(UTC).astimezone(zone)))
 
 
 def zone_of(name: str) -> tzinfo | None:
-    """None is the server's own zone."""
+    """The zone that the model named; None is the server's own zone."""
     if not name or name.upper() == "UTC":
         return UTC if name else None
     try:

@@ -1,4 +1,4 @@
-"""Hands work to an agent of its own: with a memory of its own, no more tools than this bot has, and a limit."""
+"""Delegates work to another agent, with its own memory, a limit, and no more tools than this bot has."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DESCRIPTION = (
     "you get its report as the result. With background you go on at once, and its report comes later: then=tell shows "
     "it to the person, then=wake brings it to you as a new turn."
 )
-# What the model reads where a promise could not be kept.
+# What the model reads when a promise could not be kept.
 DONE_AT_ONCE = "(It was done at once and not in the background, because the result could not be told here later.)"
 
 
@@ -34,13 +34,13 @@ class Delegate(Arguments, frozen=True):
 
 
 def tools(groups: Iterable[str], requests: int) -> tuple[Tool, ...]:
-    """`groups` are what this bot may use itself; `requests` is what one piece of work may ask of the model."""
+    """`groups` are the tools that this bot may use itself; `requests` limits one delegated task."""
     own = tuple(groups)
 
     async def act(asked: Delegate, occasion: Occasion) -> Result:
         return await _delegate(asked, occasion, own, requests)
 
-    # What it does is as effectful as the tools that it may use.
+    # Delegated work has the effects of the tools that it may use.
     return (define("delegate", DESCRIPTION, Delegate, Effect.EFFECT, act, untrusted=True),)
 
 
@@ -50,7 +50,7 @@ async def _delegate(asked: Delegate, occasion: Occasion, own: tuple[str, ...], r
         raise ToolError(f"You have no tools called {', '.join(unknown)}; there are: {', '.join(own) or 'none'}.")
     session = context.current()
     later = asked.background and session.can.async_delivery
-    # Who was given only some of them hands on no more.
+    # A run that was given only some tools cannot pass on more.
     given = tuple(asked.tools) if asked.tools is not None else session.errand.tools if session.errand else None
     text = f"{asked.goal}\n\n{asked.context}".strip()
     goal = Goal(

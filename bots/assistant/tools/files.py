@@ -26,14 +26,14 @@ from tidings.core.work.processes import foreground
 
 SHOWN_CHARACTERS = 30_000
 SHOWN_ENTRIES = 500
-# No more than this is looked at and sorted.
+# The most files that are listed and sorted.
 LISTED_ENTRIES = 20_000
-# Each folder on the way down holds a descriptor.
+# Each level of folders holds one open descriptor.
 DEPTH = 20
 READ_BYTES = 20 * 1024 * 1024
 WRITTEN_BYTES = 1024 * 1024
 ATTACHED_BYTES = 20 * 1024 * 1024
-# Beyond this the search is taken to be stuck in its pattern; it gives up by itself before.
+# After this the search counts as stuck in its pattern; it normally gives up on its own before.
 SEARCH_SECONDS = search.SECONDS + 5.0
 SEARCH_OUTPUT_BYTES = 100_000
 
@@ -76,7 +76,7 @@ def _entries(folder: int, above: str, depth: int) -> Iterator[str]:
             elif entry.is_symlink():
                 yield f"{name} (a link)"
             else:
-                # It may be gone by now.
+                # The file may be gone by now.
                 with suppress(FileNotFoundError):
                     yield f"{name} ({entry.stat(follow_symlinks=False).st_size:,} bytes)"
 
@@ -85,7 +85,7 @@ def _below(folder: int, name: str, above: str, depth: int) -> Iterator[str]:
     try:
         below = os.open(name, workspace.FOLDER, dir_fd=folder)
     except OSError:
-        # It is gone, or may not be looked into; its own name is listed.
+        # The folder is gone or unreadable; only its name is listed.
         return
     try:
         yield from _entries(below, above, depth)
@@ -164,7 +164,7 @@ def _write(asked: Writing) -> str:
 
 
 def _replace(folder: int, name: str, content: bytes) -> None:
-    """Whole or not at all, and never through a link: neither a symbolic nor a hard one."""
+    """Replaces a file as a whole, and never writes through a symbolic or hard link."""
     mode = 0o600
     with suppress(FileNotFoundError):
         before = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
@@ -199,7 +199,7 @@ async def find(asked: Searching, seconds: float) -> str:
     if folder is None:
         return "The workspace is empty."
     order = json.dumps({"text": asked.text, "regex": asked.regex, "ignore_case": asked.ignore_case})
-    # A pattern can take for ever and would hold the interpreter all the time, so it gets one that can be killed.
+    # A pattern can take forever and would block the interpreter, so it runs in a process that can be killed.
     program = (sys.executable, "-I", "-S", search.__file__, order)
     ended = await foreground.run(program, folder, seconds, SEARCH_OUTPUT_BYTES)
     if ended.code is None:

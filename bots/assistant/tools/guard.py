@@ -1,4 +1,4 @@
-"""Judges web addresses: what is an honest one, and what lies on the public internet (pure)."""
+"""Judges web addresses: whether one is well-formed and on the public internet (pure)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NOT_PUBLIC = tuple(
 # Whatever is not inside it is private, mapped, translated (NAT64), multicast or not in use.
 UNICAST = ip_network("2000::/3")
 
-# What one parser takes for a separator and another one for part of a name.
+# Characters that one parser takes for a separator and another for part of a name.
 _AMBIGUOUS = re.compile(r"[\s\\\x00-\x20\x7f-\x9f]")
 _NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*", re.IGNORECASE)
 # Resolvers read these as IPv4, in octal, in hexadecimal or with parts left out.
@@ -64,7 +64,7 @@ def is_public(address: str) -> bool:
 
 
 def parse(text: str, base: URL | None = None) -> URL:
-    """The address that is fetched is this very value: nobody parses the text a second time."""
+    """Parses an address once; the result itself is fetched, so no second parser can read it differently."""
     text = text.strip()
     if len(text) > URL_CHARACTERS:
         raise ToolError(f"the address is longer than {URL_CHARACTERS} characters.")
@@ -82,7 +82,7 @@ def parse(text: str, base: URL | None = None) -> URL:
 
 
 def judge(url: URL, allowed: frozenset[str]) -> None:
-    """Raises ToolError for what may not be fetched, as far as it can be told without looking a name up."""
+    """Raises ToolError for an address that may not be fetched, as far as that is clear without resolving the name."""
     if url.scheme not in ("http", "https"):
         raise ToolError("only addresses that begin with http:// or https:// can be fetched.")
     if url.raw_user is not None or url.raw_password is not None:
@@ -99,7 +99,7 @@ def judge(url: URL, allowed: frozenset[str]) -> None:
 
 
 def literal(url: URL) -> str | None:
-    """The address itself, where no name stands for it."""
+    """The IP address in a URL that has one instead of a name."""
     host = url.raw_host or ""
     return host if _is_literal(host) else None
 
@@ -110,7 +110,7 @@ def is_allowed(url: URL, allowed: frozenset[str]) -> bool:
 
 
 def allowed_hosts(entries: Iterable[str]) -> frozenset[str]:
-    """As `is_allowed` compares them; an entry may name the one port that it permits."""
+    """The allowed hosts in the form that `is_allowed` compares; an entry may name the one port that it permits."""
     return frozenset(map(_allowed_host, entries))
 
 

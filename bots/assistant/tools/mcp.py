@@ -1,4 +1,4 @@
-"""The tools of MCP servers: each is connected at first need, held by a task of its own, and never trusted."""
+"""The tools of MCP servers: each server is connected when first needed, held by its own task, and never trusted."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ log = logging.getLogger(__name__)
 
 # How long a turn waits for servers that are not connected yet.
 PATIENCE_SECONDS = 4.0
-# How long a connection may take to come about; a command may have to fetch its program first.
+# How long a connection may take; a command may have to download its program first.
 CONNECT_SECONDS = 60.0
 RETRY_SECONDS = 30.0
 # Longer than the library takes to kill a server that does not listen.
 CLOSE_SECONDS = 10.0
-# So many calls in a row without an answer, and the server is taken to be stuck.
+# After so many calls in a row without an answer, the server counts as stuck.
 LATE_CALLS = 2
 OUTPUT_CHARACTERS = 40_000
 DESCRIPTION_CHARACTERS = 2_000
-# A server that lists without end is cut short.
+# A list of tools without an end is cut short.
 PAGES, MOST_TOOLS = 20, 200
 NAME_CHARACTERS = 64
 
@@ -67,21 +67,21 @@ class McpServers:
         self._servers = {name: _Server(name, settings, clock) for name, settings in servers.items()}
 
     async def tools(self) -> Mapping[str, Sequence[Tool]]:
-        """By server; one that cannot be had now gives none, is told of by `failures`, and is tried again later.
+        """The tools by server; a server that is down has none, appears in `failures`, and is tried again later.
 
-        The name of a tool bears its server's, and is fit for every model.
+        The name of a tool contains its server's name and is valid for every model.
         """
         attempts = [attempt for server in self._servers.values() if (attempt := server.begin())]
         now = asyncio.get_running_loop().time()
         patience = max((attempt.patient_until - now for attempt in attempts), default=0.0)
         if patience > 0:
-            # Whoever was waited for once does not hold up the next turn too.
+            # A turn waits for a slow server only once; later turns go on without it.
             fresh = {attempt.opened for attempt in attempts if attempt.patient_until > now}
             await asyncio.wait(fresh, timeout=patience)
         return {name: server.tools for name, server in self._servers.items()}
 
     def allowed(self) -> Mapping[str, frozenset[str]]:
-        """The names of those tools that may act without anybody being asked, by server."""
+        """The names of the tools that may act without asking, by server."""
         return {
             name: frozenset(tool_name(name, tool) for tool in server.settings.allow)
             for name, server in self._servers.items()
@@ -95,7 +95,7 @@ class McpServers:
 
 
 def tool_name(server: str, tool: str) -> str:
-    """Fit for every model; two tools never share a name, whatever a server calls its own."""
+    """A name that is valid for every model; two tools never share one, whatever their servers call them."""
     name = f"{server}__{tool}"
     plain = (
         not _UNFIT.search(name)
@@ -112,7 +112,7 @@ def tool_name(server: str, tool: str) -> str:
 
 
 class _Server:
-    """One server of the settings, through all connections to it."""
+    """One configured server, across all connections to it."""
 
     def __init__(self, name: str, settings: McpServer, clock: Clock) -> None:
         self.name = name
@@ -130,7 +130,7 @@ class _Server:
         return self._attempt.tools if self._attempt is not None else ()
 
     def begin(self) -> _Connection | None:
-        """The attempt that is under way, which may be a new one."""
+        """The connection attempt that is under way; starts one if there is none."""
         if self._attempt is None and not self._closed and self._clock.now() >= self._retry_at:
             self._attempt = attempt = _Connection(self)
             self._ending.add(attempt.task)
@@ -165,7 +165,7 @@ class _Server:
         except MCPError as error:
             raise self._refused(connection, tool, error) from error
         except (ValueError, RuntimeError) as error:
-            # It did answer, against the rules of the protocol or its own schema.
+            # The server answered, but broke the protocol or its own schema.
             raise ToolError(f"{tool} gave an answer that cannot be read; whether it took effect is unknown") from error
         self._late = 0
         text = told(result)
@@ -185,7 +185,7 @@ class _Server:
         from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS
 
         code = getattr(error, "code", None)
-        # By HTTP a lost session and a dead server wear many codes, and to connect anew costs nothing.
+        # Over HTTP, a lost session or a dead server shows as many different codes, and reconnecting costs nothing.
         if code == CONNECTION_CLOSED or (self.settings.url and code != INVALID_PARAMS):
             self._drop(connection)
             unknown = "whether it took effect is unknown"
@@ -193,7 +193,7 @@ class _Server:
         return ToolError(f"{tool} was refused by its server: {one_line(str(error))}")
 
     def _drop(self, connection: _Connection | None) -> None:
-        """The next call connects anew."""
+        """Drops the connection; the next call connects again."""
         if connection is None:
             return
         connection.leave()
@@ -202,11 +202,11 @@ class _Server:
             self._late = 0
 
     def _ended(self, connection: _Connection, task: asyncio.Task[None]) -> None:
-        """The seam where a fault of the library's or the server's becomes a sentence."""
+        """The seam where an error of the library or the server becomes a sentence."""
         self._ending.discard(task)
         error = None if task.cancelled() else task.exception()
         if connection.left:
-            # A server that is let go may complain; nobody needs it any more.
+            # Errors of a server that is being closed do not matter.
             if error is not None:
                 log.info("the tool server %s ended badly: %s", self.name, _innermost(error))
         elif connection.opened.done():
@@ -222,25 +222,25 @@ class _Server:
 
 
 class _Connection:
-    """One connection from its beginning to its end, in one task: the library's scopes must end where they began."""
+    """One connection, held by one task from start to end, because the library's scopes must end where they began."""
 
     def __init__(self, server: _Server) -> None:
         loop = asyncio.get_running_loop()
         self.server = server
         self.client: Client | None = None
         self.tools: tuple[Tool, ...] = ()
-        # Done when there is a client, and also when there will be none.
+        # Done when the connection succeeded or failed.
         self.opened: asyncio.Future[None] = loop.create_future()
         self.patient_until = loop.time() + PATIENCE_SECONDS
         self.left = False
         self._scope: anyio.CancelScope | None = None
         self._complaints = _Complaints(server.name)
-        # It outlives the run that needs it first, so it must not inherit that run's session.
+        # The connection outlives the run that needs it first, so it must not inherit that run's session.
         self.task = loop.create_task(self._hold(), context=contextvars.Context())
 
     def leave(self) -> None:
         self.left = True
-        # Cancelling the task itself would tear the library out of its tidying, and leave a process behind.
+        # Cancelling the task itself would interrupt the library's clean-up and leave a process behind.
         if self._scope is not None:
             self._scope.cancel()
 
@@ -279,7 +279,7 @@ class _Connection:
 
     def _tool(self, name: str, description: str, schema: Mapping[str, Any]) -> Tool:
         settings = self.server.settings
-        # What the server says of its tools itself, such as that one only reads, is a stranger's claim.
+        # The server's own hints about its tools, such as read-only, are not trusted.
         effect = Effect.EFFECT
         if name in settings.pure:
             effect = Effect.PURE
@@ -302,7 +302,7 @@ class _Connection:
 
         settings = self.server.settings
         headers = {name: value.get_secret_value() for name, value in settings.headers.items()}
-        # What a call may take is bounded by the call itself.
+        # Each call has its own time limit.
         timeout = httpx2.Timeout(10.0, read=settings.call_seconds + CONNECT_SECONDS)
         async with httpx2.AsyncClient(headers=headers, timeout=timeout) as client:
             yield streamable_http_client(settings.url, http_client=client)
@@ -331,7 +331,7 @@ class _Connection:
             heard.close()
 
     def _environment(self) -> dict[str, str]:
-        """None of the gateway's own: that is where its secrets are."""
+        """The environment of a server, without the gateway's variables, because they hold its secrets."""
         return {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": os.environ.get("HOME", os.sep),
@@ -341,7 +341,7 @@ class _Connection:
 
 
 class _Complaints(asyncio.Protocol):
-    """What a server writes beside the protocol; its last line often says why it did not start."""
+    """The standard error of a server; its last line often says why it did not start."""
 
     def __init__(self, server: str) -> None:
         self._server = server
@@ -359,7 +359,7 @@ class _Complaints(asyncio.Protocol):
 
 
 def told(result: Any) -> str:
-    """What a tool returned, as text for a model; what is no text is named."""
+    """The result of a tool as text for a model; content that is not text is only named."""
     pieces = [_piece(block) for block in result.content]
     if result.structured_content is not None and not any(block.type == "text" for block in result.content):
         pieces.append(json.dumps(result.structured_content, ensure_ascii=False))
@@ -403,6 +403,6 @@ def _innermost(error: BaseException | None) -> BaseException | None:
 
 
 def _load() -> None:
-    """The library takes seconds to import, which the loop must not."""
+    """Imports the library, which takes seconds, so the caller runs this in a thread."""
     import mcp.client.stdio
     import mcp.client.streamable_http  # noqa: F401

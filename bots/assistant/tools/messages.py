@@ -1,4 +1,4 @@
-"""Sends messages to other people and places; only for bots whose settings name it, and only where they may."""
+"""Sends messages to other chats; only for bots whose settings name the tool, and only to permitted targets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Message(Arguments, frozen=True):
 
 
 def tools(send_to: Iterable[str]) -> tuple[Tool, ...]:
-    """Empty means every target that the desk permits."""
+    """`send_to` lists the permitted targets; empty means every target that the desk permits."""
     places = tuple(_configured(place) for place in send_to)
 
     async def act(asked: Message, occasion: Occasion) -> Result:
@@ -54,7 +54,7 @@ async def _send(asked: Message, occasion: Occasion, places: tuple[Target, ...]) 
                 f"The settings of this bot do not let it write to {target}; the owner can add it to send_to."
             )
         if not await occasion.desk.permitted(target):
-            raise ToolError(f"Nobody at {target} has written to this bot or was admitted, so it may not write there.")
+            raise ToolError(f"{target} has neither written to this bot nor been admitted: it may not write there.")
         await occasion.desk.owe(target, Body(text=text), cause, occasion.key, digest)
     except (Unknown, Unsupported, Conflict, Unstored) as error:
         raise ToolError(f"Nothing was sent: {error}.") from error
@@ -62,7 +62,7 @@ async def _send(asked: Message, occasion: Occasion, places: tuple[Target, ...]) 
 
 
 def _covers(place: Target, target: Target) -> bool:
-    """A chat covers its threads."""
+    """Whether a permitted target covers another; a chat covers its threads."""
     if (place.adapter, place.account, place.chat) != (target.adapter, target.account, target.chat):
         return False
     return place.thread in ("", target.thread)

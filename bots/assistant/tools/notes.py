@@ -59,7 +59,7 @@ TOOLS = (
         Question,
         Effect.PURE,
         recall,
-        # What was noted may once have been a stranger's words.
+        # A note may hold a stranger's words.
         untrusted=True,
     ),
 )

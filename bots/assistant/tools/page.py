@@ -1,4 +1,4 @@
-"""Makes readable text of what a web server sent: markup goes, words and links stay (pure).
+"""Turns a web page into readable text: markup goes, words and links stay (pure).
 
 The reader is our own because Python's takes the square of the length for markup that is broken on purpose: 60 KB of it
 would hold the whole process for a minute. Every step here moves on, and what cannot be closed ends the page.
@@ -12,10 +12,10 @@ import re
 
 from yarl import URL
 
-# More than this is not read into text; what a model sees of it is far less.
+# No more than this becomes text; a model sees far less of it.
 READ_BYTES = 2_000_000
 TEXT_CHARACTERS = 40_000
-# Short markup can stand for long text, so the reading of it ends here.
+# Short markup can produce long text, so reading stops at this length.
 ENOUGH_CHARACTERS = 10 * TEXT_CHARACTERS
 LINK_CHARACTERS = 2_000
 
@@ -24,7 +24,7 @@ _TEXT = re.compile(
     r"text/.+|.+\+(json|xml|yaml)"
     r"|application/((x-)?(json5?|ndjson|yaml|toml|javascript|sh|tex|sql|www-form-urlencoded)|xml|jsonl|json-seq|graphql)"
 )
-# Asking Python for a codec by a stranger's word would be remembered for ever, and some codecs are slow on purpose.
+# Python would cache every codec name that a page asks for, and some codecs are very slow.
 CHARSETS = frozenset(
     (
         *("ascii", "us-ascii", "utf-8", "utf8", "utf-16", "utf-16le", "utf-16be", "latin1", "macintosh"),
@@ -42,7 +42,7 @@ def is_readable(kind: str) -> bool:
 
 
 def readable(data: bytes, kind: str, charset: str | None, base: URL) -> str:
-    """Cut to what a model is given at once, and says what was left out."""
+    """The text of a page, cut to what a model is given at once, with a note about what was left out."""
     is_whole = len(data) <= READ_BYTES
     text = decoded(data[:READ_BYTES], kind, charset)
     if kind in MARKUP:
@@ -74,21 +74,21 @@ BLOCKS = re.compile(
     r"|hgroup|hr|legend|li|main|menu|nav|ol|option|p|pre|section|summary|table|tbody|tfoot|thead|title|tr|ul"
 )
 HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
-# What they hold is no markup, and no text for people either; a title is told first.
+# These elements hold neither markup nor text for people; the title is told first.
 RAW = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style", "iframe", "title")}
 
 _OPENING = re.compile(r"<(?=[a-z/!?])", re.IGNORECASE)
 _TAG_NAME = re.compile(r"</?([a-z][^\s/>]*)", re.IGNORECASE)
 _TAG_STEP = re.compile(r">|=\s*[\"']")
 _HREF = re.compile(r"""\shref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+))""", re.IGNORECASE)
-# Python refuses to read a number of thousands of digits; no character has one of eight.
+# Python refuses numbers with thousands of digits, and no character needs eight.
 _HUGE_REFERENCE = re.compile(r"&#(?:x[0-9a-f]{7,}|[0-9]{8,});?", re.IGNORECASE)
 _SPACES = re.compile(r"\s+")
 _EMPTY_LINES = re.compile(r"\n{3,}")
 
 
 def from_markup(markup: str, base: URL) -> tuple[str, bool]:
-    """The text, and whether it is all of it."""
+    """The text, and whether it is complete."""
     words = _Words(base)
     position = 0
     while words.characters < ENOUGH_CHARACTERS and (opening := _OPENING.search(markup, position)):
@@ -116,7 +116,7 @@ def from_markup(markup: str, base: URL) -> tuple[str, bool]:
 
 
 def _after(markup: str, start: int) -> int:
-    """Where that which opens at `start` has ended; what is never closed goes on to the end of the page."""
+    """The end of the element that opens at `start`; an element that is never closed ends with the page."""
     if markup.startswith("<!--", start):
         end = markup.find("-->", start + 2)
         return end + 3 if end >= 0 else len(markup)
@@ -144,7 +144,7 @@ class _Words:
         self._pieces: list[str] = []
         self._title = ""
         self._is_preformatted = False
-        # Whether a space would be the second one, or the first of a line.
+        # Whether the text ends in a space or a line break, so that another space would be surplus.
         self._is_spaced = True
         self._link = ""
         self._link_start = 0
@@ -165,7 +165,7 @@ class _Words:
         elif tag in HEADINGS:
             self._add("\n\n" + HEADINGS[tag])
         elif tag in ("td", "th"):
-            # The first of a row begins a line.
+            # The first cell of a row begins a line.
             self._add("" if not self._pieces or self._pieces[-1].endswith("\n") else " | ")
         elif BLOCKS.fullmatch(tag):
             self._break_line(tag)
@@ -175,7 +175,7 @@ class _Words:
             if tag == "a":
                 self._link, self._link_start = address, len(self._pieces)
             elif address and not self._is_based:
-                # Only the first counts.
+                # Only the first base address counts.
                 self._base, self._is_based = URL(address), True
 
     def close(self, tag: str) -> None:

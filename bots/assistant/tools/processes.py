@@ -1,4 +1,4 @@
-"""Looks after the commands that this conversation has in the background."""
+"""Lists, reads, feeds and ends the background commands of a conversation."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ TAIL_BYTES = 2_000
 USUAL_BYTES = 8_000
 MOST_BYTES = 20_000
 MOST_WAIT_SECONDS = 300.0
-# A process that is killed has that long for its last words.
+# How long a killed process may take to write its last output.
 KILLING_SECONDS = 10.0
 INPUT_CHARACTERS = 30_000
 
 LOOKING = (
     "Looks at the commands that terminal runs in the background of this conversation. list: all of them. "
     "poll: how one fares, and the end of its output. log: its output from a byte on. wait: until it has ended, or "
-    "some seconds. Whoever was promised a notice of its end gets it all the same."
+    "some seconds. A promised notice of its end arrives all the same."
 )
 ACTING = (
     "Acts on a command that terminal runs in the background of this conversation. send: a line for its standard "
-    "input. kill: ends it with all that it has started. Whoever was promised a notice of its end gets it all the same."
+    "input. kill: ends it with all that it has started. A promised notice of its end arrives all the same."
 )
 
 
@@ -76,7 +76,7 @@ async def act(asked: Act, occasion: Occasion) -> Result:
 
 
 async def _own(occasion: Occasion) -> list[Task]:
-    """Those of other conversations do not exist here."""
+    """The process with this id, if it belongs to this conversation; other processes are unknown here."""
     tasks = await occasion.desk.tasks.all(context.current().conversation.id, MOST_KNOWN)
     return [task for task in tasks if task.kind == task_rows.PROCESS]
 
@@ -135,7 +135,7 @@ async def _kill(task: Task, occasion: Occasion) -> Result:
     return Result("It was asked to end and still runs; look again soon." if task.is_open else f"It is {_how(task)}.")
 
 
-# Two, so that a restart while one only looks costs nothing.
+# Two tools, so that a restart while the model only looks repeats no effect.
 TOOLS = (
     define("process", LOOKING, Look, Effect.PURE, look, untrusted=True),
     define("process_control", ACTING, Act, Effect.EFFECT, act, untrusted=True),

@@ -1,4 +1,4 @@
-"""Plans what the bot shall do later in this conversation; only for bots whose settings name it."""
+"""Plans work for later in this conversation; only for bots whose settings name the tool."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidings.core.errors import Overdrawn, Unkeepable, Unknown, Unstored, Unsupp
 
 NAME_CHARACTERS = 60
 HEADLESS = "This is itself scheduled or delegated work, which may plan nothing. Do what can be done now."
-NOBODY = "Nothing can be planned here: where this talk takes place, nobody can be told anything later. Say so."
+UNDELIVERABLE = "Nothing can be planned here: nothing can be delivered to this conversation later. Say so."
 
 
 class Wish(Arguments, frozen=True):
@@ -73,19 +73,19 @@ async def act(asked: Wish, occasion: Occasion) -> Result:
 
 
 def _checked() -> context.Session:
-    """Promise or refuse, before anything is stored."""
+    """Checks that the promise can be kept, before anything is stored."""
     session = context.current()
     if session.errand is not None:
         raise ToolError(HEADLESS)
     try:
         session.require("async_delivery")
     except Unsupported as error:
-        raise ToolError(NOBODY) from error
+        raise ToolError(UNDELIVERABLE) from error
     return session
 
 
 async def _own(occasion: Occasion, session: context.Session, id: str) -> Schedule:
-    """Another conversation's is as unknown as one that never was."""
+    """The schedule with this id, if it belongs to this conversation; other schedules are unknown here."""
     for known in await occasion.desk.schedules.all(session.conversation.id):
         if id and known.id == id:
             return known

@@ -1,4 +1,4 @@
-"""Looks for a text in the files of a folder: a program of its own, started by its path in that folder."""
+"""Searches the files of a folder for a text: a separate program, started by its path in that folder."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 
 SECONDS = 10.0
 FILES = 10_000
-# A bigger file is left out, and said to be.
+# A bigger file is skipped, and the result says so.
 FILE_BYTES = 5 * 1024 * 1024
 HITS = 100
 SHOWN_CHARACTERS = 300
-# Of a longer line only the beginning is held against a pattern.
+# Only the beginning of a longer line is matched.
 PATTERN_CHARACTERS = 2_000
 BAD_PATTERN = 3
 
@@ -70,14 +70,14 @@ def report(matches: Matches) -> str:
 
 
 def files() -> Iterator[tuple[str, str | None]]:
-    """Every text below the current folder with its name, by descriptors, and no link is followed; None is too big."""
+    """Every text file below the current folder, without following links; None stands for one that is too big."""
     for above, folders, names, folder in os.fwalk(".", follow_symlinks=False):
         folders.sort()
         for name in sorted(names):
             try:
                 descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
             except OSError:
-                # A link, or what may not be read.
+                # A link, or an unreadable file.
                 continue
             with open(descriptor, "rb") as file:
                 status = os.fstat(descriptor)

@@ -1,4 +1,4 @@
-"""Runs shell commands in the conversation's workspace; only for bots whose settings name it."""
+"""Runs shell commands in the conversation's workspace; only for bots whose settings name the tool."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from tidings.core.work.processes import foreground
 USUAL_SECONDS = 60.0
 MOST_SECONDS = 300.0
 OUTPUT_BYTES = 20_000
-# The system takes no longer argument.
+# The operating system refuses longer arguments.
 COMMAND_BYTES = 100_000
 
 DESCRIPTION = (
-    "Runs a shell command in this conversation's workspace and returns its output and exit code. Nobody can type "
-    "anything into it, and what it leaves running in the background is ended with it. What takes longer than a few "
+    "Runs a shell command in this conversation's workspace and returns its output and exit code. It gets "
+    "no input, and what it leaves running in the background is ended with it. What takes longer than a few "
     "minutes, or shall go on after your answer, is run with background=true and looked after with the tool process."
 )
 
 HEADLESS = (
-    "Nothing was started. This is an errand without a person: a process in the background would outlive it, and nobody "
-    "would look after it. Run the command without background and wait for its end."
+    "Nothing was started. This is an errand without a person: a process in the background would outlive it with "
+    "no one to look after it. Run the command without background and wait for its end."
 )
 UNTOLD = (
-    "Nothing was started. Where this talk takes place, nobody can be told anything after your answer, so "
+    "Nothing was started. Nothing can be delivered to this conversation after your answer, so "
     "notify_on_complete and watch_patterns cannot be kept here. Say so, and either run the command and wait for it, or "
     "run it with background=true alone and look after it with the tool process."
 )
 TOLD = {
     Manner.TELL: "This conversation is told when it ends, and how.",
     Manner.WAKE: "You get a message here when it ends, with the end of its output, and can go on then.",
-    Manner.NOTHING: "Nobody is told when it ends: look after it with the tool process.",
+    Manner.NOTHING: "No notice follows when it ends: check on it with the tool process.",
 }
 
 
@@ -78,7 +78,7 @@ class Command(Arguments, frozen=True):
 
 
 def tools(seconds: float = USUAL_SECONDS) -> tuple[Tool, ...]:
-    """The seconds are for commands that ask for no time of their own."""
+    """`seconds` is the time limit of commands that do not ask for one."""
 
     async def act(asked: Command, occasion: Occasion) -> Result:
         _check(asked)
@@ -103,7 +103,7 @@ def _check(asked: Command) -> None:
 
 
 async def _launch(asked: Command, occasion: Occasion) -> Result:
-    """Promise or refuse, before anything starts."""
+    """Starts a command in the background, after checking that its promises can be kept."""
     session = context.current()
     if session.errand is not None:
         raise ToolError(HEADLESS)
@@ -141,7 +141,7 @@ async def _run(command: str, seconds: float) -> Result:
         raise ToolError(f"The command could not be started: {error.strerror}.") from error
     output = ended.output.rstrip("\n") or "(no output)"
     if ended.code is None:
-        # No error: what it wrote may be anybody's words, and only results are labelled as that.
+        # A result rather than an error, because only results are labelled as other people's words.
         return Result(
             f"The command did not end within {seconds:g} s, so it was ended with everything it had started. "
             f"Its output until then:\n\n{output}"

@@ -1,4 +1,4 @@
-"""What a tool is: a name, typed arguments, a declared effect and a function; nothing here knows a model library."""
+"""The type of a tool: a name, typed arguments, a declared effect and a function, independent of any model library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidings.core.types import File
 
 
 class ToolError(Exception):
-    """What went wrong, in a sentence for the model; every other exception is a fault of the tool's."""
+    """An error in a sentence for the model; every other exception is a bug in the tool."""
 
 
 class Arguments(msgspec.Struct, frozen=True):
@@ -23,33 +23,33 @@ class Arguments(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Occasion:
-    """When and for whom a tool acts; the session itself is bound to the task."""
+    """The call for which a tool acts; the session is bound to the task."""
 
     desk: Desk
-    # The same whenever this very call is made again.
+    # The same when this call is repeated after a restart.
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     text: str
-    # They go out with the answer.
+    # Files that are sent with the answer.
     files: tuple[File, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
     name: str
-    # For the model, one or two sentences.
+    # One or two sentences for the model.
     description: str
     # The JSON schema of the arguments: an object.
     schema: Mapping[str, Any]
     effect: Effect
-    # Takes the arguments as the model wrote them, and raises ToolError with what is wrong with them.
+    # Takes the arguments as the model wrote them; raises ToolError that says what is wrong with them.
     act: Callable[[str, Occasion], Awaitable[Result]]
-    # What it returns was written by others, and is labelled as that for the model.
+    # Whether the result was written by others, so that it is labelled for the model.
     untrusted: bool = False
-    # As the server that has it calls it, where that is another name.
+    # The server's own name of the tool, if it differs.
     called: str = ""
 
 
@@ -73,7 +73,7 @@ def define(
 
 def decode(written: str, arguments: type[A]) -> A:
     try:
-        # A model that has nothing to say may write nothing at all; numbers may come as text.
+        # A model may write nothing instead of an empty object, and numbers as text.
         return msgspec.convert(msgspec.json.decode(written or "{}"), arguments, strict=False)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise ToolError(f"the arguments are wrong: {error}") from error

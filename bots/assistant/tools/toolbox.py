@@ -1,4 +1,4 @@
-"""What a bot's model may use: the tools its settings name, foreign ones beside them, and the one policy over both."""
+"""The tools of one bot: those that its settings name, those of MCP servers, and the one policy over both."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tidings.bots.assistant.tools.tool import Tool
 from tidings.core.agent import Effect
 from tidings.core.errors import ConfigError
 
-# What every provider takes as the name of a tool.
+# The characters that every provider accepts in the name of a tool.
 NAME_CHARACTERS = 64
 ODD = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -35,7 +35,7 @@ NOT_PERMITTED = " (The settings of this bot do not permit it: say so instead of 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a tool does not run, in words for the model."""
+    """The reason why a tool does not run, in words for the model."""
 
     reason: str
 
@@ -54,7 +54,7 @@ class Toolbox:
         allowed: Mapping[str, frozenset[str]] | None = None,
         missing: Mapping[str, str] | None = None,
     ) -> None:
-        # Servers whose tools cannot be had now, and why.
+        # Servers that are down, and why.
         self.missing = dict(missing or {})
         groups = _groups(settings)
         for name in settings.tools:
@@ -72,21 +72,21 @@ class Toolbox:
             self._remedies[name] = f"allow of the server {server}, as {tool.called or tool.name}"
 
     def lend(self, tools: Sequence[Tool]) -> Toolbox:
-        """For one run that needs them besides; what the settings name already stays as it is."""
+        """Adds tools for one run; tools that the settings name stay as they are."""
         lent = copy(self)
         lent._tools = {**{tool.name: tool for tool in tools}, **self._tools}
         lent._permitted = self._permitted | {tool.name for tool in tools}
         return lent
 
     def offered(self) -> tuple[Tool, ...]:
-        """What the model is told of."""
+        """The tools that the model is told about."""
         return tuple(
             tool if name in self._permitted else replace(tool, description=tool.description + NOT_PERMITTED)
             for name, tool in self._tools.items()
         )
 
     def find(self, name: str) -> Tool | Refusal:
-        """The only way to a tool that may run: what changes things outside runs only if the settings name it."""
+        """The only way to a tool that may run: a tool with an effect outside runs only if the settings name it."""
         if name in self._permitted:
             return self._tools[name]
         tool = self._tools.get(name) or self._closed.get(name)
@@ -100,7 +100,7 @@ class Toolbox:
 
 
 def _groups(settings: Assistant) -> dict[str, Callable[[], tuple[Tool, ...]]]:
-    """By the names that the settings use."""
+    """The groups of tools, by the names that the settings use."""
     return {
         "time": lambda: clock.TOOLS,
         "files": lambda: files.TOOLS,
@@ -120,7 +120,7 @@ def _nearest(name: str, names: Mapping[str, object]) -> str:
 
 
 def _named(foreign: Mapping[str, Sequence[Tool]], own: set[str]) -> Iterator[tuple[str, str, Tool]]:
-    """Each foreign tool with a name that nobody else has; what collides is called after its server."""
+    """Each MCP tool with a unique name; a name that collides is prefixed with its server's."""
     found = [(server, tool, _fit(tool.name)) for server, tools in foreign.items() for tool in tools]
     often = Counter(name for _, _, name in found)
     taken = own | {name for name, count in often.items() if count == 1}

@@ -1,4 +1,4 @@
-"""Fetches pages of the public web for the model; every address is checked, and only a checked one is dialled."""
+"""Fetches pages of the public web for the model; every address is checked before it is dialled."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tidings.core.agent import Effect
 
 REDIRECTS = 3
 SECONDS = 20.0
-# Also of what was compressed, after that is undone.
+# The limit also holds for compressed pages, after decompression.
 BODY_BYTES = 10 * 1024 * 1024
-# Compression beyond this is a bomb; pages that are small even then may repeat themselves as they like.
+# A page that expands more than this is a decompression bomb, unless it stays small.
 RATIO = 100
 RATIO_FLOOR_BYTES = 256 * 1024
-# So many compressed parts one after the other is nobody's page.
+# No honest page consists of so many compressed parts in a row.
 COMPRESSED_PARTS = 100
 
 MOVED = (301, 302, 303, 307, 308)
@@ -37,7 +37,7 @@ COMPRESSIONS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 HEADERS = {
     "User-Agent": "tidings",
     "Accept": "text/html, text/markdown, text/plain, application/json, */*;q=0.5",
-    # What is not asked for need not be undone.
+    # Encodings that are not requested need not be decoded.
     "Accept-Encoding": "gzip, deflate",
 }
 
@@ -55,7 +55,7 @@ def open_socket(info: aiohttp.AddrInfoType) -> socket.socket:
 
 
 class Pinned(AbstractResolver):
-    """Answers with the addresses that were checked, and looks nothing up: a second answer could be another one."""
+    """A resolver that returns the checked addresses without another lookup, which could give another answer."""
 
     def __init__(self, addresses: tuple[str, ...]) -> None:
         self._addresses = addresses
@@ -74,18 +74,18 @@ class Pinned(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """It holds nothing."""
+        """The resolver holds nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
-    # As `guard.allowed_hosts` makes them.
+    # In the form of `guard.allowed_hosts`.
     allowed: frozenset[str] = frozenset()
-    # For the whole of it: looking up, every redirect, reading.
+    # For everything together: lookup, every redirect, reading.
     seconds: float = SECONDS
     look_up: LookUp = look_up
     open_socket: aiohttp.SocketFactoryType = open_socket
-    # Which certificates are believed; none means those of the system.
+    # The trusted certificates; None means the system's.
     ssl: SSLContext | None = None
 
     async def fetch(self, text: str) -> str:
@@ -102,7 +102,7 @@ class Fetcher:
                 location = response.headers.get("Location")
                 if response.status not in MOVED or location is None:
                     return await _told(response, url)
-            # What is there is judged like an address of the model's own.
+            # A redirect's address is judged like one that the model wrote.
             url = guard.parse(location, url)
         raise ToolError(f"the page was moved more than {REDIRECTS} times; the last address was {url.raw_host}.")
 
@@ -139,7 +139,7 @@ class Fetcher:
             raise ToolError(f"the answer of {url.raw_host} broke off, or is not proper HTTP.") from error
 
     async def _checked(self, url: URL) -> tuple[str, ...]:
-        """The only addresses that may be dialled for it; one that is not public spoils them all."""
+        """The addresses that may be dialled for a name; one private address makes all of them refused."""
         guard.judge(url, self.allowed)
         literal = guard.literal(url)
         if literal is not None:
@@ -152,14 +152,14 @@ class Fetcher:
             raise ToolError(f"there is no host {url.raw_host}, or its name cannot be looked up now.") from error
         if not addresses:
             raise ToolError(f"{url.raw_host} has no address.")
-        # Where a private name leads is nobody's business, so the address is not told.
+        # The error does not reveal the address behind a private name.
         if not guard.is_allowed(url, self.allowed) and not all(map(guard.is_public, addresses)):
             raise ToolError(f"{url.raw_host} is not at a public address, so I may not fetch it.")
         return addresses
 
 
 def only(addresses: tuple[str, ...], opened: aiohttp.SocketFactoryType) -> aiohttp.SocketFactoryType:
-    """The last look before a connection: whatever the client made of the address, it dials nothing else."""
+    """The last check before a connection: the client can dial no address but the checked ones."""
     checked = frozenset(map(ip_address, addresses))
 
     def open_checked(info: aiohttp.AddrInfoType) -> socket.socket:
@@ -184,7 +184,7 @@ async def _told(response: aiohttp.ClientResponse, url: URL) -> str:
     def text() -> str:
         return page.readable(decompressed(data, compression), kind, charset, url)
 
-    # A big page takes a while.
+    # Reading a big page takes a while.
     return head + (await asyncio.to_thread(text) or "[The page is empty.]")
 
 
@@ -211,7 +211,7 @@ def decompressed(data: bytes, compression: str) -> bytes:
         return data
     if compression not in COMPRESSIONS:
         raise ToolError("the page is compressed in a way that was not asked for, so it cannot be read.")
-    # Some servers send deflate without the header that belongs to it.
+    # Some servers send deflate without its header.
     window = -15 if compression == "deflate" and data[0] & 0x0F != 8 else COMPRESSIONS[compression]
     out, rest = bytearray(), data
     for _ in range(COMPRESSED_PARTS):
@@ -227,7 +227,7 @@ def decompressed(data: bytes, compression: str) -> bytes:
         if not part.eof:
             raise ToolError("the page breaks off in the middle of its compressed text.")
         rest = part.unused_data
-        # Anything else behind the end is padding.
+        # Anything after the end is padding.
         if not rest.startswith(b"\x1f\x8b"):
             return bytes(out)
     raise ToolError("the page is compressed in too many parts, so it was not read.")
@@ -256,7 +256,7 @@ def tool(fetcher: Fetcher) -> Tool:
 
 
 def tools(allow_hosts: tuple[str, ...] = ()) -> tuple[Tool, ...]:
-    """`allow_hosts` may be reached although they are not public, at any port unless one is named."""
+    """`allow_hosts` may be reached although they are private, at any port unless one is named."""
     return (tool(Fetcher(guard.allowed_hosts(allow_hosts))),)
 
 

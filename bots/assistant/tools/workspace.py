@@ -12,7 +12,7 @@ from tidings.bots.assistant.tools.tool import ToolError
 from tidings.core import context
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Opening a pipe must not wait for whoever writes into it.
+# Opening a pipe must not wait for a writer.
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -27,7 +27,7 @@ def make_root() -> Path:
 
 
 def locate(written: str) -> Path:
-    """Where a path as the model wrote it really leads; raises ToolError for what is not in the workspace."""
+    """The real path behind a path that the model wrote; raises ToolError if it is outside the workspace."""
     if "\0" in written:
         raise ToolError("A path has no NUL in it.")
     path = Path(written)
@@ -37,7 +37,7 @@ def locate(written: str) -> Path:
     try:
         found = (above / path).resolve()
     except (RuntimeError, UnicodeEncodeError) as error:
-        # A circle of links, or a name that no file system takes.
+        # A loop of links, or a name that no file system accepts.
         raise ToolError(f"{shown(written)} is no usable path.") from error
     if not found.is_relative_to(above):
         raise ToolError(f"{written} is outside of the workspace; give a path inside it, such as notes/plan.md.")
@@ -46,7 +46,7 @@ def locate(written: str) -> Path:
 
 @contextmanager
 def folder_of(found: Path, *, create: bool = False) -> Iterator[int]:
-    """A descriptor of a located folder: reached step by step, so that no link can come in between."""
+    """A descriptor of a located folder, opened level by level, so that no link can slip in."""
     above = make_root() if create else root()
     here = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -85,18 +85,18 @@ def opened(found: Path) -> Iterator[int]:
 
 
 def name_of(found: Path) -> str:
-    """The path from the workspace on, fit to be shown."""
+    """The path relative to the workspace, safe to show."""
     return shown(str(found.relative_to(root())))
 
 
 def shown(name: str) -> str:
-    """A file's name can be any bytes at all, and a line break in it would look like another file."""
+    """A file name that is safe to show: it may hold any bytes, and a line break would look like another file."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
 
 
 @contextmanager
 def in_words(written: str) -> Iterator[None]:
-    """What the system says about a path becomes a sentence, without where the workspace lies."""
+    """A system error as a sentence, without the location of the workspace."""
     try:
         yield
     except FileNotFoundError as error:

@@ -65,7 +65,7 @@ async def test_a_report_comes_back_as_the_result_of_the_same_turn(tmp_path: Path
     texts = [line.text for line in asked.lines]
     assert not any("we need gold" in text for text in texts), "it sees nothing of the talk"
     assert any("The river is cold." in text for text in texts)
-    assert any("Nobody reads along" in text for text in texts)
+    assert any("No person reads along" in text for text in texts)
 
 
 async def test_a_report_from_the_background_is_told(tmp_path: Path, provider: ProviderServer) -> None:

@@ -121,7 +121,7 @@ def test_the_doctor_finds_a_wrong_setting_and_looks_on(tmp_path: Path) -> None:
     lines = shown.stdout.splitlines()
     assert shown.returncode == 1
     assert lines[0].startswith("fail  settings: TIDINGS_LIMITS__RUNS")
-    assert any(line.startswith("warn  home: others may look inside") for line in lines)
+    assert any(line.startswith("warn  home: other users can look inside") for line in lines)
     assert lines[-1] == "ok    gateway: none runs now; start it with: tidings run"
 
 
@@ -167,7 +167,7 @@ def test_the_doctor_says_of_each_bot_who_answers_and_with_what(tmp_path: Path) -
         " no persona; no tools",
         "ok    bot parrot: echo answers",
     ]
-    assert "[bots.rosa] tools: it acts without asking by " in shown.stdout
+    assert "[bots.rosa] tools: it acts without asking with " in shown.stdout
     assert shown.returncode == 0
     assert "secret" not in shown.stdout + shown.stderr
 

@@ -287,7 +287,7 @@ async def test_the_command_line_lists_retries_and_drops(world: World) -> None:
                 assert "tidings deliveries retry ID" in shown.stderr
                 assert (await tidings("retry", first)).stdout == f"{first} is tried again now\n"
                 dropped = await tidings("drop", second)
-                assert dropped.stdout == f"{second} is dropped, and nobody is told of it any more\n"
+                assert dropped.stdout == f"{second} is dropped; its chat hears no more about it\n"
                 await world.until(is_state(world, first, "delivered"))
                 assert json.loads((await tidings("list", "--json")).stdout) == []
                 again = await tidings("retry", first)

@@ -130,7 +130,7 @@ BY_SETTINGS = [
     ),
     Broken(
         "a secret in settings that others may read",
-        "others may read http.key: chmod 600",
+        "other users can read http.key: chmod 600",
         arrange=put("tidings.toml", f'[http]\nkey = "{STRONG}"\n', 0o644),
     ),
     Broken("a port open to all without a key", "a strong key must be set", '[http]\nhost = "0.0.0.0"\n'),
@@ -142,7 +142,7 @@ BY_SETTINGS = [
     ),
     Broken(
         "a shell for whoever talks to it",
-        "it acts without asking by ",
+        "it acts without asking with ",
         '[bot]\ntools = ["time", "terminal"]\n',
         MODEL,
         fails=False,
@@ -152,7 +152,11 @@ BY_SETTINGS = [
     ),
     Broken("an agent that is not there", "cannot be loaded: No module named", '[bot]\nagent = "no.such:Agent"\n'),
     Broken(
-        "runs without end", "one run may ask and spend without end", "[bot.limits]\ntokens = 0\n", MODEL, fails=False
+        "runs without end",
+        "one run may ask and spend without a limit",
+        "[bot.limits]\ntokens = 0\n",
+        MODEL,
+        fails=False,
     ),
     Broken(
         "a token in the clear",
@@ -176,9 +180,7 @@ BY_SETTINGS = [
         arrange=left_behind,
         fails=False,
     ),
-    Broken(
-        "settings that others stand in for", "a start takes those of the last good one", "[limits\n", arrange=kept_copy
-    ),
+    Broken("settings that others stand in for", "starts with the last good settings", "[limits\n", arrange=kept_copy),
     Broken("an error that nobody saw", 'ago, it said "no"', arrange=troubled_log, fails=False),
     Broken("files of another user", "belongs to uid 4321, and this is", arrange=somebody_elses),
     Broken(
@@ -278,7 +280,7 @@ async def test_each_platform_says_itself_what_is_wrong_with_an_account(tmp_path:
             ),
             Broken("an address where nobody is", "Telegram cannot be reached", environment=at_telegram(nowhere)),
             Broken(
-                "nobody is let in", "nobody may talk to the bot at telegram", environment=at_telegram(api), fails=False
+                "nobody is let in", "no one may talk to the bot at telegram", environment=at_telegram(api), fails=False
             ),
             Broken(
                 "groups that Telegram hides",

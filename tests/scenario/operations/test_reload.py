@@ -330,7 +330,7 @@ async def test_a_process_takes_over_what_has_changed_and_goes_on_when_that_is_wr
 
         file.write_text(bot(FIRST) + "[console]\nenabled = false\n")
         process.send_signal(signal.SIGHUP)
-        told_of = "changed: the bot helper; only after a restart: [console] enabled"
+        told_of = "changed: the bot helper; needs a restart: [console] enabled"
         await until(lambda: told_of in log.read_text())
         assert await ask(tmp_path, "three") == "first: three"
 

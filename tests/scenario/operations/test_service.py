@@ -81,7 +81,7 @@ async def test_a_gateway_that_runs_there_already_makes_room_for_the_service(mach
     async with gateway(machine.home) as process:
         result = await asyncio.to_thread(machine.says, "install")
         assert result.exit_code == 0, result.output
-        assert f"process {process.pid} has ended" in result.output
+        assert f"stopped process {process.pid}" in result.output
         assert await asyncio.to_thread(process.wait, 20) == 0
     assert machine.asked[-1] == "--user restart tidings.service"
 
@@ -136,7 +136,7 @@ def test_without_systemctl_it_says_what_to_do(machine: Machine, monkeypatch: pyt
     result = machine.says("install")
     assert result.exit_code == 0
     assert machine.file.exists()
-    assert "systemctl is not here" in result.output
+    assert "systemctl is not installed here" in result.output
     assert "  systemctl --user restart tidings.service\n" in result.output
     assert machine.says("status").exit_code == 1
 
@@ -160,7 +160,7 @@ def test_where_systemctl_refuses_to_stop_it_remove_says_to_say_it_again(
     result = machine.says("remove")
     assert result.exit_code == 1
     assert machine.file.exists()
-    assert "and once more: tidings service remove; until then the unit stays\n" in result.output
+    assert "then run again: tidings service remove; until then the unit stays\n" in result.output
 
 
 def test_status_says_what_systemd_and_the_gateway_say(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,11 +143,11 @@ async def test_settings_that_break_while_nobody_looks_do_not_keep_it_from_starti
         shown, looked, check = await asyncio.to_thread(command_lines.tidings, tmp_path, *rows)
     assert "alarm settings: 1 times" in shown.out
     assert "the settings are broken, so those of the last good start are used" in shown.out
-    assert ("a start takes those of the last good one" in looked.out, looked.code) == (True, 1)
+    assert ("starts with the last good settings" in looked.out, looked.code) == (True, 1)
     assert ("is not valid TOML" in check.err, check.code) == (True, 78)
     log = (tmp_path / "stderr.log").read_text()
     # What is dangerous is told at every start, and the secret itself never.
-    assert f"warning: secrets: {file}: others may read http.key: chmod 600" in log
+    assert f"warning: secrets: {file}: other users can read http.key: chmod 600" in log
     assert KEY not in log
     assert "tidings: warning: the settings are broken" in log
     # What broke is not kept as good.

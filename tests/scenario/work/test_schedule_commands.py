@@ -200,7 +200,7 @@ async def test_the_assistant_plans_nothing_where_nobody_could_be_told(tmp_path: 
         await say(world, "/at in 1m do it")
         await clock.advance(70)
         assert answers == [
-            f"refused: {schedules.NOBODY}",
+            f"refused: {schedules.UNDELIVERABLE}",
             f"refused: {schedules.HEADLESS}",
         ]
         [row] = world.rows("SELECT plan FROM schedules")
@@ -248,7 +248,7 @@ async def test_the_command_line_plans_runs_and_prints_the_real_result(tmp_path: 
             assert [each["id"] for each in listed] == [id]
             assert "paused" in (await tidings(tmp_path, "pause", id))[1]
             assert "next t" in (await tidings(tmp_path, "resume", id))[1]
-            assert (await tidings(tmp_path, "remove", id))[1] == "“weather” is removed and runs no more\n"
+            assert (await tidings(tmp_path, "remove", id))[1] == "“weather” is removed and will not run again\n"
             assert "nothing is planned" in (await tidings(tmp_path, "list"))[2]
 
 
