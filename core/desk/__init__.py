@@ -1,1 +1,1 @@
-"""What may be asked of the gateway: the contract that adapters, commands, tools and the command line use."""
+"""The desk: the requests that adapters, commands, tools and the command line may make to the gateway."""

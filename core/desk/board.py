@@ -1,4 +1,4 @@
-"""The board as one can ask about it: cards, what becomes of them, and whoever works on one."""
+"""Requests about the board: cards, their attempts, and orders that change them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tidings.core.types import Asker, Conversation, Sender, Target
 
 
 class CardState(StrEnum):
-    # A person has to look first.
+    # A person must look at the card first.
     TRIAGE = "triage"
-    # Its parents are not done yet.
+    # The card's parents are not done yet.
     TODO = "todo"
     READY = "ready"
     RUNNING = "running"
@@ -24,34 +24,34 @@ class CardState(StrEnum):
 
 
 class Block(StrEnum):
-    """Why a card does not go on; it says who has to do what."""
+    """Why a card is blocked; the kind tells who has to do what."""
 
-    # These a worker may say.
+    # A worker may report these.
     NEEDS_INPUT = "needs_input"
     CAPABILITY = "capability"
     TRANSIENT = "transient"
     BUDGET = "budget"
     APPROVAL = "approval"
-    # These are found out by whoever supervises it.
+    # The board's supervisor detects these.
     PROTOCOL = "protocol"
     PROVIDER = "provider"
     INTERRUPTED = "interrupted"
     HANG = "hang"
     STOPPED = "stopped"
     NOT_RUNNABLE = "not_runnable"
-    # The only one that ends by itself: when its parents are done.
+    # The only block that ends by itself: when the card's parents are done.
     DEPENDENCY = "dependency"
 
     @property
     def phrase(self) -> str:
-        """As people read it."""
+        """The kind of block in words for people."""
         return _PHRASES[self]
 
 
 _PHRASES = {
     Block.NEEDS_INPUT: "needs an answer",
     Block.CAPABILITY: "lacks a tool or a right",
-    Block.TRANSIENT: "a passing trouble",
+    Block.TRANSIENT: "temporary trouble",
     Block.BUDGET: "its budget is used up",
     Block.APPROVAL: "needs an approval",
     Block.PROTOCOL: "no verdict",
@@ -59,21 +59,21 @@ _PHRASES = {
     Block.INTERRUPTED: "was interrupted",
     Block.HANG: "was silent for too long",
     Block.STOPPED: "was stopped",
-    Block.NOT_RUNNABLE: "nobody can work on it",
+    Block.NOT_RUNNABLE: "has no available worker",
     Block.DEPENDENCY: "waits for another card",
 }
 
-# What a worker may say of itself.
+# The kinds that a worker may report.
 BY_WORKER = (Block.NEEDS_INPUT, Block.CAPABILITY, Block.TRANSIENT, Block.BUDGET, Block.APPROVAL)
 
 
 class Ending(StrEnum):
-    """How an attempt ended."""
+    """How an attempt at a card ended."""
 
     COMPLETE = "complete"
     BLOCKED = "blocked"
     REVIEW = "review"
-    # Without a verdict, and the card is tried again.
+    # The attempt ended without a verdict, and the card is tried again.
     RETRY = "retry"
     ARCHIVED = "archived"
 
@@ -81,18 +81,18 @@ class Ending(StrEnum):
 class NewCard(msgspec.Struct, frozen=True):
     title: str
     body: str = ""
-    # A bot or a worker of the settings; empty is the bot that answers in the chat where the card is made.
+    # The name of a bot or a worker in the settings; empty means the bot that answers in the card's chat.
     assignee: str = ""
     parents: tuple[str, ...] = ()
-    # The higher, the sooner.
+    # Cards with a higher priority are started first.
     priority: int = 0
-    # A folder below the workspaces, for cards that share one; empty is one of its own.
+    # The name of a folder below the workspaces that several cards may share; empty means a folder of its own.
     workspace: str = ""
-    # Requests to a model in one attempt; 0 leaves it to the bot's own limit.
+    # The model requests of one attempt; 0 means the bot's own limit.
     budget: int = 0
-    # Nobody works on it before a person has let it go.
+    # A card in triage is not started before a person releases it.
     triage: bool = False
-    # The same card is made once, however often it is asked for.
+    # Repeated requests with the same key make one card.
     key: str = ""
 
 
@@ -103,7 +103,7 @@ class Remark(msgspec.Struct, frozen=True):
 
 
 class CardFile(msgspec.Struct, frozen=True):
-    """A file in a workspace, by its path, or something elsewhere, by its address."""
+    """A file of a card: `place` is a path in a workspace or a web address."""
 
     name: str
     place: str
@@ -121,18 +121,18 @@ def link_to(address: str, name: str = "", by: str = "") -> CardFile:
 
 class Attempt(msgspec.Struct, frozen=True):
     number: int
-    # Empty for a process.
+    # Empty when the worker is a process.
     run: str
     started: float
     ended: float | None
-    # None while it goes on.
+    # None while the attempt is in progress.
     ending: Ending | None
-    # Of a block.
+    # The kind of block, if the attempt ended blocked.
     kind: str
     reason: str
-    # What was done and what is open, in the worker's own words.
+    # The worker's own words about what is done and what is open.
     notes: str
-    # Where all that it said can be read.
+    # Where the whole output of the attempt can be read.
     log: str
 
 
@@ -151,7 +151,7 @@ class CardLine(msgspec.Struct, frozen=True):
     assignee: str
     state: CardState
     priority: int
-    # Of a blocked card, or of one that a person has to look at.
+    # Set for a blocked card and for a card that a person must look at.
     block: Block | None
     reason: str
     parents: tuple[str, ...]
@@ -159,7 +159,7 @@ class CardLine(msgspec.Struct, frozen=True):
 
 
 class Card(msgspec.Struct, frozen=True):
-    """Times are by the wall clock."""
+    """A card with all its details; times are by the wall clock."""
 
     id: str
     title: str
@@ -185,79 +185,82 @@ class Card(msgspec.Struct, frozen=True):
 
 
 class Board(msgspec.Struct, frozen=True):
-    """How many cards are in each state, and some of them."""
+    """The number of cards in each state, and a list of some cards."""
 
     counts: dict[CardState, int]
     cards: tuple[CardLine, ...]
 
 
 class Hand(msgspec.Struct, frozen=True):
-    """Who asks, and where that one is told of it."""
+    """Who gives an order to the board, and where that person or bot can be told about it."""
 
     name: str
-    # None where nobody can be told later.
+    # None where no message can be sent later.
     target: Target | None = None
     conversation: Conversation | None = None
     sender: Sender | None = None
-    # Only a person lets a card go on that a person was asked to look at.
+    # Only a person may release a card that waits for a person.
     is_person: bool = True
-    # Whoever asks reads the answer where they would be told of it: once is enough.
+    # The answer to the order appears in the same chat as notices would, so no notice is sent there as well.
     is_answered: bool = False
-    # The bot that answers in this chat; empty is the default bot.
+    # The bot that answers in this chat; empty means the default bot.
     bot: str = ""
-    # The person whom the work is for; None is the owner.
+    # The person this work is for; None means the owner.
     asker: Asker | None = None
 
     @property
     def is_owner(self) -> bool:
-        """The owner: the command line, an admin key, or a person whose identity the platform itself has proved."""
+        """True for the command line, an admin key, or a person whose identity the adapter itself has proved."""
         proved = self.is_person and self.sender is not None and self.sender.trusted
         return self.conversation is None or proved
 
 
 class Order(msgspec.Struct, frozen=True):
-    """One thing that somebody wants of the board: the same by chat, tool, API and command line."""
+    """One request to the board, the same from chat, tool, API and command line."""
 
     # list, add, show, comment, attach, unblock, done, block, link, archive, watch or unwatch.
     verb: str
     id: str = ""
-    # A comment, the reason of a block, the summary of what is done, or what to know when it goes on.
+    # A comment, the reason for a block, a summary of finished work, or a remark for the next attempt.
     text: str = ""
-    # The other card of a link, or a state to list.
+    # The second card of a link, or the state to list.
     other: str = ""
     new: NewCard | None = None
-    # Where a watcher is told; empty is here.
+    # Where a watcher gets notices; empty means the chat of the order.
     target: str = ""
-    # A link, or a file that was taken over already.
+    # A web address, or a file that was already copied.
     file: CardFile | None = None
-    # Of a block.
+    # The kind of block.
     kind: Block = Block.NEEDS_INPUT
-    # The same comment is written once, however often it is sent under one key.
+    # Repeated comments with the same key are stored once.
     key: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came of an order: words for a person, and the card as it is now; None for an order about no single card."""
+    """The result of an order: words for a person, and the card as it is now, if the order is about one card."""
 
     words: str
     card: Card | None
 
 
 class BoardDesk(Protocol):
-    """Raises Unknown for a card that is not there, Unkeepable for what the board does not allow."""
+    """Raises Unknown for a card that does not exist, Unkeepable for a request that the board does not allow."""
 
     async def get(self, id: str) -> Card: ...
 
     async def all(self, states: tuple[CardState, ...], limit: int, *, assignee: str = "") -> Board:
-        """Without states all but the archived; what is worked on first, then by priority."""
+        """Cards in these states, or all that are not archived; cards in progress first, then by priority."""
         ...
 
     async def obey(self, order: Order, hand: Hand) -> Answer:
-        """Raises Unsupported too, for a watcher that cannot be told later. Archiving a card ends its worker."""
+        """Carries out an order; archiving a card ends its worker.
+
+        Raises Unsupported for a watcher that cannot get messages later.
+        """
         ...
 
     async def heartbeat(self, note: str) -> None:
-        """Of the card that the current session works on, as all that follow; raises Fenced when it no longer does."""
+        """Renews the lease of the session's card; raises Fenced, as the calls below, if the session has lost it."""
         ...
 
     async def complete(self, summary: str, artifacts: tuple[CardFile, ...]) -> Card: ...

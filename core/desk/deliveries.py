@@ -1,4 +1,4 @@
-"""What an owner can ask about deliveries and stored data, and do about them."""
+"""Requests about deliveries and stored data: list and repair deliveries, copy the store, prune it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class DeliveryLine(msgspec.Struct, frozen=True):
-    """One delivery of a list; `seq` is where the next page begins."""
+    """A delivery in a list; the next page begins at `seq`."""
 
     seq: int
     id: str
@@ -18,15 +18,15 @@ class DeliveryLine(msgspec.Struct, frozen=True):
     state: str
     reason: str
     cause: str
-    # How it begins.
+    # The beginning of the text.
     title: str
-    # When it was given up, else when we began to owe it; by the wall clock.
+    # When the delivery was given up, otherwise when it was created; by the wall clock.
     at: float
     attempts: int
 
 
 class Pruned(msgspec.Struct, frozen=True):
-    """How much went, or would go: rows, files and their bytes."""
+    """How much was pruned or would be: rows, files and their bytes."""
 
     runs: int = 0
     events: int = 0
@@ -36,7 +36,7 @@ class Pruned(msgspec.Struct, frozen=True):
     cards: int = 0
     files: int = 0
     bytes: int = 0
-    # What the store holds without using it; it is used again before the store grows.
+    # Unused space in the store's file, which is used before the file grows.
     spare_bytes: int = 0
 
     def __add__(self, other: Pruned) -> Pruned:
@@ -47,24 +47,27 @@ class Pruned(msgspec.Struct, frozen=True):
 
 
 class UpkeepDesk(Protocol):
-    """What an owner does with what is stored, while the gateway runs."""
+    """What the owner may do with stored data while the gateway runs."""
 
     async def snapshot(self) -> Path:
-        """A whole copy of the store in a file of its own, which whoever asked removes. Raises Conflict, Unstored."""
+        """Copies the store into a file that the caller removes; raises Conflict or Unstored."""
         ...
 
     async def prune(self, older_than: float | None, *, rehearsal: bool) -> Pruned:
-        """Removes what is over for longer than so many seconds, or than the settings say; or only counts it."""
+        """Removes data that ended more than `older_than` seconds ago, or as the settings say.
+
+        A rehearsal only counts.
+        """
         ...
 
     async def deliveries(self, *, waiting: bool, limit: int, before: int = 0) -> list[DeliveryLine]:
-        """Those in trouble, the newest first, and those that only wait if asked for."""
+        """Deliveries in trouble, the newest first; with `waiting`, also those that only wait."""
         ...
 
     async def retry(self, id: str) -> str:
-        """Tries a delivery again, and says how. Raises Unknown, or Conflict for one that has arrived."""
+        """Tries a delivery again and describes how; raises Unknown, or Conflict for one that has arrived."""
         ...
 
     async def drop(self, id: str) -> None:
-        """Gives a delivery up for good, and nobody is told any more. Raises Unknown, Conflict."""
+        """Gives a delivery up for good, without a notice to anyone; raises Unknown or Conflict."""
         ...

@@ -1,4 +1,4 @@
-"""The desk: everything that adapters, commands, tools and the command line may ask of the gateway."""
+"""The desk: every request that adapters, commands, tools and the command line may make to the gateway."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tidings.core.types import Attachment, Body, Delivery, Entry, File, Target
 
 class Desk(Protocol):
     def follow(self, run: str, after: int = 0) -> AsyncIterator[Numbered]:
-        """Replays the journal behind `after`, goes on live, ends with the terminal event.
+        """Yields the journal's entries after `after`, then new ones as they are stored; ends with the terminal event.
 
-        Raises Unknown for a run that never was, Lagged when the reader is too slow.
+        Raises Unknown for a run that does not exist, Lagged when the reader is too slow.
         """
         ...
 
     async def stop(self, run: str, by: str) -> bool:
-        """Asks a live run to end as cancelled; false when it has ended already."""
+        """Asks a run to end as cancelled; false when the run has already ended."""
         ...
 
     def bots(self) -> tuple[str, ...]:
-        """Who may be asked for by name; the default is the first."""
+        """The names of all bots; the first is the default."""
         ...
 
     async def run(self, id: str) -> Run:
@@ -36,57 +36,57 @@ class Desk(Protocol):
         ...
 
     async def forget(self, run: str) -> None:
-        """Erases its text, events and files once it has ended and its deliveries are settled.
+        """Erases a run's text, events and files once the run has ended and its deliveries are settled.
 
-        The wish is stored, so it survives a crash. Raises Unknown.
+        The request is stored, so it survives a crash. Raises Unknown.
         """
         ...
 
     async def conversations(
         self, adapter: str, chat: str, limit: int, before: int, member: str = ""
     ) -> list[ConversationLine]:
-        """The newest first; an empty adapter, chat or member means all, a `before` of 0 the first page.
+        """Lists conversations, newest first; an empty adapter, chat or member means all, `before` of 0 the first page.
 
-        A member is looked for in one chat only.
+        A member is searched only together with a chat.
         """
         ...
 
     async def memory(self, conversation: str, before: str, limit: int) -> tuple[Entry, ...]:
-        """What was said last before that run."""
+        """The last entries of the conversation before that run."""
         ...
 
     async def history(self, conversation: str, limit: int, after: int) -> list[HistoryLine]: ...
 
     async def owe(self, target: Target, body: Body, cause: str, key: str = "", digest: str = "") -> str:
-        """Durably owes a body to a target and names the delivery; refuses what could never arrive.
+        """Stores a delivery and returns its id; refuses one that could never arrive.
 
-        A key that is known names the delivery that it made; with another digest it raises Conflict.
+        With a known key, the earlier delivery's id is returned; with another digest as well, Conflict is raised.
         """
         ...
 
     async def adopt(self, path: str) -> File:
-        """Keeps a copy of a file, so that it can be sent whatever becomes of it; raises Unknown for what is none."""
+        """Copies a file, so that it can be sent even if the original is removed; raises Unknown for a missing file."""
         ...
 
     async def permitted(self, target: Target) -> bool:
-        """May something be sent there that nobody there asked for? To known conversations and who is admitted."""
+        """Tells whether unrequested messages may be sent there: to known conversations and to admitted people only."""
         ...
 
     async def delivery(self, id: str) -> Delivery: ...
 
     async def begin(self, kind: str, argument: str, after: float) -> str:
-        """Starts background work of a registered kind for the current session, which is told how it ends.
+        """Starts background work of a registered kind for the current session, and tells the session how it ends.
 
-        Raises Unsupported where the current interface has no async delivery.
+        Raises Unsupported where the session's platform cannot deliver messages later.
         """
         ...
 
     async def allow(self, id: str) -> bool:
-        """Admits `adapter:sender`, effective at once; false when they were admitted before, also by the settings."""
+        """Admits `adapter:sender` at once; false when that sender was already admitted, also by the settings."""
         ...
 
     async def withdraw(self, id: str) -> None:
-        """Takes back what `allow` gave: stops their running work, and keeps their planned work from beginning.
+        """Revokes an admission by `allow`: stops that person's running work, and keeps planned work from starting.
 
         Raises Unknown for an id that `allow` did not admit.
         """
@@ -95,22 +95,22 @@ class Desk(Protocol):
     async def admissions(self) -> Admissions: ...
 
     async def fetch(self, attachment: Attachment) -> Path:
-        """Fetches what came with the current session's message."""
+        """Fetches an attachment of the current session's message."""
         ...
 
     async def knows(self, conversation: str) -> bool: ...
 
     async def remember(self, text: str) -> bool:
-        """Keeps a note of the current bot for the sender of the session's message; false when it is already known.
+        """Stores a note of the current bot about the session's sender; false when that note is already known.
 
-        Raises Unkeepable for one that is empty or too long.
+        Raises Unkeepable for a note that is empty or too long.
         """
         ...
 
     async def recall(self, words: str, limit: int) -> list[Remembered]:
-        """This bot's notes about that person, the newest first: those with any of the words, or all for no words.
+        """The bot's notes about the session's sender, newest first: those with any of the words, or all for no words.
 
-        In a group, only those that were not made in private.
+        In a group, only notes that were not made in a private chat.
         """
         ...
 
@@ -127,11 +127,11 @@ class Desk(Protocol):
     def board(self) -> BoardDesk: ...
 
     async def homes(self) -> dict[str, Target]:
-        """Where each platform's own news go, by `adapter@account`."""
+        """Where alerts of each account are sent, by `adapter@account`."""
         ...
 
     async def set_home(self, target: Target) -> None:
-        """Raises Unknown or Unsupported for a place that could not be told."""
+        """Raises Unknown or Unsupported for a target that could not receive alerts."""
         ...
 
     @property

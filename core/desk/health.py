@@ -1,4 +1,4 @@
-"""What can be asked about the state of the gateway: its parts, alarms, counts and who may speak."""
+"""Requests about the gateway's health: its parts, alarms, counts and admitted people."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import msgspec
 
 
 class PartHealth(msgspec.Struct, frozen=True):
-    """How one supervised part fares: starting, up, standing by, degraded or misconfigured."""
+    """The state of one supervised part: starting, up, standing by, degraded or misconfigured."""
 
     name: str
     state: str
     since: float
     restarts: int
     last_error: str
-    # By the wall clock; None for what has not happened, as far as anybody knows.
+    # By the wall clock; None if unknown or never.
     last_inbound: float | None = None
     last_outbound: float | None = None
 
 
 class Alarm(msgspec.Struct, frozen=True):
-    """What the owner should look at: how often, and the last reason."""
+    """An alarm for the owner: how often it sounded, and the last reason."""
 
     name: str
     count: int
@@ -28,7 +28,7 @@ class Alarm(msgspec.Struct, frozen=True):
 
 
 class RunLine(msgspec.Struct, frozen=True):
-    """A run that goes on."""
+    """A run in progress."""
 
     id: str
     conversation: str
@@ -47,38 +47,38 @@ class LostLine(msgspec.Struct, frozen=True):
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """What the store tells of runs and queues; times are by the wall clock."""
+    """Runs and queues as the store knows them; times are by the wall clock."""
 
     queued: int
     oldest_queued: float | None
     deliveries: dict[str, int]
-    # By state.
+    # The creation time of the oldest delivery, by state.
     oldest_owed: dict[str, float]
     runs: tuple[RunLine, ...]
     lost: tuple[LostLine, ...]
-    # How many people and groups were let in by command.
+    # The number of people and groups admitted by command.
     admitted: int = 0
 
 
 class Moments(msgspec.Struct, frozen=True):
-    """When an account was last heard of and last written to."""
+    """When an account last received a message and last sent one."""
 
     heard: float | None = None
     sent: float | None = None
 
 
 class Stranger(msgspec.Struct, frozen=True):
-    """Who has asked to be let in, as the access list would name them."""
+    """A person or group that asked to be admitted; `id` is written as in the access list."""
 
     id: str
     name: str
     at: float
-    # Where they can be told.
+    # Where a message reaches this stranger.
     target: str
 
 
 class Admissions(msgspec.Struct, frozen=True):
-    """Who may speak, by the list that admits them."""
+    """Who may talk to the bots, by the list that admits them."""
 
     settings: tuple[str, ...]
     # Admitted with `tidings allow`.
@@ -96,5 +96,5 @@ class Health(msgspec.Struct, frozen=True):
     # When the gateway started.
     started: float = 0.0
     overview: Overview | None = None
-    # The last few who spoke to us alone and are not admitted.
+    # The last few people who wrote in private without being admitted.
     strangers: tuple[Stranger, ...] = ()

@@ -1,4 +1,4 @@
-"""What can be asked about runs and conversations: one run, its events, and what was said."""
+"""Requests about runs and conversations: one run, its events, and the history."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Numbered(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One run as one can ask about it; times are by the wall clock."""
+    """A run as the desk reports it; times are by the wall clock."""
 
     id: str
     message: Inbound
@@ -31,16 +31,16 @@ class Run(msgspec.Struct, frozen=True):
     ended: float | None
     stop_asked: bool
     outcome: Outcome | None
-    # Up to this number of its journal, a restart has made everything void.
+    # A restart has made the journal's entries up to this number void.
     void: int = 0
-    # Who answers.
+    # The name of the bot that answers.
     bot: str = ""
-    # Its client wants nothing kept: it is erased when it is over.
+    # The client asked for the run to be erased when it is over.
     forgotten: bool = False
 
 
 class ConversationLine(msgspec.Struct, frozen=True):
-    """One conversation of a list; `seq` is where the next page begins."""
+    """A conversation in a list; the next page begins at `seq`."""
 
     seq: int
     id: str
@@ -51,12 +51,12 @@ class ConversationLine(msgspec.Struct, frozen=True):
 class HistoryLine(msgspec.Struct, frozen=True):
     seq: int
     entry: Entry
-    # Taken back: no longer given to agents.
+    # Undone entries are no longer given to agents.
     undone: bool = False
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """A note about or for one person, kept across all their conversations on a platform."""
+    """A bot's note about a person, kept across all conversations of that person on a platform."""
 
     text: str
     at: float

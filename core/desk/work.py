@@ -1,4 +1,4 @@
-"""Work that ends later and work that starts later, as one can ask about it: tasks, processes, schedules."""
+"""Requests about work that starts or ends later: tasks, processes and schedules."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class Manner(StrEnum):
-    """How the end of a task comes back to where it was begun."""
+    """How the end of a task is reported where the task was started."""
 
-    # As a notice.
+    # By a notice.
     TELL = "tell"
-    # As a turn that goes on with the conversation.
+    # By a new turn that continues the conversation.
     WAKE = "wake"
-    # Not at all: whoever began it looks for itself.
+    # Not at all: the caller looks at the task itself.
     NOTHING = "nothing"
 
 
@@ -36,7 +36,7 @@ class TaskState(StrEnum):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """Times are by the wall clock."""
+    """Work that goes on in the background; times are by the wall clock."""
 
     id: str
     # process, delegate, or a kind that an agent has registered.
@@ -50,9 +50,9 @@ class Task(msgspec.Struct, frozen=True):
     created: float
     started: float | None
     ended: float | None
-    # What it has said: an answer, or the end of an output.
+    # The answer of an agent, or the end of a process's output.
     output: str
-    # The run that does it, where one does.
+    # The run that does the work, if a run does it.
     run: str
 
     @property
@@ -61,16 +61,16 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """What another agent shall do for the current session, in a memory of its own."""
+    """A job for another agent, which starts without the current conversation's memory."""
 
-    # Everything it needs to know: it sees nothing of this talk.
+    # Everything that the agent needs to know, since it sees nothing of the conversation.
     text: str
     title: str
-    # None: the caller waits for it and ends it when it goes.
+    # None means that the caller waits for the task, and ends it when the caller itself ends.
     manner: Manner | None
     tools: tuple[str, ...] | None = None
     requests: int = 0
-    # The same goal is begun once, however often it is asked for.
+    # Repeated requests with the same key start one task.
     key: str = ""
 
 
@@ -81,15 +81,15 @@ class Delegated(msgspec.Struct, frozen=True):
 
 class TaskDesk(Protocol):
     async def delegate(self, goal: Goal) -> Delegated:
-        """Raises Unsupported for a promise that cannot be kept here, Overdrawn where too much runs already."""
+        """Raises Unsupported where the end could not be reported, Overdrawn at the limit of open tasks."""
         ...
 
     async def finish(self, begun: Delegated) -> Outcome:
-        """Waits for the end of what was delegated, and ends it when the caller goes."""
+        """Waits for the outcome of a delegated task; if the caller is cancelled, so is the task."""
         ...
 
     async def all(self, conversation: str, limit: int) -> list[Task]:
-        """Of one conversation, or of all for an empty one; what is open first, then the newest."""
+        """Tasks of one conversation, or of all for an empty name; open tasks first, then the newest."""
         ...
 
     async def get(self, id: str) -> Task:
@@ -97,28 +97,28 @@ class TaskDesk(Protocol):
         ...
 
     async def cancel(self, id: str, by: str) -> bool:
-        """Asks it to end; false when it has ended already. Its end is told as that of any other."""
+        """Asks a task to end; false when it has already ended. The end is reported as usual."""
         ...
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """A command that goes on in the background; its end is told as `manner` says."""
+    """A command to run in the background; `manner` tells how its end is reported."""
 
     command: Sequence[str]
-    # As a person reads it.
+    # The name of the task for people.
     title: str
     folder: Path
     environment: Mapping[str, str]
     manner: Manner
-    # A line of its output that one of these is found in is told at once.
+    # An output line that matches one of these patterns is reported at once.
     patterns: tuple[str, ...] = ()
-    # 0 is the longest that the settings permit.
+    # The time limit; 0 means the limit of the settings.
     seconds: float = 0.0
     key: str = ""
 
 
 class Log(msgspec.Struct, frozen=True):
-    """A piece of what a process has written; `end` is where the next piece begins."""
+    """A piece of a process's output, in bytes; the next piece begins at `end`."""
 
     text: str
     start: int
@@ -127,31 +127,34 @@ class Log(msgspec.Struct, frozen=True):
 
 class ProcessDesk(Protocol):
     async def launch(self, launch: Launch) -> str:
-        """The task's id. Raises Unsupported before anything starts where a promise cannot be kept, or Overdrawn."""
+        """Starts a command and returns the task's id.
+
+        Starts nothing and raises Unsupported where the end could not be reported, Overdrawn at the limit of processes.
+        """
         ...
 
     async def log(self, id: str, start: int, limit: int) -> Log:
-        """From a byte on; a negative start counts from the end. Raises Unknown."""
+        """Output from the byte `start`; a negative start counts from the end. Raises Unknown."""
         ...
 
     async def feed(self, id: str, text: str, *, end: bool) -> None:
-        """Writes into its standard input, and closes that with `end`. Raises Unknown when it no longer listens."""
+        """Writes to the process's standard input, and closes it with `end`; raises Unknown if the process has ended."""
         ...
 
     async def wait(self, id: str, seconds: float) -> Task:
-        """Until it has ended, or so long; looking does not use up its notice."""
+        """Waits until the task has ended, at most so many seconds; its end is still reported."""
         ...
 
 
 class Missed(StrEnum):
-    """What becomes of instants that passed while nobody could run them."""
+    """What happens to instants that passed while the gateway was not running."""
 
     RUN_ONCE = "run_once"
     SKIP = "skip"
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What shall happen when; either a prompt or a command."""
+    """A schedule as its maker wrote it: a time, and either a prompt or a command."""
 
     name: str
     # A cron expression, "every 30m", or one moment such as "2026-03-01 09:00" or "in 20m".
@@ -160,16 +163,16 @@ class Plan(msgspec.Struct, frozen=True):
     prompt: str = ""
     command: str = ""
     bot: str = ""
-    # A name such as Europe/Berlin; empty is the machine's.
+    # A time zone such as Europe/Berlin; empty means the machine's zone.
     zone: str = ""
-    # Failures are told there instead.
+    # Where failures are reported instead.
     failures: Target | None = None
     on_missed: Missed = Missed.RUN_ONCE
-    # How often it runs at most; 0 is without end.
+    # The number of firings; 0 means no end.
     repeat: int = 0
     paused: bool = False
     paused_reason: str = ""
-    # Where it was made, and by whom; empty for the command line.
+    # The conversation and sender that made the schedule; empty for the command line.
     conversation: str = ""
     sender: str = ""
     asker: Asker | None = None
@@ -177,7 +180,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Firing(msgspec.Struct, frozen=True):
-    """One instant of a schedule: the outcome of its run and that of its delivery are two things."""
+    """One firing of a schedule; its run and its delivery each have an outcome."""
 
     id: str
     schedule: str
@@ -200,16 +203,16 @@ class Schedule(msgspec.Struct, frozen=True):
     id: str
     plan: Plan
     created: float
-    # None when it never runs again.
+    # None when the schedule never fires again.
     next: float | None
-    # How often it has run.
+    # The number of firings so far.
     fired: int
     last: Firing | None
 
 
 class ScheduleDesk(Protocol):
     async def add(self, plan: Plan) -> Schedule:
-        """Raises Unkeepable with what is wrong with it, Unsupported or Unknown where the target could not be told."""
+        """Raises Unkeepable with what is wrong, Unsupported or Unknown for a target that could not get messages."""
         ...
 
     async def all(self, conversation: str = "", *, paused: bool = True) -> list[Schedule]: ...
@@ -221,7 +224,7 @@ class ScheduleDesk(Protocol):
     async def remove(self, id: str) -> None: ...
 
     async def fire(self, id: str) -> Firing:
-        """Now, besides its own instants."""
+        """Fires the schedule now, in addition to its own times."""
         ...
 
     async def firings(self, id: str, limit: int) -> list[Firing]: ...

@@ -1,1 +1,1 @@
-"""What we owe and how it gets there: the only way out."""
+"""Deliveries: the outbox that stores them, and the courier, which is the only way to a platform."""

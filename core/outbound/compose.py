@@ -1,4 +1,4 @@
-"""What a body becomes before it is sent: said in words where an ability is missing, and cut to fit."""
+"""Turns a body into messages: missing abilities become words, and long text is cut to fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidings.core.types import Body, Capabilities, Target
 log = logging.getLogger(__name__)
 
 
-# Composing more than this would hold up other conversations noticeably.
+# Composing a longer text would noticeably delay other conversations.
 QUICK_CHARACTERS = 16_000
 
 
@@ -23,7 +23,7 @@ def is_quick(body: Body) -> bool:
 
 
 async def compose_aside(adapter: Adapter, target: Target, body: Body, can: Capabilities) -> tuple[Body, ...]:
-    """Composes a long body in another thread, so that the event loop goes on."""
+    """Composes a long body in another thread, so that the event loop stays free."""
     if is_quick(body):
         return compose(adapter, target, body, can)
     return await asyncio.to_thread(compose, adapter, target, body, can)
@@ -40,21 +40,21 @@ def compose(adapter: Adapter, target: Target, body: Body, can: Capabilities) -> 
 
 
 def smaller(adapter: Adapter, target: Target, body: Body, *, marked: bool) -> tuple[Body, ...]:
-    """What the platform found too long, cut again: by the adapter if it has learned, else in halves."""
+    """Cuts a body that the platform found too long: by the adapter if that now finds smaller pieces, else in halves."""
     bodies = _cut(adapter, target, body)
     if len(bodies) < 2 and len(body.text) > 1:
         halves = splitter.split(body.text, max(len(body.text) // 2, 1))
         bodies = tuple(msgspec.structs.replace(body, text=text) for text in halves)
     if not marked:
         return bodies
-    # The mark itself may be what did not fit; each piece of a second copy says that it is one.
+    # Each piece of a second copy gets a mark, unless the mark makes the piece too long.
     copies = [outbox.marked(each) for each in bodies]
     fits = [len(_cut(adapter, target, copy)) == 1 for copy in copies]
     return tuple(copy if fit else each for each, copy, fit in zip(bodies, copies, fits, strict=True))
 
 
 def _cut(adapter: Adapter, target: Target, body: Body) -> tuple[Body, ...]:
-    """A body that an adapter cannot cut is sent whole: the platform's refusal then cuts it in halves."""
+    """A body that the adapter cannot cut is sent whole; if the platform refuses it, it is cut in halves."""
     try:
         return adapter.compose(target, body) or (body,)
     except Exception:
@@ -63,7 +63,7 @@ def _cut(adapter: Adapter, target: Target, body: Body) -> tuple[Body, ...]:
 
 
 def declared(body: Body, can: Capabilities) -> Body:
-    """Says in words what the platform does not declare, so that nothing is dropped unsaid."""
+    """Replaces files and buttons by words where the platform declares no such ability, so that nothing is dropped."""
     lines = [body.text] if body.text else []
     if body.files and not can.files:
         lines += [f"(The file {file.name} cannot be sent here.)" for file in body.files]

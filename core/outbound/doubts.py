@@ -1,4 +1,4 @@
-"""Deliveries that may or may not have arrived: the verbs that settle them, each part of a transaction."""
+"""Deliveries in doubt, which may or may not have arrived: functions that settle them inside a transaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def doubt(tx: Transaction, next_part: Head) -> None:
 
 
 def again(tx: Transaction, next_part: Head, *, absent: bool = True) -> None:
-    """Repeats a doubtful part under the same key: it was proved absent, or its repetition is harmless for now."""
+    """Repeats a doubtful part under the same key: it was proved absent, or repeating it is harmless for now."""
     _set_states(tx, next_part, "waiting", DeliveryState.WAITING)
     tx.execute(
         "UPDATE parts SET not_before = 0, tried = CASE WHEN ? = 1 THEN NULL ELSE tried END"
@@ -26,7 +26,7 @@ def again(tx: Transaction, next_part: Head, *, absent: bool = True) -> None:
 
 
 class Arrival(Enum):
-    """What the receipt of a part says about its delivery."""
+    """What a part's receipt says about its delivery."""
 
     WHOLE = auto()
     PART = auto()
@@ -35,9 +35,9 @@ class Arrival(Enum):
 
 
 def deliver(tx: Transaction, sent: Head, receipt: Receipt, now: float, wall: float, *, unique: bool) -> Arrival:
-    """Stores a receipt; if it already belongs to another part, this part is sent again.
+    """Stores a receipt; if the receipt already belongs to another part, this part is sent again.
 
-    `unique` says that no two messages of an account have the same id: elsewhere each chat counts for itself.
+    `unique` means that message ids are unique in an account; elsewhere each chat numbers its own messages.
     """
     repeated = unique and sent.attempts and sent.view is None
     if repeated and any(is_taken(tx, sent, id) for id in receipt.ids):
@@ -53,7 +53,10 @@ def deliver(tx: Transaction, sent: Head, receipt: Receipt, now: float, wall: flo
 
 
 def again_marked(tx: Transaction, next_part: Head, *, anchored: bool) -> None:
-    """Repeats a doubtful part once, marked; by an anchor where the platform can edit, so it is the last doubt."""
+    """Repeats a doubtful part once, marked as a second copy.
+
+    Where the platform can edit, an anchor is sent first, so that no further doubt can arise.
+    """
     again(tx, next_part)
     body = marked(next_part.body)
     generation = next_generation(next_part)
@@ -76,7 +79,7 @@ def again_marked(tx: Transaction, next_part: Head, *, anchored: bool) -> None:
 
 
 def another_anchor(tx: Transaction, next_part: Head) -> None:
-    """A lost placeholder is only an orphaned "…": a new one may be sent under a new key."""
+    """Sends a new anchor under a new key: a lost anchor leaves only a "…" behind."""
     again(tx, next_part)
     tx.execute(
         "UPDATE parts SET key = ?, tried = NULL, since = 0 WHERE delivery = ? AND position = 0",
@@ -86,7 +89,7 @@ def another_anchor(tx: Transaction, next_part: Head) -> None:
 
 
 def replace_files(tx: Transaction, next_part: Head) -> None:
-    """A file in doubt is never sent twice: a line that names it takes its place."""
+    """Replaces a file in doubt by a line that names it, because a file is never sent twice."""
     names = ", ".join(file.name for file in next_part.body.files)
     text = f"I tried to send {names}, but the connection broke; it may not have arrived."
     again(tx, next_part)
@@ -106,7 +109,7 @@ def doubtful(tx: Transaction, delivery: str) -> Head | None:
 
 
 def recover(tx: Transaction) -> int:
-    """What was in flight when the process died may or may not have arrived."""
+    """Marks parts as doubtful that were being sent when the process died."""
     tx.execute(
         "UPDATE deliveries SET state = 'doubtful' WHERE id IN (SELECT delivery FROM parts WHERE state = 'sending')"
     )

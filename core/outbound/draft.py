@@ -1,4 +1,4 @@
-"""Turns a growing answer into texts worth showing, latest wins, with typing while it works."""
+"""Shows a growing answer: picks the newest text worth showing, and signals typing meanwhile."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tidings.core.outbound import splitter
 from tidings.core.outbound.views import Views
 from tidings.core.types import Body, Capabilities, Signal, Target, View
 
-# An answer that is ready sooner needs no view; a person hardly notices the wait.
+# An answer that is ready sooner needs no view: people hardly notice the wait.
 OPEN_AFTER_SECONDS = 0.5
 # Typing fades after five seconds on most platforms.
 TYPING_SECONDS = 4.0
-# What is not a message fades by itself, on the platforms we know after half a minute.
+# Temporary drafts fade by themselves, after half a minute on the platforms we know.
 REFRESH_SECONDS = 20.0
-# No platform shows more than this of a growing text. A longer one is cut to fewer, so that cuts are rare; the part that
-# was cut off is read again only for the final.
+# No platform shows more than this of a growing text. A longer text is cut to KEPT_CHARACTERS, so that cuts are
+# rare; only the final answer has the beginning again.
 SHOWN_CHARACTERS = 12_000
 KEPT_CHARACTERS = 8_000
 
@@ -31,7 +31,7 @@ Fit = Callable[[Target, str], str]
 
 
 class Drafts:
-    """One draft per live run; closing it is immediate, so that nothing is shown after the end."""
+    """The drafts of running runs; a closed draft shows nothing more."""
 
     def __init__(self, clock: Clock, views: Views, follow: Follow, fit: Fit) -> None:
         self._clock = clock
@@ -50,7 +50,7 @@ class Drafts:
             self._timers[run] = self._clock.call_later(OPEN_AFTER_SECONDS, begin)
 
     def close(self, run: str) -> bool:
-        """True when the person has seen a sign of this run."""
+        """Ends the draft of a run; true when the person has seen a sign of this run."""
         if timer := self._timers.pop(run, None):
             timer.cancel()
         draft = self._open.pop(run, None)
@@ -66,13 +66,13 @@ class Draft:
         self._view = view
         self._clock, self._views = drafts._clock, drafts._views
         self._follow, self._fit = drafts._follow, drafts._fit
-        # The end of the text so far, or all of it while it is short.
+        # The text so far, or only its end if it is long.
         self._text = ""
         self._progress = ""
-        # Tools at work, by call.
+        # The names of running tools, by call.
         self._tools: dict[str, str] = {}
         self._changed = asyncio.Event()
-        # The text that is shown, and when it fades.
+        # The text on display, and when it fades.
         self._shown, self._fades = "", math.inf
         self._tasks: list[asyncio.Task[None]] = []
         if can.reactions:
@@ -93,7 +93,7 @@ class Draft:
             await self._clock.sleep(TYPING_SECONDS)
 
     async def _read(self) -> None:
-        """Never waits for the platform, so a slow one cannot make this reader lag for long."""
+        """Follows the run without waiting for the platform, so that a slow platform does not make this reader lag."""
         seen = 0
         while True:
             try:
@@ -109,7 +109,7 @@ class Draft:
     def _take(self, entry: Numbered) -> None:
         match entry.event:
             case TextDelta(text=text):
-                # Who speaks again is no longer at what was told before.
+                # New text replaces the progress line that was shown before it.
                 self._text, self._progress = _end(self._text + text), ""
             case Restarted():
                 self._text, self._progress = "", ""
@@ -125,14 +125,14 @@ class Draft:
         self._changed.set()
 
     def _latest(self) -> str:
-        """Past one message's length the tail is shown; only the final is split."""
+        """The text to show: its end if it is too long for one message; only the final answer is split."""
         self._changed.clear()
         working = f"{', '.join(dict.fromkeys(self._tools.values()))} …" if self._tools else ""
         text = "\n\n".join(filter(None, (self._text.strip(), self._progress or working)))
         return self._fit(self._target, _end(text) or "…")
 
     def _news(self) -> str | None:
-        """The text to show now; None if it is already shown."""
+        """The text to show now; None if it is already on display."""
         text = self._latest()
         if text == self._shown and self._clock.now() < self._fades:
             return None

@@ -1,4 +1,4 @@
-"""Where a platform's own news go: a home for each account, chosen by command, and none but known places."""
+"""Home chats: the chat of each account that gets the gateway's alerts; owners choose it among known chats."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tidings.core.types import Audience, Body, Target, encode
 
 
 def as_home(target: Target) -> Target:
-    """The place as it will still be there tomorrow: a handle expires, nothing is answered, and all there may read."""
+    """The target without what expires: no handle, no message to reply to, and readable by everyone in the chat."""
     audience = Audience.GROUP if target.audience is Audience.ONE else target.audience
     return msgspec.structs.replace(target.lasting(), audience=audience)
 
 
 def choose(tx: Transaction, target: Target, now: float) -> After:
-    """Stores the new home and tells the old one, so that people there do not wait for news."""
+    """Stores the new home and tells the old one, so that people there do not wait for alerts."""
     home = as_home(target)
     before = find(tx, home.adapter, home.account)
     tx.execute(
@@ -33,7 +33,7 @@ def choose(tx: Transaction, target: Target, now: float) -> After:
     )
     if before is None or before.lane == home.lane:
         return After()
-    words = f"News of the gateway is no longer sent here; it goes to {home} now."
+    words = f"Gateway alerts are now sent to {home} instead of this chat."
     outbox.put(tx, Owed(ids.new("dlv"), Class.NOTICE, before, Body(text=words), None, "home"), now)
     return After((before.lane,))
 
@@ -49,14 +49,14 @@ def all_of(tx: Transaction) -> dict[str, Target]:
 
 
 def resolve(tx: Transaction, target: Target) -> Target:
-    """A platform alone means its home, where one was chosen."""
+    """Replaces a target without a chat by the account's home, if one was chosen."""
     if target.chat:
         return target
     return find(tx, target.adapter, target.account) or target
 
 
 def elsewhere(tx: Transaction, about: str, fallback: Target | None, is_down: Callable[[str], bool]) -> Target | None:
-    """A home that is not where the trouble is, and well if one is; the trouble's own only if there is no other."""
+    """A home for an alert about an account: best one on another working account, last the troubled account's own."""
     homes = all_of(tx)
     places = [*homes.values(), *([fallback] if fallback else [])]
     others = [place for place in places if place.at != about]

@@ -1,4 +1,4 @@
-"""Chats that go on under another id: what is owed follows them, and their conversation stays the one it was."""
+"""Chats whose id has changed: deliveries go to the new id, and the conversation keeps the first one."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Place = tuple[str, str, str]
 
 
 class Aliases:
-    """One row for each id that a chat has had: where it lives now, and where it began.
+    """The ids of moved chats: one row for each former id, with the present and the first id.
 
-    Memory only mirrors the rows. The store's thread reads it too, so values are replaced, never changed.
+    Memory mirrors the rows. The store's thread reads it too, so values are replaced, never changed.
     """
 
     def __init__(self) -> None:
         self._moved: dict[Place, str] = {}
         self._origins: dict[Place, str] = {}
-        # The earlier ids of a chat, by its present one.
+        # The former ids of a chat, by its present id.
         self._former: dict[Place, tuple[str, ...]] = {}
 
     def load(self, tx: Transaction) -> None:
@@ -32,11 +32,11 @@ class Aliases:
             self._former[here] = (*self._former.get(here, ()), row["chat"])
 
     def move(self, adapter: str, account: str, chat: str, to: str) -> Callable[[Transaction], None]:
-        """Redirects a chat to its new id at once; call the returned function to store that."""
+        """Redirects a chat to its new id at once; the returned function stores the move."""
         old, new = (adapter, account, chat), (adapter, account, to)
         origin = self._origins.get(old, chat)
         known = (*self._former.pop(old, ()), *self._former.get(new, ()), chat)
-        # A chat may also move back.
+        # A chat may also return to a former id.
         self._former[new] = tuple(dict.fromkeys(each for each in known if each != to))
         self._moved.update({(adapter, account, each): to for each in self._former[new]})
         self._moved.pop(new, None)
@@ -69,13 +69,13 @@ class Aliases:
         return msgspec.structs.replace(target, chat=chat) if chat else target
 
     def lanes(self, target: Target) -> tuple[str, ...]:
-        """The lanes of one target under every id that its chat has had."""
+        """The lanes of a target under every id that its chat has had."""
         here = self.where(target)
         former = self._former.get((here.adapter, here.account, here.chat), ())
         return tuple(msgspec.structs.replace(here, chat=chat).lane for chat in (*former, here.chat))
 
     def at_home(self, inbound: Inbound) -> Inbound:
-        """What is said in the new place belongs to the conversation that began in the old one."""
+        """Assigns a message from a moved chat to the conversation that began under the first id."""
         conversation = inbound.conversation
         origin = self._origins.get((conversation.adapter, conversation.account, conversation.chat))
         if origin is None:

@@ -1,4 +1,4 @@
-"""Adds notices to the memory of every conversation that they landed in, once in each."""
+"""Adds a delivered notice to the memory of every conversation that it landed in, once in each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidings.core.types import Author, Body, Conversation, Receipt, Target
 
 
 class Notice(NamedTuple):
-    """`source` names the sender in words, such as a schedule; a model reads it as a label, apart from the text."""
+    """A notice for the memory; `source` names its sender in words, which a model reads as a label beside the text."""
 
     delivery: str
     source: str
@@ -22,7 +22,7 @@ class Notice(NamedTuple):
 
 
 def land(tx: Transaction, notice: Notice, target: Target, receipt: Receipt, wall: float) -> None:
-    """In a receipt's transaction: remembers a notice where the platform put it and where a reply to it will be."""
+    """Adds a notice to the conversation where it landed and the one that a reply opens, with its receipt."""
     chat = _origin(tx, target, receipt.chat or target.chat)
     threads = {target.thread, receipt.opens or target.thread}
     for thread in sorted(threads):
@@ -31,14 +31,14 @@ def land(tx: Transaction, notice: Notice, target: Target, receipt: Receipt, wall
 
 
 def remember(tx: Transaction, conversation: str, notice: Notice, wall: float) -> None:
-    """Stores it as a notice, never as a person's words, and once per delivery, even if several parts land here."""
+    """Stores a notice as such, never as a person's words, and once per delivery, even if several parts land here."""
     if tx.one("SELECT 1 FROM history WHERE run = ? AND conversation = ?", notice.delivery, conversation):
         return
     known = tx.one("SELECT generation FROM conversations WHERE id = ?", conversation)
     tx.execute(
         "INSERT INTO history (conversation, generation, author, text, run, at, source) VALUES (?, ?, ?, ?, ?, ?, ?)",
         conversation,
-        # Where nothing was said yet, the first message begins the first generation.
+        # A conversation without messages gets its first generation with the first message.
         known["generation"] if known else 1,
         Author.NOTICE,
         notice.text,
@@ -49,7 +49,7 @@ def remember(tx: Transaction, conversation: str, notice: Notice, wall: float) ->
 
 
 def _origin(tx: Transaction, target: Target, chat: str) -> str:
-    """A chat that has moved is remembered under its first id, by whichever of its ids it is named."""
+    """The first id of a chat that has moved, found by any of its ids."""
     row = tx.one(
         "SELECT origin FROM aliases WHERE adapter = ? AND account = ? AND moved_to = ?"
         " UNION SELECT origin FROM aliases WHERE adapter = ? AND account = ? AND chat = ?",

@@ -1,4 +1,4 @@
-"""One back-off for a whole account that cannot be reached: its lanes wait for one of them to get through."""
+"""One back-off for a whole account that cannot be reached: one lane probes, and the other lanes wait."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 from tidings.core.clock import Clock, Timer
 from tidings.core.outbound import pace
 
-# What cannot be reached in one chat may be the chat's own trouble; in so many it is the platform's.
+# A few unreachable chats may have troubles of their own; this many lanes mean that the platform is down.
 LANES = 3
 
 Account = tuple[str, str]
 
 
 class Outages:
-    """`poke` has a lane look again."""
+    """The outages of all accounts; `poke` makes a lane check again whether it may send."""
 
     def __init__(self, clock: Clock, poke: Callable[[str], None]) -> None:
         self._clock = clock
@@ -22,17 +22,17 @@ class Outages:
         self._outages: dict[Account, _Outage] = {}
 
     def missed(self, account: Account, lane: str) -> None:
-        """Nothing that this lane sent has left us."""
+        """Notes that this lane could not reach the platform; its message was not sent."""
         outage = self._outages.setdefault(account, _Outage())
         outage.missed.add(lane)
-        # Many may have been on their way at once; they say the same.
+        # Several sends may fail at the same time; together they count as one failure.
         if outage.timer is None and outage.probe in ("", lane) and outage.is_general:
             outage.probe = ""
             seconds, outage.misses = pace.backoff(outage.misses), outage.misses + 1
             outage.timer = self._clock.call_later(seconds, lambda: self._let_one_go(outage))
 
     def reached(self, account: Account) -> bool:
-        """Somebody answered, whatever they said. True when that was the end of an outage: all may go."""
+        """Notes that the platform answered, whatever it said; true if this ends an outage, so all lanes may send."""
         outage = self._outages.pop(account, None)
         if outage is None:
             return False
@@ -45,7 +45,7 @@ class Outages:
         return account in self._outages and self._outages[account].is_general
 
     def holds(self, account: Account, lane: str) -> bool:
-        """Must this lane wait? It is poked when it is its turn; where nobody else tries, it is its turn now."""
+        """Tells whether this lane must wait; it is poked when its turn comes. Without a probe, this lane becomes it."""
         outage = self._outages.get(account)
         if outage is None or not outage.is_general or outage.probe == lane:
             return False
@@ -56,7 +56,7 @@ class Outages:
         return True
 
     def left(self, lane: str) -> None:
-        """If it was this lane's turn, it is another's: nobody knows more than before."""
+        """Notes that a lane ends without an answer of the platform; if it was the probe, another lane probes."""
         for outage in self._outages.values():
             outage.waiting.pop(lane, None)
             if outage.probe == lane:
@@ -67,7 +67,7 @@ class Outages:
             outage.end_pause()
 
     def _let_one_go(self, outage: _Outage) -> None:
-        """In turn, so that one chat with a trouble of its own keeps nobody from finding out."""
+        """Lets the next lane probe; lanes take turns, so a chat with trouble of its own does not block the others."""
         outage.end_pause()
         outage.probe = next(iter(outage.waiting), "")
         if outage.probe:
@@ -78,12 +78,12 @@ class Outages:
 class _Outage:
     def __init__(self) -> None:
         self.missed: set[str] = set()
-        # In the order in which they came.
+        # Waiting lanes in the order of their arrival.
         self.waiting: dict[str, None] = {}
         self.misses = 0
-        # The lane whose turn it is to try.
+        # The lane that may try now.
         self.probe = ""
-        # Until it fires, nobody tries.
+        # No lane tries until this timer fires.
         self.timer: Timer | None = None
 
     @property

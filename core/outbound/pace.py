@@ -1,4 +1,4 @@
-"""Budgets for send, show and signal: a send reserves its turn, a show or signal takes only what is spare."""
+"""Rate budgets for send, show and signal: a send reserves its turn, a show or signal uses only spare capacity."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from tidings.core.errors import RateLimited
 from tidings.core.store.store import Transaction
 from tidings.core.types import Capabilities, Pace
 
-# Budgets that are full again are forgotten when there are more than this.
+# With more budgets than this, full ones are forgotten.
 FORGET_ABOVE = 10_000
 BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 
 
 class Budgets:
-    """Each budget is one number, the time at which it would be full again (virtual scheduling).
+    """Rate budgets; each is one number, the time at which it would be full again (virtual scheduling).
 
-    Sends reserve in order of arrival, so thousands may wait for one budget without waking each other, and
-    whatever is not a send cannot overtake them.
+    Sends reserve their turns in order of arrival, so thousands may wait for one budget without waking each other,
+    and shows and signals cannot overtake them.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -25,14 +25,14 @@ class Budgets:
         self._paused: dict[str, float] = {}
 
     def pause(self, budget: str, until: float) -> None:
-        """The platform's own word; it counts for every call that draws on the budget, whoever met it."""
+        """Closes a budget until the time that the platform named, for every call that uses this budget."""
         self._paused[budget] = max(until, self._paused.get(budget, 0.0))
         if len(self._paused) > FORGET_ABOVE:
             now = self._clock.now()
             self._paused = {key: end for key, end in self._paused.items() if end > now}
 
     def ready_in(self, paces: tuple[Pace, ...], *, spare: int = 0) -> float:
-        """Seconds until a call fits, with room for `spare` more at once."""
+        """Seconds until a call fits into all budgets and leaves room for `spare` more calls."""
         now = self._clock.now()
         return max((self._start(pace, now, spare) - now for pace in paces), default=0.0)
 
@@ -43,22 +43,22 @@ class Budgets:
         return True
 
     def give_back(self, paces: tuple[Pace, ...]) -> None:
-        """For a turn that was taken and not used."""
+        """Returns a turn that was taken and not used."""
         for pace in paces:
             self._full_at[pace.key] = self._full_at.get(pace.key, 0.0) - pace.seconds
 
     async def turn(self, paces: tuple[Pace, ...]) -> None:
-        """Returns when this send may go; pauses that begin meanwhile are waited for too."""
+        """Returns when this send may go; waits also for pauses that begin meanwhile."""
         while True:
             await self._line_up(paces)
             if not self.is_paused(paces):
                 return
-            # Its place was in the pause: it lines up again, else all who waited would rush in together.
+            # The reserved time fell into the pause. The send queues again, or all waiting sends would go at once.
 
     async def _line_up(self, paces: tuple[Pace, ...]) -> None:
-        """Waits for the slowest budget first and takes no place in the others meanwhile.
+        """Waits for the slowest budget first, and reserves the others only afterwards.
 
-        Else one chat that must wait for long would keep all others from the budget that they share.
+        Otherwise one chat with a long wait would keep other chats from the budget that they share.
         """
         ahead = list(paces)
         while ahead:
@@ -73,7 +73,7 @@ class Budgets:
         now = self._clock.now()
         self._draw(tuple(ahead), now)
         for pace in paces:
-            # Whoever then waited for another budget goes only now.
+            # The send goes only now, after waiting for the slowest budget, so the others count from now.
             self._full_at[pace.key] = max(self._full_at.get(pace.key, 0.0), now + pace.seconds)
 
     def is_paused(self, paces: tuple[Pace, ...]) -> bool:
@@ -86,7 +86,7 @@ class Budgets:
         if paused and paused <= now:
             del self._paused[pace.key]
         if room < 0 and full_at <= now:
-            # A burst of one can never spare a turn.
+            # A budget with a burst of one can never keep a spare turn.
             full_at = now
         return max(now, full_at - room, paused)
 
@@ -103,7 +103,7 @@ def backoff(misses: int) -> float:
 
 
 def pause_of(can: Capabilities, error: RateLimited, now: float, misses: int) -> tuple[str, float]:
-    """The budget that a platform has closed, and until when; without a budget only the part waits."""
+    """The budget that a platform has closed, and until when; without a budget, only the part itself waits."""
     budget = error.budget or (can.pace[0].key if can.pace else "")
     return budget, now + (error.retry_after if error.retry_after is not None else backoff(misses))
 

@@ -1,4 +1,4 @@
-"""What the owner may do about deliveries in trouble: look at them, have them tried again, drop them."""
+"""What the owner may do about deliveries in trouble: list them, retry them, drop them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ OPEN = (DeliveryState.WAITING, *IN_TROUBLE)
 def lines(
     tx: Transaction, states: tuple[DeliveryState, ...], limit: int, before: int, ahead: float
 ) -> list[DeliveryLine]:
-    """The newest first, a `before` of 0 is the first page; `ahead` is what the wall clock shows more."""
+    """Lists deliveries, newest first; `before` of 0 is the first page, `ahead` turns steady time into wall time."""
     found: list[Row] = []
-    # One state after the other, so that each is a short walk along its index.
+    # One query for each state, so that each is a short index scan.
     for state in states:
         found += tx.all(
             "SELECT seq, id, target, body, state, reason, cause, created, closed FROM deliveries"
@@ -59,10 +59,10 @@ def target_of(tx: Transaction, id: str) -> Target:
 
 
 def retry(tx: Transaction, id: str, now: float, *, edits: bool) -> str:
-    """Lets it be tried at once, and says in words how.
+    """Makes a delivery due at once, and says in words how it is tried.
 
-    What may have arrived goes out under a key of its own and says that it is a second copy; where the platform
-    can edit, by an anchor, so that it is the last doubt. Raises Conflict for what cannot be tried again.
+    A delivery that may have arrived is sent under a new key and marked as a second copy; where the platform can
+    edit, an anchor is sent first, so that no further doubt can arise. Raises Conflict if it cannot be retried.
     """
     row = _changeable(tx, id)
     doubtful = row["state"] == DeliveryState.DOUBTFUL or _is_unsure(tx, id)
@@ -75,7 +75,7 @@ def retry(tx: Transaction, id: str, now: float, *, edits: bool) -> str:
             id,
         )
     tx.execute("UPDATE parts SET misses = 0, not_before = 0 WHERE delivery = ? AND state = 'waiting'", id)
-    # It expires as if it were new.
+    # The delivery expires as late as a new one.
     tx.execute(
         "UPDATE deliveries SET state = 'waiting', reason = '', closed = NULL, untold = 0, dismissed = 0, created = ?"
         " WHERE id = ?",
@@ -83,7 +83,7 @@ def retry(tx: Transaction, id: str, now: float, *, edits: bool) -> str:
         id,
     )
     if doubtful:
-        return "is sent again and says so, since the first copy may have arrived"
+        return "is sent again, marked as a second copy, because the first may have arrived"
     return "is tried again now"
 
 
@@ -97,12 +97,12 @@ def _copy(tx: Transaction, head: Head, edits: bool) -> None:
         "UPDATE parts SET attempts = 0, unsure = 0 WHERE delivery = ? AND position = ?", head.owed.id, head.position
     )
     if before is not None and edits:
-        # The last anchor may stand there, too.
+        # The earlier anchor may have arrived too, so the new one needs another key.
         tx.execute("UPDATE parts SET key = ? WHERE delivery = ? AND position = 0", f"{before['key']}+", head.owed.id)
 
 
 def drop(tx: Transaction, id: str, now: float) -> Owed:
-    """Closes it for good: it is neither sent nor told of any more."""
+    """Gives a delivery up for good, without a notice to anyone."""
     owed = outbox.head_of(tx, _changeable(tx, id)).owed
     tx.execute("UPDATE parts SET state = 'dead' WHERE delivery = ? AND state <> 'delivered'", id)
     tx.execute(
@@ -125,14 +125,14 @@ def _row(tx: Transaction, id: str) -> Row:
 def _changeable(tx: Transaction, id: str) -> Row:
     row = _row(tx, id)
     if row["kind"] == Class.OPENING:
-        raise Conflict(f"{id} only showed an answer that grew; the answer is a delivery of its own")
+        raise Conflict(f"{id} only showed a growing answer; the answer itself is a separate delivery")
     if row["state"] == DeliveryState.DELIVERED:
-        raise Conflict(f"{id} has arrived already")
+        raise Conflict(f"{id} has already arrived")
     if tx.one("SELECT 1 FROM parts WHERE delivery = ? AND state = 'sending'", id):
-        raise Conflict(f"{id} is on its way right now; look again in a moment")
+        raise Conflict(f"{id} is being sent right now; try again in a moment")
     return row
 
 
 def _is_unsure(tx: Transaction, id: str) -> bool:
-    """Was it given up without anybody knowing whether it had arrived?"""
+    """Tells whether the delivery was given up while its arrival was still in doubt."""
     return tx.one("SELECT 1 FROM parts WHERE delivery = ? AND state = 'dead' AND unsure = 1", id) is not None

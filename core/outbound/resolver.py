@@ -1,4 +1,4 @@
-"""Settles doubts: asks the platform whether a send arrived, and decides what may be repeated."""
+"""Settles doubts: asks the platform whether a message arrived, and decides what may be repeated."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from tidings.core.types import Absent, Capabilities, DeliveryState, PartKind, Re
 
 log = logging.getLogger(__name__)
 
-# A repetition close to the end of a key's life might come too late.
+# The share of a key's lifetime within which it is repeated; later, the key might have expired.
 KEY_MARGIN = 0.75
-# A message may become readable a little after it was taken.
+# A sent message may become readable with a delay.
 READBACK_SECONDS = 3.0
-# A platform that lets itself be asked so seldom cannot be asked.
+# A platform that allows reading back only after a longer pause counts as unreadable.
 READBACK_LONGEST_SECONDS = 600.0
-# After this many faults of its own code, an adapter is not asked again.
+# After this many exceptions from its own code, an adapter is not asked again.
 READBACK_FAULTS = 3
-# Adapters have time limits of their own; this one only keeps a call from hanging for ever.
+# Adapters have timeouts of their own; this one only keeps a call from hanging for ever.
 CALL_SECONDS = 300.0
-# Two absences in a row prove that it was not sent.
+# A message that is absent this many times in a row was not sent.
 PROOF_OF_ABSENCE = 2
-# A copy that comes at once would often overtake the first.
+# A copy that is sent at once would often overtake the first.
 PATIENCE_SECONDS = 5.0
 ANCHORS = 5
 
 T = TypeVar("T")
-# Is given the doubtful part, its receipt if one was found, and the state of the whole delivery.
+# Called with the doubtful part, its receipt if one was found, and the state of the whole delivery.
 Settled = Callable[[Head, Receipt | None, DeliveryState | None], Awaitable[None]]
 Decision = Callable[[Transaction], object]
 
@@ -78,12 +78,12 @@ class Settler:
             task.add_done_callback(lambda task: self._ended(delivery, task))
 
     def forget(self, delivery: str) -> None:
-        """Stops asking about a delivery that was decided otherwise."""
+        """Stops asking about a delivery that was decided in another way."""
         if task := self._tasks.pop(delivery, None):
             task.cancel()
 
     def _ended(self, delivery: str, task: asyncio.Task[None]) -> None:
-        """After a fault of our own the doubt stays, and the sweep tries again."""
+        """Logs an unexpected exception; the doubt stays, and the sweep tries again."""
         if self._tasks.get(delivery) is task:
             del self._tasks[delivery]
         if not task.cancelled() and (error := task.exception()):
@@ -96,12 +96,12 @@ class Settler:
         target = doubtful.owed.target
         adapter = self._adapters.get((target.adapter, target.account))
         if adapter is None:
-            # Nobody can be asked until the adapter is configured again; the doubt stays.
+            # The doubt stays until the adapter is configured again.
             return
         found = await self._ask(adapter, doubtful)
         if isinstance(found, Receipt):
             if not await self._prove(doubtful, found):
-                # The same message has just proved another part, so this part is looked for again.
+                # The message that was found has just proved another part, so this part is looked for again.
                 await self._settle(delivery)
         elif isinstance(found, Absent):
             await self._close(doubtful, lambda tx: doubts.again(tx, doubtful, absent=True))
@@ -111,11 +111,10 @@ class Settler:
             await self._decide(adapter, doubtful, found.reason)
 
     async def _ask(self, adapter: Adapter, doubtful: Head) -> Receipt | Absent | Unreadable | None:
-        """None means that nobody needs to know: repeating it is harmless."""
+        """Looks for the message; None means that no answer is needed because repeating the part is harmless."""
         can = adapter.can(self._where(doubtful.owed.target))
         if is_harmless(doubtful, can, self._clock):
-            # A connection that breaks each time must not be tried in a tight loop; as long as it is doubtful,
-            # nobody waits behind it.
+            # A broken connection must not be retried in a tight loop; deliveries do not wait behind a doubtful one.
             await self._clock.sleep(pace.backoff(doubtful.attempts - 1))
             if is_harmless(doubtful, can, self._clock):
                 return None
@@ -124,7 +123,7 @@ class Settler:
         return await self._read_back(adapter, doubtful)
 
     async def _prove(self, doubtful: Head, receipt: Receipt) -> bool:
-        """False when the message became another part's receipt while we asked; one transaction, so never both."""
+        """Stores the receipt; false when the message became another part's receipt meanwhile."""
         fail_here("rec.pre_commit")
 
         now, wall = self._clock.now(), self._clock.wall()
@@ -143,7 +142,7 @@ class Settler:
         return over
 
     async def _read_back(self, adapter: Adapter, doubtful: Head) -> Receipt | Absent | Unreadable:
-        """Asks until there is an answer: the connection that lost a receipt is seldom back within seconds."""
+        """Asks until there is an answer, because a broken connection seldom recovers within seconds."""
         target = self._where(doubtful.owed.target)
 
         async def is_taken(id: str) -> bool:
@@ -171,7 +170,7 @@ class Settler:
             except SendError as error:
                 return Unreadable(reason=str(error))
             except Exception as error:
-                # A bug in an adapter: try again, and give up after a few faults.
+                # A bug in the adapter: ask again, and give up after a few times.
                 log.error("reading back %s failed: %r", doubtful.owed.id, error, exc_info=error)
                 faults += 1
                 if faults >= READBACK_FAULTS:
@@ -184,7 +183,7 @@ class Settler:
         return Absent()
 
     async def _decide(self, adapter: Adapter, doubtful: Head, reason: str) -> None:
-        """Nobody can tell: a view is dropped, a text is repeated once and marked, then it counts as lost."""
+        """Decides without proof: a view is dropped, a text is repeated once and marked, and then counts as lost."""
         now = self._clock.now()
         edits = adapter.can(self._where(doubtful.owed.target)).streaming_edits
         if doubtful.kind is PartKind.OPENING:
@@ -204,7 +203,7 @@ class Settler:
                 self._alarms.sound("unconfirmed", f"{doubtful.owed.id} to {target}: {reason}", target.at)
 
     async def _close(self, doubtful: Head, decision: Decision) -> bool:
-        """False when there was nothing left to decide."""
+        """Stores a decision; false when the doubt no longer existed."""
         fail_here("rec.pre_commit")
 
         def unit(tx: Transaction) -> tuple[bool, DeliveryState | None]:
@@ -219,14 +218,14 @@ class Settler:
 
 
 def _is_taken(tx: Transaction, doubtful: Head, message: str) -> bool:
-    # The final of a view edits the message that its opening became, so both have the same id.
+    # A final answer edits the message of its opening, so both have the same id.
     return doubtful.view is None and outbox.is_taken(tx, doubtful, message)
 
 
 def is_still(doubtful: Head | None, asked: Head) -> bool:
-    """Is this still the doubt that we asked about?
+    """Tells whether this is still the doubt that was asked about.
 
-    Meanwhile it may have expired, or the owner may have retried it, and the doubt is about the copy.
+    Meanwhile the delivery may have expired, or the owner may have retried it, so that the doubt is about the copy.
     """
     if doubtful is None:
         return False
@@ -234,7 +233,7 @@ def is_still(doubtful: Head | None, asked: Head) -> bool:
 
 
 async def answered(clock: Clock, call: Coroutine[Any, Any, T]) -> T:
-    """Raises Doubtful for an adapter that hangs or cancels itself: neither is an answer."""
+    """Awaits a call of an adapter; raises Doubtful if the adapter hangs or cancels itself."""
     task = asyncio.create_task(call)
     try:
         if not await ended_within(clock, task, CALL_SECONDS):
@@ -247,10 +246,10 @@ async def answered(clock: Clock, call: Coroutine[Any, Any, T]) -> T:
 
 
 def is_harmless(tried: Head, can: Capabilities, clock: Clock) -> bool:
-    """May a part that was tried go out once more, whatever became of it?"""
+    """Tells whether a part that was tried may be sent again, even if it has arrived."""
     if tried.view is not None and tried.view.anchored:
         return True
     if tried.tried is None or not clock.confirmed:
-        # While the clock is unconfirmed, we cannot tell whether the platform still knows the key.
+        # With an unconfirmed clock, the age of the key is unknown.
         return False
     return 0 <= clock.now() - tried.tried < can.send_proof.keyed_for * KEY_MARGIN

@@ -8,15 +8,15 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-# How far a cut may move back to spare a character; without a bound, a text of nothing but
-# combining marks would cost the square of its length.
+# How far a cut may move back to keep a character whole; without this bound, a text of combining marks alone
+# would cost the square of its length.
 LONGEST_CLUSTER = 64
-# How many words back we look for one that would not turn into a fence at the start of a part.
+# How many words back to look for one that does not become a fence at the start of a part.
 WORDS_TRIED = 32
 
 _SPACES = (" ", "\n", "\t", "\u3000")
 _SENTENCE_ENDS = (". ", "! ", "? ", "\u2026 ")
-# Full stop, exclamation and question mark of scripts that put no space behind them.
+# Full stop, exclamation mark and question mark of scripts without a space after them.
 _WIDE_SENTENCE_ENDS = ("\u3002", "\uff01", "\uff1f")
 
 _INK = re.compile(r"\s*")
@@ -31,26 +31,25 @@ def utf16_length(text: str) -> int:
 
 
 def split(text: str, limit: int, *, measure: Callable[[str], int] = len) -> tuple[str, ...]:
-    """Parts that measure at most `limit` each; text of nothing but whitespace has none.
+    """Cuts text into parts of at most `limit` each; text of only whitespace has no parts.
 
-    Text that fits comes back as it is, but for a fence that nobody closed. Only whitespace is lost,
-    and only at the cuts; a fence around nothing but empty lines counts as such. `measure`
-    must count each character by itself, and as one at least. Raises ValueError when a single
-    character is more than the limit.
+    Text that fits is returned unchanged, except that an unclosed fence is closed. Only whitespace at the cuts is
+    lost; a fence around empty lines counts as whitespace. `measure` must count each character by itself, and as at
+    least one. Raises ValueError when a single character is longer than the limit.
     """
     if not text.strip():
         return ()
     fences = _fences(text, limit, measure)
     if not (fences and fences[-1].unclosed) and measure(text) <= limit:
         return (text,)
-    # A text of nothing but an empty box must not turn into silence.
+    # A text of only an empty code block must not vanish.
     return tuple(_Cutter(text, limit, measure, fences).parts()) or (fences[0].run,)
 
 
 def tail(text: str, room: int) -> str:
     """The end of a growing text: at most `room` characters, plus the opening of a code fence that was cut.
 
-    It begins at a paragraph, line or word if possible. More text can be added, since an open fence is not closed.
+    The result begins at a paragraph, line or word if possible. An open fence stays open, so more text can be added.
     """
     if len(text) <= room:
         return text
@@ -66,21 +65,21 @@ def tail(text: str, room: int) -> str:
     around = next((fence for fence in _fences(text, room, len) if fence.start < start < fence.stop), None)
     if around is None:
         return text[start:]
-    # If only the closing line of the fence is left, there is nothing to reopen.
+    # If only the closing line of the fence is left, no fence needs to be reopened.
     return f"{around.opener}\n{text[start:]}" if start < around.end else text[around.stop :].lstrip("\n")
 
 
 class _Fence(NamedTuple):
-    # The whole first line, its first visible character, what follows the run, and the first line of code.
+    # Positions: the opening line, its first visible character, the text after its backticks, the first code line.
     line: int
     start: int
     info: int
     body: int
-    # The first character of the closing line, and the last of it.
+    # Positions: the beginning and the end of the closing line.
     end: int
     stop: int
     run: str
-    # What reopens it; empty of information when that would eat up the limit.
+    # The line that reopens the fence; without the info text if that would fill up the limit.
     opener: str
     lengthy: bool
     unclosed: bool
@@ -98,7 +97,7 @@ def _fences(text: str, limit: int, measure: Callable[[str], int]) -> list[_Fence
                 found.append(_fence(text, limit, measure, opening, line))
                 opening = None
             continue
-        # A run that fills half of a part could not be closed and reopened, so it stays plain text.
+        # A run of backticks that fills half of a part could not be closed and reopened, so it stays plain text.
         if _opens(line) and 2 * measure(run + "\n") <= limit // 2:
             opening = line
     if opening is not None:
@@ -107,7 +106,7 @@ def _fences(text: str, limit: int, measure: Callable[[str], int]) -> list[_Fence
 
 
 def _opens(line: re.Match[str]) -> bool:
-    """A backtick after the run makes it a piece of code inside a sentence."""
+    """Tells whether a line opens a fence; with another backtick after the run it is code inside a sentence."""
     return line[2][0] != "`" or "`" not in line[3]
 
 
@@ -126,7 +125,7 @@ def _fence(
         info=opening.start(3),
         body=min(opening.end() + 1, len(text)),
         end=closing.start() if closing else len(text),
-        # One more than the text, so that its end still counts as inside.
+        # One more than the text's length, so that the end of the text still counts as inside.
         stop=closing.end() if closing else len(text) + 1,
         run=run,
         opener=run if lengthy else (run + opening[3]).rstrip(),
@@ -152,13 +151,13 @@ class _Cutter:
             if around is not None and position >= around.stop:
                 around = None
             if around is not None and position >= around.end:
-                # The fence that we added at the end of the last part stands for this one.
+                # The last part already ends with a fence that closes this code.
                 position = self._resume(around.stop)
                 continue
             ink = self._ink(position)
             opening = self._begun_before(ink + 1) if around is None else None
             if opening is not None and opening.start == ink and opening.lengthy:
-                # Its first line leaves no room for code, so the information becomes code itself.
+                # The opening line leaves no room for code, so its info text becomes code itself.
                 position = self._resume(opening.info)
                 continue
 
@@ -189,7 +188,7 @@ class _Cutter:
                 parts.append(prefix + text[position : last.line].rstrip())
                 position = self._resume(last.line - 1)
             else:
-                # Nothing but empty lines of code would fit, and nobody wants to see an empty box.
+                # Only empty lines of code would fit, and an empty code block helps no reader.
                 position = self._resume(last.body)
         return parts
 
@@ -202,7 +201,7 @@ class _Cutter:
         return match.end() if match is not None else position
 
     def _resume(self, cut: int) -> int:
-        """Skips whitespace behind a cut, but for the indentation of a whole line."""
+        """Skips whitespace after a cut, except the indentation of a whole line."""
         ink = self._ink(cut)
         line = self._text.rfind("\n", cut, ink) + 1
         if ink == len(self._text) or (cut and not line):
@@ -277,7 +276,7 @@ class _Cutter:
         return reach
 
     def _forges(self, position: int, cut: int) -> bool:
-        """Would a cut inside a line make a fence of what was none?"""
+        """Tells whether a cut inside a line would turn plain text into a fence."""
         if _LOOKS_LIKE_FENCE.match(self._text, cut):
             return True
         line = max(position, self._text.rfind("\n", position, cut) + 1)
@@ -288,7 +287,7 @@ class _Cutter:
 
 
 def joined(text: str, cut: int) -> bool:
-    """Do the characters on both sides of the cut make one that a person sees?"""
+    """Tells whether the characters on both sides of the cut form one visible character."""
     if cut >= len(text):
         return False
     before, after = text[cut - 1], text[cut]

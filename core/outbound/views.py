@@ -1,4 +1,4 @@
-"""Shows what is not final: views that grow, and signals; all of it droppable, none of it a row but the opening."""
+"""Shows what is not final: growing views and signals; each may be lost, and only the opening is stored."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tidings.core.types import Body, Capabilities, Signal, Target, View, encode
 
 log = logging.getLogger(__name__)
 
-# A show that hangs must not keep the final answer from a person.
+# A show that hangs must not delay the final answer for longer than this.
 PATIENCE_SECONDS = 10.0
-# How long a signal that is under way may take when the gateway stops.
+# How long a stop waits for signals under way.
 LAST_SIGNAL_SECONDS = 2.0
-# After a rate limit without a time, shows wait as long as a third failure would.
+# After a rate limit without a duration, shows pause as after this many failures.
 UNNAMED_PAUSE = 2
 
 
@@ -45,16 +45,16 @@ class Views:
         self._openings: dict[str, asyncio.Future[View | None]] = {}
         self._shows: dict[str, asyncio.Task[View | None]] = {}
         self._signals: set[asyncio.Task[None]] = set()
-        # The newest reaction to each message that is still on its way.
+        # The newest reaction under way, by message.
         self._reactions: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._stopped = False
-        # Called with a run whose answer the person has stopped with the platform's own button.
+        # Called with a run that the person has stopped with the platform's own button.
         self.on_stop: Callable[[str], Awaitable[None]] | None = None
 
     async def stop(self, patience: float) -> None:
         self._stopped = True
         if self._signals and patience:
-            # The last signal may say that an answer has just arrived.
+            # The last signal may tell that an answer has just arrived.
             await asyncio.wait(self._signals, timeout=min(patience, LAST_SIGNAL_SECONDS))
         tasks: list[asyncio.Task[View | None] | asyncio.Task[None]] = [*self._shows.values(), *self._signals]
         for task in tasks:
@@ -62,14 +62,14 @@ class Views:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def open(self, run: str, target: Target, text: str) -> View | None:
-        """Durably opens what a growing answer is shown in; None when it could not be opened."""
+        """Stores and sends an opening for the growing answer; None when no view could be opened."""
         owed = Owed(ids.new("dlv"), Class.OPENING, target, Body(text=text), run)
         opened: asyncio.Future[View | None] = asyncio.get_running_loop().create_future()
 
         def unit(tx: Transaction) -> Opening | None:
             if tx.one("SELECT 1 FROM inbox WHERE run = ? AND state = 'running'", run) is None:
                 return None
-            # A run has one view: what was opened before a restart, or is in doubt since, is gone on with.
+            # A run has one view: an opening from before a restart, even one in doubt, is used again.
             earlier = outbox.opening_of(tx, run)
             if earlier is None:
                 outbox.put(tx, owed, self._clock.now())
@@ -86,13 +86,13 @@ class Views:
             self._openings.pop(opening.delivery, None)
 
     def opened(self, delivery: str, view: View | None) -> None:
-        """The courier has the verdict on an opening."""
+        """Called by the courier when an opening was sent or given up."""
         waiter = self._openings.get(delivery)
         if waiter and not waiter.done():
             waiter.set_result(view)
 
     async def show(self, run: str, target: Target, view: View, news: Callable[[], str | None]) -> View | None:
-        """Shows the newest text as soon as the pace allows; None when the view is gone."""
+        """Shows the newest text as soon as the pace allows; None when the view no longer exists."""
         adapter = self._adapter(target)
         if adapter is None:
             return None
@@ -100,7 +100,7 @@ class Views:
         paces = can.pace + can.show_pace
         while (wait := self._budgets.ready_in(paces)) > 0:
             await self._clock.sleep(wait)
-        # Composed only now, so that no work goes into a text that is never shown.
+        # The text is composed only now, so that no work goes into a text that is never shown.
         text = news()
         if text is None:
             return view
@@ -108,18 +108,18 @@ class Views:
         task = asyncio.create_task(self._show(adapter, run, target, view, text), context=Context())
         self._shows[run] = task
         task.add_done_callback(lambda _: self._shows.pop(run, None))
-        # The final waits for a show in flight, so a draft that is closed must not cut it.
+        # The final answer waits for a show under way, so closing the draft must not cancel it.
         return await asyncio.shield(task)
 
     async def await_show(self, run: str | None) -> None:
-        """Nothing may overwrite a final that has arrived."""
+        """Waits for a show under way, which would otherwise overwrite the final answer."""
         task = self._shows.get(run or "")
         if task is not None and not await ended_within(self._clock, task, PATIENCE_SECONDS):
             task.cancel()
             await asyncio.wait({task})
 
     def signal(self, target: Target, signal: Signal) -> None:
-        """Best effort: skipped while the chat is paused, or where it would take a message's place."""
+        """Sends a signal if possible: skipped while the chat is paused, or where it would delay a message."""
         adapter = self._adapter(target)
         if adapter is None:
             return
@@ -172,7 +172,7 @@ class Views:
         self, adapter: Adapter, target: Target, signal: Signal, before: asyncio.Task[None] | None
     ) -> None:
         if before is not None:
-            # What arrives last stands there for good, so one that is slow must not be overtaken.
+            # The last reaction stays, so a slow earlier one must not arrive after it.
             await ended_within(self._clock, before, PATIENCE_SECONDS)
         try:
             await adapter.signal(target, signal)

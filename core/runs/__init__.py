@@ -1,1 +1,1 @@
-"""One run: its events, their journal and whoever watches."""
+"""One run of an agent: its events, their journal, and the readers that follow it."""

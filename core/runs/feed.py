@@ -1,4 +1,4 @@
-"""Live fan-out of the journal to whoever watches; a slow reader loses its connection, never an event."""
+"""Passes new entries of the journal to every reader; a slow reader loses its connection, never an event."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tidings.core.errors import Lagged, Unknown
 from tidings.core.runs import journal
 from tidings.core.store.store import Store, Transaction
 
-# Entries a reader may be behind before it is cut off; it comes back with the last number it saw.
+# Entries that a reader may be behind before it is disconnected; the reader then continues after its last number.
 BUFFERED_ENTRIES = 256
 PAGE = 500
 
 
 class Subscription:
-    """Ten thousand of these may wait for one run, so it holds next to nothing while it does."""
+    """One reader of one run; ten thousand may wait for a run, so a subscription holds little while it waits."""
 
     __slots__ = ("_entries", "_lagged", "_news")
 
@@ -27,8 +27,8 @@ class Subscription:
         self._lagged = False
 
     def push(self, entries: list[Numbered]) -> None:
-        """Called by the writer: never waits, never raises."""
-        # Only what it has not taken yet tells that a reader is slow: one commit may bring more than this at once.
+        """Adds entries for the reader; called by the writer, so it never waits and never raises."""
+        # A reader is slow if earlier entries are still untaken; one commit alone may add more than this limit.
         if self._lagged or len(self._entries) > BUFFERED_ENTRIES:
             self._lagged = True
             self._entries.clear()
@@ -38,7 +38,7 @@ class Subscription:
             self._news.set_result(None)
 
     async def take(self) -> list[Numbered]:
-        """All that came since; waits for the next where nothing has."""
+        """Returns all new entries; waits if there are none."""
         while not self._entries:
             if self._lagged:
                 raise Lagged("too slow: reconnect with the last number you saw")
@@ -54,7 +54,7 @@ class Feed:
         self._readers: dict[str, set[Subscription]] = {}
 
     def publish(self, run: str, entries: list[Numbered]) -> None:
-        """Only what is committed is shown."""
+        """Shows entries to the readers; call this only after their commit."""
         for reader in self._readers.get(run, ()):
             reader.push(entries)
 
@@ -62,11 +62,11 @@ class Feed:
         return run in self._readers
 
     async def follow(self, run: str, after: int = 0) -> AsyncIterator[Numbered]:
-        """Replays from the journal, then goes on live; ends with the terminal event, or at once if that was seen."""
+        """Yields stored entries, then live ones; ends after the terminal event, or at once if `after` is past it."""
         reader = Subscription()
         self._readers.setdefault(run, set()).add(reader)
         try:
-            # Subscribed before it reads: what is committed meanwhile comes by both ways and is told apart by number.
+            # The reader subscribed before reading, so an entry committed meanwhile comes twice; its number tells.
             while True:
                 page, is_over = await self._store.read(lambda tx, after=after: _page(tx, run, after))  # type: ignore[misc]
                 for entry in page:

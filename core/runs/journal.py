@@ -1,4 +1,4 @@
-"""Every event of a run, numbered and stored before it is shown, replayable from any point."""
+"""The journal of a run: every event is numbered, stored before it is shown, and can be read again from any point."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from tidings.core.store.store import Row, Store, Transaction
 
 log = logging.getLogger(__name__)
 
-# Deltas that arrive within this time share an entry, or within one commit where that takes longer.
+# Deltas within this time become one entry, or deltas within one commit if that takes longer.
 JOIN_SECONDS = 0.05
-# The first write waits so many turns of the loop: an answer that is ready at once needs no commit of its own.
+# The first write waits this many turns of the event loop, since an answer that is ready at once needs no own commit.
 HOPS = 4
 
 _decode = msgspec.json.Decoder(JournalEvent).decode
 _encode = msgspec.json.Encoder().encode
-UNREADABLE = "it ended in a way that only a newer version can read"
+UNREADABLE = "the outcome was written by a newer version and cannot be read"
 
 Publish = Callable[[str, list[Numbered]], None]
 
 
 class Journal:
-    """The writer of one run: one write in flight, numbers without gaps, an old fence is refused."""
+    """The writer of one run: one write at a time, numbers without gaps; a writer with an old fence is refused."""
 
     def __init__(self, store: Store, clock: Clock, publish: Publish, run: str, fence: int, last: int) -> None:
         self._store = store
@@ -48,7 +48,7 @@ class Journal:
         self._fence = fence
         self._last = last
         self._pending: list[JournalEvent] = []
-        # Deltas of the last pending event, joined only once: else each one costs more while a commit is slow.
+        # Deltas of the last pending event, joined once at the end: joining each time would slow down long answers.
         self._pieces: list[str] = []
         self._checkpoint: bytes | None = None
         self._writer: asyncio.Task[None] | None = None
@@ -76,7 +76,7 @@ class Journal:
         return pending
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Stored with the events before it; it overwrites the last one."""
+        """Stores a checkpoint together with the events before it; the new checkpoint replaces the last one."""
         if self._closed:
             raise Fenced(f"{self._run} has ended")
         self._checkpoint = checkpoint.data
@@ -91,7 +91,7 @@ class Journal:
             await asyncio.shield(self._writer)
 
     async def close(self) -> list[JournalEvent]:
-        """Ends the writing and hands over what is not stored yet, for the transaction that settles the run."""
+        """Stops writing and returns the events not stored yet, for the transaction that settles the run."""
         self._closed = True
         self._hurry.set()
         while self._writer:
@@ -193,7 +193,7 @@ def outcome(tx: Transaction, run: str) -> Outcome | None:
 
 
 def void(tx: Transaction, run: str) -> int:
-    """The number of the newest restart, up to which nothing that was said counts; 0 where there was none."""
+    """The number of the newest restart, which makes all earlier entries void; 0 without a restart."""
     row = tx.one("SELECT coalesce(max(seq), 0) AS last FROM journal WHERE run = ? AND kind = 'restarted'", run)
     return int(row["last"]) if row else 0
 
@@ -204,7 +204,7 @@ def last(tx: Transaction, run: str) -> int:
 
 
 def read(tx: Transaction, run: str, after: int, limit: int) -> list[Numbered]:
-    """Fewer than the limit only where there are no more: what cannot be read is passed over."""
+    """Reads entries after a number; skips unreadable ones, so fewer than `limit` means that there are no more."""
     query = "SELECT seq, kind, event, at FROM journal WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?"
     found: list[Numbered] = []
     while len(found) < limit and (rows := tx.all(query, run, after, limit - len(found))):
@@ -214,7 +214,7 @@ def read(tx: Transaction, run: str, after: int, limit: int) -> list[Numbered]:
 
 
 def _entry(run: str, row: Row) -> Numbered | None:
-    """None for what a newer version wrote: it stays in its row, for whoever knows it. An end is always one."""
+    """None for an entry that only a newer version can read, which stays stored; an unreadable end becomes a failure."""
     try:
         return Numbered(row["seq"], _decode(row["event"]), row["at"])
     except msgspec.DecodeError as error:

@@ -1,4 +1,4 @@
-"""What a run has said so far: redacted, bounded and fit to be stored."""
+"""The transcript of a run so far: redacted, bounded and fit to be stored."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tidings.core.redaction import Stream
 from tidings.core.runs.journal import Journal
 from tidings.core.types import File, make_storable
 
-# What an agent tells beside its answer may be so many times as long as the answer itself.
+# Reasoning, progress and tools may be this many times as long as the answer itself.
 ASIDE_TIMES = 10
-# What an entry of the journal costs besides its text, in characters.
+# The cost of an entry of the journal besides its text, in characters.
 ENTRY_CHARACTERS = 100
 
 
 class _Words:
-    """Text in pieces, redacted over their seams."""
+    """Redacts text that arrives in pieces, also a secret that is split between two pieces."""
 
     def __init__(self) -> None:
-        # A stream may be cut inside a surrogate pair.
+        # The first half of a surrogate pair that is split between two pieces.
         self._half = ""
         self._stream = Stream()
 
@@ -34,8 +34,8 @@ class _Words:
         return self._stream.feed(make_storable(half)) + self._stream.flush()
 
 
-class Tape:
-    """An outcome's text is the deltas and nothing else."""
+class Transcript:
+    """Collects what the agent says; the text of the outcome is the sum of its deltas."""
 
     def __init__(self, journal: Journal, clock: Clock, limit: int) -> None:
         self._journal = journal
@@ -51,9 +51,9 @@ class Tape:
         self.choices: tuple[str, ...] = ()
         self.usage: Usage | None = None
         self.events = 0
-        # A tool with an effect has begun.
+        # True once a tool with an effect has started.
         self.acted = False
-        # The name of each tool at work and when it began, by its call.
+        # The name and start time of each running tool, by call.
         self._tools: dict[str, tuple[str, float]] = {}
 
     @property
@@ -62,11 +62,11 @@ class Tape:
 
     @property
     def full(self) -> str:
-        """Why nothing more is taken; empty while there is room."""
+        """Why the agent is stopped; empty while there is room."""
         if self._heard >= self._limit:
             return f"the answer grew past {self._limit} characters"
         if self._aside >= self._limit * ASIDE_TIMES:
-            return f"what I did besides answering grew past {self._limit * ASIDE_TIMES} characters"
+            return f"reasoning and tool output grew past {self._limit * ASIDE_TIMES} characters"
         return ""
 
     def say(self, delta: str) -> None:
@@ -82,7 +82,7 @@ class Tape:
         self._keep_thought(self._thoughts.feed(delta))
 
     def note(self, event: JournalEvent, *texts: str) -> None:
-        """Takes what is no answer; it is bounded too."""
+        """Adds an event that is not part of the answer; such events are limited too."""
         self._aside += sum(map(len, texts)) + ENTRY_CHARACTERS
         self._end_thought()
         self._journal.add(event)
@@ -92,13 +92,13 @@ class Tape:
         self.note(event, event.call, event.name, event.arguments)
 
     def finish_tool(self, event: ToolFinished) -> None:
-        """Adds the tool's name and time; a tool that an earlier attempt began keeps the name that the agent gives."""
+        """Adds the tool's name and duration; for a tool that an earlier attempt started, the agent's name is kept."""
         name, began = self._tools.pop(event.call, (event.name, self._clock.now()))
         seconds = round(self._clock.now() - began, 3)
         self.note(msgspec.structs.replace(event, name=name, seconds=seconds), event.call, event.output, event.error)
 
     def explain(self, sentence: str) -> None:
-        """What the gateway itself has to say is a delta like any other, so that every reader sees it."""
+        """Adds a sentence of the gateway as a delta, so that every reader sees it."""
         self.end()
         self._keep(("\n\n" if self._length else "") + sentence)
 

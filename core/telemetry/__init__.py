@@ -1,1 +1,1 @@
-"""What the gateway says about itself while it runs: alarms, logs and metrics."""
+"""What the gateway reports about itself while it runs: alarms, logs and metrics."""

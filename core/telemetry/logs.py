@@ -1,4 +1,4 @@
-"""Sets up logging: one record is one line, without secrets, and says which run it belongs to."""
+"""Sets up logging: one line for each record, without secrets, with the run that it belongs to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Literal, TextIO
 
 from tidings.core import context, redaction
 
-# Libraries that put addresses, and with them tokens, into every line about a request.
+# Libraries that log addresses, and with them tokens, for every request.
 QUIET = (
     "aiohttp.access",
     "aiohttp.client",
@@ -30,12 +30,12 @@ QUIET = (
 )
 
 _OUR_PACKAGES = ("tidings.core.", "tidings.adapters.", "tidings.bots.")
-# What could end a line, move the cursor, turn the direction of writing, or not be encoded at all.
+# Characters that end a line, move the cursor, change the direction of writing, or cannot be encoded.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 
 
 def configure(level: str, format: Literal["auto", "text", "json"], stream: TextIO) -> None:
-    """May be called again: it replaces the handler that it set before, and no other."""
+    """May be called again: a second call replaces only the handler that the first one set."""
     threshold = logging.getLevelNamesMapping()[level.upper()]
     as_text = stream.isatty() if format == "auto" else format == "text"
     handler = _Handler(stream)
@@ -53,7 +53,7 @@ def configure(level: str, format: Literal["auto", "text", "json"], stream: TextI
 
 
 def _name_the_run(record: logging.LogRecord) -> bool:
-    """A delivery has no session; its lines bring the names along."""
+    """Adds run and conversation to a record; deliveries run outside sessions and add these names themselves."""
     if session := context.current_or_none():
         record.run, record.conversation = session.run, session.conversation.id
     return True
@@ -64,11 +64,11 @@ class _Handler(logging.StreamHandler[TextIO]):
         try:
             super().emit(record)
         except RecursionError:
-            # The standard library lets this one through, though a value that prints itself can cause it.
+            # The standard library does not handle this error, which a value that prints itself can cause.
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Says that a record is lost, in a line of ours: the usual one would print its arguments as they are."""
+        """Reports a lost record in a line of our own, because the usual report would print its arguments unredacted."""
         kind = sys.exc_info()[0]
         about = f"a record could not be written ({kind.__name__ if kind else 'no error'})"
         if isinstance(record.msg, str):
@@ -76,14 +76,14 @@ class _Handler(logging.StreamHandler[TextIO]):
         substitute = logging.makeLogRecord(
             {"name": record.name, "levelno": record.levelno, "levelname": record.levelname, "msg": about}
         )
-        # A stream that is closed or full is nothing that logging could tell anybody.
+        # A stream that is closed or full cannot report its own failure.
         with suppress(OSError, ValueError):
             self.stream.write(self.format(substitute) + self.terminator)
             self.flush()
 
 
 class _TextFormatter(logging.Formatter):
-    """For people: a line each, and below it the traceback, indented so that it cannot pass for another record."""
+    """Formats for people: one line, then the traceback, indented so that it cannot pass for another record."""
 
     def format(self, record: logging.LogRecord) -> str:
         name = redaction.clean(record.name)
@@ -110,7 +110,7 @@ class _JsonFormatter(logging.Formatter):
             "conversation": conversation,
             "error": _error(self, record),
         }
-        # What is not ASCII is escaped: then no character of it can do harm in a terminal.
+        # Non-ASCII characters are escaped, so that none of them can do harm in a terminal.
         return json.dumps({name: value for name, value in fields.items() if value or name == "message"})
 
 
@@ -123,7 +123,7 @@ def _run(record: logging.LogRecord) -> tuple[str, str]:
 
 
 def _error(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    # A text that another handler has left in the record would do, but this one is surely complete.
+    # The text that another handler has cached in the record may be incomplete, so it is formatted again.
     parts = [formatter.formatException(record.exc_info)] if record.exc_info and record.exc_info[0] else []
     if record.stack_info:
         parts.append(record.stack_info)

@@ -1,26 +1,26 @@
-"""Counts since the start, for whoever draws curves of them: never a word of any message."""
+"""Counters since the start, for monitoring systems; they never contain text of a message."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
 
-# Upper bounds in seconds for how long runs took.
+# Upper bounds of the buckets for the duration of runs, in seconds.
 BOUNDS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 class Meters:
     def __init__(self) -> None:
         self.inbound: Counter[str] = Counter()
-        # By adapter and what became of a send: delivered, rate limited, unreachable, rejected, doubtful, …
+        # By adapter and result of a send: delivered, rate limited, unreachable, rejected, doubtful, …
         self.outbound: Counter[tuple[str, str]] = Counter()
         self.runs: Counter[str] = Counter()
         self.run_seconds = 0.0
-        # One more than the bounds: what took longer than all of them.
+        # The last bucket counts runs that took longer than every bound.
         self.run_buckets = [0] * (len(BOUNDS) + 1)
         self.input_tokens = 0
         self.output_tokens = 0
-        # By adapter and account, when the last came in and when the last was taken by the platform.
+        # By `adapter@account`: the time of the last inbound message, and of the last message the platform accepted.
         self.heard_at: dict[str, float] = {}
         self.sent_at: dict[str, float] = {}
 

@@ -291,4 +291,4 @@ async def test_the_command_line_lists_retries_and_drops(world: World) -> None:
                 await world.until(is_state(world, first, "delivered"))
                 assert json.loads((await tidings("list", "--json")).stdout) == []
                 again = await tidings("retry", first)
-                assert (again.returncode, again.stderr) == (1, f"tidings: {first} has arrived already\n")
+                assert (again.returncode, again.stderr) == (1, f"tidings: {first} has already arrived\n")

@@ -137,7 +137,7 @@ async def test_a_ready_card_whose_bot_has_gone_is_blocked_within_a_minute(tmp_pa
         found = await until(world, made.id, BLOCKED)
         assert clock.now() - begun <= 60
         assert (found.block, "nobody called 'eve'" in found.reason) == (Block.NOT_RUNNABLE, True)
-        await world.until(lambda: any("(nobody can work on it)" in post for post in world.posts))
+        await world.until(lambda: any("(has no available worker)" in post for post in world.posts))
 
 
 async def _effect(turn: Turn) -> AsyncIterator[Event]:

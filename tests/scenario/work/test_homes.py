@@ -40,10 +40,10 @@ async def test_only_who_is_an_owner_takes_the_home_and_the_old_one_is_told(tmp_p
         assert str((await world.gateway.homes())["paper@main"]) == "paper:1"
         world.paper.says("/sethome", chat="3", sender="7")
         await world.paper.until(lambda paper: len(paper.posts_in("1")) == 2)
-        assert world.paper.posts_in("1")[1] == "News of the gateway is no longer sent here; it goes to paper:3 now."
+        assert world.paper.posts_in("1")[1] == "Gateway alerts are now sent to paper:3 instead of this chat."
         await world.gateway.set_home(Target(adapter="paper", chat="1"))
         await world.paper.until(lambda paper: len(paper.posts_in("3")) == 2)
-        assert world.paper.posts_in("3")[1] == "News of the gateway is no longer sent here; it goes to paper:1 now."
+        assert world.paper.posts_in("3")[1] == "Gateway alerts are now sent to paper:1 instead of this chat."
         await world.gateway.set_home(Target(adapter="paper", chat="1"))
         await world.settled()
         assert len(world.paper.posts_in("1")) == 2, "it has not moved"
