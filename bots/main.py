@@ -174,7 +174,7 @@ async def _serve(place: Place, loaded: Loaded, http: HttpSettings, chats: bool) 
     import signal
     from concurrent.futures import ThreadPoolExecutor
 
-    from tidings.adapters.local import socket
+    from tidings.adapters.local import socket, verbs
     from tidings.adapters.shared.http_server import HttpServer
     from tidings.bots.app import agents, last_good
     from tidings.bots.app.reload import Reloading
@@ -209,7 +209,7 @@ async def _serve(place: Place, loaded: Loaded, http: HttpSettings, chats: bool) 
         _gateway(home, loaded, http, staff, server, listener) as gateway,
     ):
         await started.aclose()
-        words = socket.routes_for(gateway) | {"reload": partial(reloading.answer, gateway=gateway)}
+        words = verbs.routes_for(gateway) | {"reload": partial(reloading.answer, gateway=gateway)}
         with server.routes(words):
             async with server.serving(home):
                 log.info("the gateway serves in %s, %.1f s after it was begun", home, time.perf_counter() - began)

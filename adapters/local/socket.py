@@ -19,10 +19,7 @@ from typing import Any
 import msgspec
 
 from tidings.core.adapter import Line
-from tidings.core.desk.board import CardFile, Hand, Order, is_link, link_to
-from tidings.core.desk.desk import Desk
 from tidings.core.errors import Declined, NotRunning, TidingsError, Unrouted
-from tidings.core.types import Body, parse_target
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +30,6 @@ LINE_BYTES = 1024 * 1024
 ADDRESS_BYTES = 107
 CLOSE_SECONDS = 1.0
 ACCEPT_TURNS = 5
-# So many deliveries are told of at once.
-LISTED = 200
 
 
 class SocketLine:
@@ -185,123 +180,6 @@ class LocalServer:
             await line.write({"error": str(error), "verdict": type(error).__name__})
 
 
-def routes_for(desk: Desk) -> dict[str, Handler]:
-    """The words of the command line: one question, one answer."""
-    messages, stored, work = _Messages(desk), _Stored(desk), _Work(desk)
-    return {
-        "status": stored.status,
-        "schedule": work.schedule,
-        "board": work.board,
-        "notify": messages.notify,
-        "home": messages.home,
-        "allow": messages.allow,
-        "snapshot": stored.snapshot,
-        "prune": stored.prune,
-        "deliveries": messages.deliveries,
-    }
-
-
-class _Messages:
-    """What is sent, where to, and who may speak."""
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-
-    async def notify(self, line: Line) -> None:
-        message = await line.read() or {}
-        target = parse_target(_text(message, "target"))
-        files = tuple([await self._desk.adopt(str(path)) for path in message.get("files") or ()])
-        text = str(message.get("text") or "") if files else _text(message, "text")
-        delivery = await self._desk.owe(target, Body(text=text, files=files), cause="notify")
-        await line.write({"owed": delivery, "target": str((await self._desk.delivery(delivery)).target)})
-
-    async def home(self, line: Line) -> None:
-        message = await line.read() or {}
-        if message.get("target"):
-            await self._desk.set_home(parse_target(_text(message, "target")))
-        homes = {name: str(target) for name, target in (await self._desk.homes()).items()}
-        await line.write({"homes": homes})
-
-    async def allow(self, line: Line) -> None:
-        message = await line.read() or {}
-        match message.get("do"):
-            case "list":
-                await line.write(msgspec.to_builtins(await self._desk.admissions()))
-            case "remove":
-                await self._desk.withdraw(_text(message, "id"))
-                await line.write({"removed": message["id"]})
-            case _:
-                await line.write({"allowed": await self._desk.allow(_text(message, "id"))})
-
-    async def deliveries(self, line: Line) -> None:
-        message, upkeep = await line.read() or {}, self._desk.upkeep
-        match message.get("do"):
-            case "retry":
-                await line.write({"words": await upkeep.retry(_text(message, "id"))})
-            case "drop":
-                await upkeep.drop(_text(message, "id"))
-                await line.write({"words": "is dropped, and nobody is told of it any more"})
-            case _:
-                found = await upkeep.deliveries(waiting=message.get("waiting") is True, limit=LISTED)
-                await line.write({"deliveries": msgspec.to_builtins(found)})
-
-
-class _Stored:
-    """How the gateway fares, and the care of what it has stored."""
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-
-    async def status(self, line: Line) -> None:
-        await line.read()
-        await line.write({"health": msgspec.to_builtins(await self._desk.health())})
-
-    async def snapshot(self, line: Line) -> None:
-        await line.read()
-        path = await self._desk.upkeep.snapshot()
-        try:
-            await line.write({"snapshot": str(path)})
-        except ConnectionError:
-            # Whoever would have removed it has gone.
-            path.unlink(missing_ok=True)
-            raise
-
-    async def prune(self, line: Line) -> None:
-        message = await line.read() or {}
-        older = message.get("older_than")
-        seconds = float(older) if isinstance(older, int | float) else None
-        pruned = await self._desk.upkeep.prune(seconds, rehearsal=message.get("dry_run") is True)
-        await line.write({"pruned": msgspec.to_builtins(pruned)})
-
-
-class _Work:
-    """What starts later, and what waits for an agent."""
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-
-    async def schedule(self, line: Line) -> None:
-        # Only a gateway needs it: whoever asks one need not load it.
-        from tidings.adapters.local import verbs
-
-        await line.write(await verbs.answer(self._desk, await line.read() or {}))
-
-    async def board(self, line: Line) -> None:
-        message = await line.read() or {}
-        order = _order(message)
-        board = self._desk.board
-        if order.verb == "attach":
-            file = link_to(order.text) if is_link(order.text) else await self._adopted(order.text)
-            order = msgspec.structs.replace(order, file=file)
-        done = await board.obey(order, Hand("the owner", parse_target(order.target) if order.target else None))
-        data = done.card if order.verb == "show" else None
-        await line.write({"words": done.words, "card": msgspec.to_builtins(data)})
-
-    async def _adopted(self, path: str) -> CardFile:
-        file = await self._desk.adopt(path)
-        return CardFile(file.name, file.path)
-
-
 @contextlib.asynccontextmanager
 async def connect(home: Path) -> AsyncIterator[SocketLine]:
     """Raises NotRunning when nobody listens."""
@@ -337,20 +215,6 @@ def checked(answer: dict[str, Any]) -> dict[str, Any]:
     if "error" not in answer:
         return answer
     raise (Unrouted if answer.get("verdict") == "unrouted" else Declined)(str(answer["error"]))
-
-
-def _order(message: dict[str, Any]) -> Order:
-    try:
-        return msgspec.convert(message.get("order"), Order)
-    except msgspec.ValidationError as error:
-        raise Declined(f'"order" is none: {error}') from error
-
-
-def _text(message: dict[str, Any], name: str) -> str:
-    value = message.get(name)
-    if not isinstance(value, str) or not value:
-        raise Declined(f'"{name}" must be a text')
-    return value
 
 
 def _bind(home: Path) -> socket.socket:

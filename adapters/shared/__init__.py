@@ -1,1 +1,1 @@
-"""What several platforms need: the local socket, and later the HTTP listener and markup."""
+"""What several platforms need: HTTP both ways, accounts, proxies, files and tables."""

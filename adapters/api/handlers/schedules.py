@@ -15,7 +15,7 @@ from tidings.adapters.api.adapter import ApiAdapter, answer
 from tidings.adapters.api.errors import Problem
 from tidings.adapters.api.guard import Call, query_of, read_json, validate
 from tidings.adapters.api.models import JobChange, JobCommand, JobRequest, Listed, Runs
-from tidings.adapters.local import verbs
+from tidings.adapters.shared.targets import find_target
 from tidings.core.desk.work import Firing, Missed, Plan, Schedule
 from tidings.core.errors import Declined, Overdrawn, Unkeepable, Unknown, Unsupported
 from tidings.core.types import Target
@@ -164,7 +164,7 @@ async def _target(api: ApiAdapter, deliver: str) -> Target:
         raise JobProblem(400, ORIGIN, "invalid_target")
     if "," in deliver:
         raise JobProblem(400, SEVERAL, "invalid_target")
-    target = await verbs.place(api.host.desk, deliver.strip(), say="“deliver”")
+    target = await find_target(api.host.desk, deliver.strip(), say="“deliver”")
     if not await api.host.desk.permitted(target):
         words = f"{target} is neither on the access list nor a known conversation"
         hint = f"allow it with: tidings allow {target.adapter}:{target.chat}"

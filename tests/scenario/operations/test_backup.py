@@ -30,7 +30,8 @@ from tests.worlds.builders import body, target
 from tests.worlds.telegram import process
 from tests.worlds.world import PROOFS, Echo, Gate, OwnedClock, Scripted, World, armed
 from tidings.adapters.local import socket
-from tidings.adapters.local.socket import LocalServer, routes_for
+from tidings.adapters.local.socket import LocalServer
+from tidings.adapters.local.verbs import routes_for
 from tidings.core.agent import FileMade
 from tidings.core.errors import Declined, HomeInUse, StoreRefused, TidingsError
 from tidings.core.failpoints import FailpointHit

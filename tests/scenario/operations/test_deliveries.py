@@ -17,7 +17,8 @@ import pytest
 from tests.simulators.paper.simulator import Kind
 from tests.worlds.builders import body, target
 from tests.worlds.world import KEYED, Echo, OwnedClock, World
-from tidings.adapters.local.socket import LocalServer, routes_for
+from tidings.adapters.local.socket import LocalServer
+from tidings.adapters.local.verbs import routes_for
 from tidings.core.errors import Conflict, TidingsError, Unknown
 from tidings.core.operations import offline
 from tidings.core.outbound import repair

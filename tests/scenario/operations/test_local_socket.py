@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tidings.adapters.local import socket
+from tidings.adapters.local import socket, verbs
 from tidings.adapters.local.socket import LINE_BYTES, LocalServer
 from tidings.core.adapter import Line
 from tidings.core.desk.health import Alarm, Health, PartHealth
@@ -203,7 +203,7 @@ async def test_what_does_not_fit_into_a_line_is_refused_before_it_is_sent(tmp_pa
 async def test_the_words_of_the_command_line_reach_the_desk(tmp_path: Path) -> None:
     desk = FakeDesk()
     async with LocalServer() as server, server.serving(tmp_path):
-        with server.routes(socket.routes_for(desk)):
+        with server.routes(verbs.routes_for(desk)):
             answer = await socket.call(tmp_path, {"verb": "notify", "target": "console", "text": "hi"})
             assert answer == {"owed": "dlv_1", "target": "console"}
             assert desk.owed == [(Target(adapter="console"), "hi", "notify")]
@@ -233,5 +233,5 @@ async def test_a_wrong_question_is_answered_with_what_is_wrong(
     tmp_path: Path, question: dict[str, Any], complaint: str
 ) -> None:
     async with LocalServer() as server, server.serving(tmp_path):
-        with server.routes(socket.routes_for(FakeDesk())), pytest.raises(Declined, match=complaint):
+        with server.routes(verbs.routes_for(FakeDesk())), pytest.raises(Declined, match=complaint):
             await socket.call(tmp_path, question)

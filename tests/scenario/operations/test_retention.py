@@ -19,7 +19,8 @@ from tests.worlds.board import NOBODY, Verdict, added
 from tests.worlds.builders import body, target
 from tests.worlds.fakes import FakeClock
 from tests.worlds.world import Echo, Gate, OwnedClock, World, handed
-from tidings.adapters.local.socket import LocalServer, call, routes_for
+from tidings.adapters.local.socket import LocalServer, call
+from tidings.adapters.local.verbs import routes_for
 from tidings.bots.cli.app import app
 from tidings.bots.main import place
 from tidings.core.desk.board import Block, CardState, NewCard

@@ -15,7 +15,8 @@ from tests.simulators.paper.simulator import Kind
 from tests.worlds.api import ApiWorld
 from tests.worlds.board import HAND, NOBODY, Verdict, added, card, until
 from tests.worlds.world import KEYED, World
-from tidings.adapters.local.socket import LocalServer, routes_for
+from tidings.adapters.local.socket import LocalServer
+from tidings.adapters.local.verbs import routes_for
 from tidings.bots import main
 from tidings.bots.assistant.settings import Assistant as Settings
 from tidings.bots.assistant.tools import board as tools

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 from tests.scenario.operations.test_cli import tidings as process
 from tests.simulators.paper.simulator import Kind
 from tests.worlds.world import KEYED, Echo, Gate, OwnedClock, Scripted, Takes, World, handed
-from tidings.adapters.local.socket import LocalServer, routes_for
+from tidings.adapters.local.socket import LocalServer
+from tidings.adapters.local.verbs import routes_for
 from tidings.bots import main
 from tidings.bots.assistant.tools import schedules
 from tidings.bots.assistant.tools.tool import Occasion, ToolError
