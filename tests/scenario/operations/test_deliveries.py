@@ -208,7 +208,7 @@ async def test_what_has_arrived_or_is_on_its_way_is_left_alone(world: World) -> 
     sending = await owe(world, "slow")
     await world.paper.until(lambda paper: len(paper.calls("post")) == 2)
     for verb in (world.gateway.upkeep.retry, world.gateway.upkeep.drop):
-        with pytest.raises(Conflict, match="arrived already"):
+        with pytest.raises(Conflict, match="already arrived"):
             await verb(gone)
         with pytest.raises(Conflict, match="on its way"):
             await verb(sending)
