@@ -26,6 +26,7 @@ from tidings.adapters.api.settings import HttpSettings
 from tidings.adapters.api.slots import Places
 from tidings.core.adapter import Line, NearbyHost, Receive, Taken
 from tidings.core.agent import JournalEvent, Outcome, Restarted
+from tidings.core.background import Background
 from tidings.core.desk.runs import Numbered, Run
 from tidings.core.errors import Lagged, Rejected, Unknown
 from tidings.core.types import (
@@ -90,7 +91,7 @@ class ApiAdapter:
         self._gate = Gate(settings, self.keys, self._guesses)
         self._places = Places(settings.requests)
         self._receive: Receive | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background(log, "a run could not be followed to its end")
         self._handlers: set[asyncio.Task[Any]] = set()
         self._is_closed = False
 
@@ -137,7 +138,8 @@ class ApiAdapter:
     async def close(self) -> None:
         """Whoever is still being answered sees it broken off, and asks the next process."""
         self._is_closed = True
-        for task in (*self._tasks, *self._handlers):
+        self._background.cancel()
+        for task in self._handlers:
             task.cancel()
 
     # What the routes need.
@@ -286,9 +288,7 @@ class ApiAdapter:
             finally:
                 self._places.free(run)
 
-        task = asyncio.create_task(end())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._background.begin(end())
 
     async def own_run(self, call: Call, id: str, what: str = "run") -> Run:
         """The same answer for what is another's as for what never was."""

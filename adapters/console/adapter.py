@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import getpass
 import json
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 from tidings.adapters.console.settings import ConsoleSettings
 from tidings.core.adapter import Line, NearbyHost, Receive, Taken
 from tidings.core.agent import Ended
+from tidings.core.background import Background
 from tidings.core.errors import Doubtful, Lagged, TidingsError, Unknown, Unreachable, Unstored
 from tidings.core.failpoints import fail_here
 from tidings.core.outbound import splitter
@@ -40,6 +42,8 @@ from tidings.core.types import (
     Unreadable,
     View,
 )
+
+log = logging.getLogger(__name__)
 
 DEFAULT_CHAT = "local"
 # Whoever has not shown a part by then is taken for dead and loses the connection.
@@ -201,7 +205,7 @@ class ConsoleAdapter:
     async def _hear(self, client: Client, place: Place) -> None:
         """What is said is stored in the order it was said; acknowledgements never wait behind it."""
         slots = asyncio.Semaphore(SAYING)
-        tasks: set[asyncio.Task[None]] = set()
+        saying = Background(log, "what was said could not be taken")
         try:
             while (message := await client.line.read()) is not None:
                 if "shown" in message:
@@ -213,12 +217,9 @@ class ConsoleAdapter:
                     continue
                 await slots.acquire()
                 inbound = self._inbound(place, text, key)
-                task = asyncio.create_task(self._say(client.line, inbound, slots))
-                tasks.add(task)
-                task.add_done_callback(tasks.discard)
+                saying.begin(self._say(client.line, inbound, slots))
         finally:
-            for task in tasks:
-                task.cancel()
+            saying.cancel()
 
     def _was_shown(self, key: str) -> None:
         asked = self._asked.get(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -18,7 +19,10 @@ from tidings.adapters.console.escape import visible
 from tidings.adapters.local import socket
 from tidings.core import ids
 from tidings.core.adapter import Line
+from tidings.core.background import Background
 from tidings.core.errors import NotRunning, TidingsError, Unrouted
+
+log = logging.getLogger(__name__)
 
 QUIT = "/quit"
 # The console may still be starting when the socket is already there.
@@ -91,7 +95,7 @@ class Talk:
         self._line: Line | None = None
         self._open: dict[str, Said] = {}
         self._shown: dict[str, None] = {}
-        self._later: set[asyncio.Task[None]] = set()
+        self._later = Background(log, "a line could not be sent again")
 
     async def say(self, text: str) -> Said:
         said = Said(ids.new("say"), text)
@@ -111,8 +115,7 @@ class Talk:
                 self.news.set()
         finally:
             self._line = None
-            for task in self._later:
-                task.cancel()
+            self._later.cancel()
 
     def greeted(self, name: str) -> None:
         self._display.named(visible(name))
@@ -198,9 +201,7 @@ class Talk:
             await asyncio.sleep(UNSTORED_SECONDS)
             await self._send(said)
 
-        task = asyncio.create_task(again())
-        self._later.add(task)
-        task.add_done_callback(self._later.discard)
+        self._later.begin(again())
 
 
 async def pipe(home: Path, thread: str, patience: float, descriptor: int = 0) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
@@ -22,6 +22,7 @@ from tidings.adapters.discord.parse import Reader
 from tidings.adapters.discord.settings import DiscordAccount
 from tidings.adapters.discord.socket import USUAL, Gateway, Limits
 from tidings.core.adapter import Host, Receive
+from tidings.core.background import Background
 from tidings.core.errors import RateLimited, SendError, Unreachable, Unstored
 from tidings.core.types import Note
 
@@ -63,7 +64,7 @@ class Intake:
         self._atlas = Atlas()
         self._reader = Reader(account, settings, self._atlas, (item.name for item in host.menu))
         self._lanes: dict[str, deque[Step]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background(log, "listening failed", self._failed)
         self._waiting = 0
         self._most_waiting = limits.events_waiting
         self._eased = asyncio.Event()
@@ -109,10 +110,10 @@ class Intake:
                 ended.result()
             raise AssertionError("listening has no end of its own")
         finally:
-            tasks = [listening, noting, *self._tasks]
-            for task in tasks:
+            for task in (listening, noting):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(listening, noting, return_exceptions=True)
+            await self._background.close()
             self._broken.cancel()
 
     def hear(self, event: str, data: Any) -> None:
@@ -145,11 +146,11 @@ class Intake:
             if place.is_private:
                 self._catch_up(Sight(place, "", 0.0))
         log.info("%s@%s listens as %s", ADAPTER, self._account, me.name)
-        self._begin(self._interactions.publish(me))
-        self._begin(self._host.reports.reachable())
+        self._background.begin(self._interactions.publish(me))
+        self._background.begin(self._host.reports.reachable())
 
     def _resumed(self, data: dict[str, Any]) -> None:
-        self._begin(self._host.reports.reachable())
+        self._background.begin(self._host.reports.reachable())
 
     def _guild_opened(self, data: dict[str, Any]) -> None:
         sights = {sight.place.channel: sight for sight in self._atlas.open_guild(data)}
@@ -213,7 +214,7 @@ class Intake:
         lane = self._lanes.get(channel)
         if lane is None:
             lane = self._lanes[channel] = deque()
-            self._begin(self._work(channel, lane))
+            self._background.begin(self._work(channel, lane))
         lane.append(step)
         self._waiting += step.counts
 
@@ -345,7 +346,7 @@ class Intake:
     def _asked(self, data: dict[str, Any]) -> None:
         if not is_known(data):
             return
-        self._begin(self._answer(data, self._place_asked(data)))
+        self._background.begin(self._answer(data, self._place_asked(data)))
 
     def _place_asked(self, data: dict[str, Any]) -> Place:
         """Its own word counts: a command may come from where the bot is not. Discord need not say it, though."""
@@ -362,15 +363,8 @@ class Intake:
         except STRANGE as error:
             log.warning("passed over an interaction, which has a strange shape: %r", error)
 
-    def _begin(self, aside: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(aside)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            if isinstance(error, Unstored):
-                log.warning("something could not be stored: %s", error)
-            elif not self._broken.done():
-                self._broken.set_exception(error)
+    def _failed(self, error: BaseException) -> None:
+        if isinstance(error, Unstored):
+            log.warning("something could not be stored: %s", error)
+        elif not self._broken.done():
+            self._broken.set_exception(error)

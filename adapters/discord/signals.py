@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Coroutine
 from typing import Any
 from urllib.parse import quote
 
 from tidings.adapters.discord.client import NO_ACCESS, NO_PERMISSION, Client, Refused
+from tidings.core.background import Background
 from tidings.core.clock import Clock
 from tidings.core.errors import RateLimited, SendError
 from tidings.core.types import Signal
@@ -31,7 +31,7 @@ class Signals:
         self._account = account
         # A channel that has turned one down is not asked again: each no counts against us.
         self._refused: set[tuple[str, str]] = set()
-        self._asides: set[asyncio.Task[None]] = set()
+        self._later_calls = Background(log, "a reaction failed")
         # When each channel takes its next reaction.
         self._next: dict[str, float] = {}
 
@@ -51,9 +51,7 @@ class Signals:
             self._follow(wait, self._call("DELETE", channel, _reaction(message, Signal.SEEN)))
 
     async def close(self) -> None:
-        for task in self._asides:
-            task.cancel()
-        await asyncio.gather(*self._asides, return_exceptions=True)
+        await self._later_calls.close()
 
     def _take_turn(self, channel: str, longest: float) -> float | None:
         """Spaces out adding and removing reactions in a channel: seconds to wait, None if that is too long."""
@@ -65,9 +63,7 @@ class Signals:
         return turn - now
 
     def _follow(self, seconds: float, call: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(self._later(seconds, call))
-        self._asides.add(task)
-        task.add_done_callback(self._asides.discard)
+        task = self._later_calls.begin(self._later(seconds, call))
         # A task that is cancelled before it begins would never await the call.
         task.add_done_callback(lambda _: call.close())
 

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from tidings.core.adapter import Line
+from tidings.core.background import Background
 from tidings.core.errors import Declined, NotRunning, TidingsError, Unrouted
 
 log = logging.getLogger(__name__)
@@ -104,7 +105,7 @@ class LocalServer:
 
     def __init__(self) -> None:
         self._routes: dict[str, Handler] = {}
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections = Background(log, "a local connection failed")
 
     async def __aenter__(self) -> LocalServer:
         return self
@@ -113,9 +114,7 @@ class LocalServer:
         # A connection that was only just accepted takes a few turns of the loop to become ours to end.
         for _turn in range(ACCEPT_TURNS):
             await asyncio.sleep(0)
-        for task in self._connections:
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await self._connections.close()
 
     @contextlib.contextmanager
     def route(self, verb: str, handler: Handler) -> Iterator[None]:
@@ -147,14 +146,7 @@ class LocalServer:
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # A task of our own: the one that asyncio would make cannot be cancelled without noise.
-        task = asyncio.create_task(self._attend(SocketLine(reader, writer)))
-        self._connections.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._connections.discard(task)
-        if not task.cancelled() and (fault := task.exception()) is not None:
-            log.error("a local connection failed", exc_info=fault)
+        self._connections.begin(self._attend(SocketLine(reader, writer)))
 
     async def _attend(self, line: SocketLine) -> None:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -10,6 +9,7 @@ from typing import Any
 
 from tidings.adapters.slack.client import Client, Refused, Scopeless
 from tidings.adapters.slack.sessions import Sessions
+from tidings.core.background import Background
 from tidings.core.errors import SendError
 from tidings.core.types import Signal
 
@@ -32,7 +32,7 @@ class Signals:
         # What the app may not do at all, and where it may not; it is not tried again by this process.
         self._lacking: set[str] = set()
         self._refused: set[tuple[str, str]] = set()
-        self._asides: set[asyncio.Task[None]] = set()
+        self._background = Background(log, "a reaction failed")
 
     async def work(self, channel: str, thread: str, *, on: bool) -> None:
         """Sets the status below a private thread."""
@@ -42,14 +42,10 @@ class Signals:
         """The last one takes the place of the first."""
         await self._call("reactions.add", channel, channel=channel, timestamp=ts, name=REACTIONS[signal])
         if signal is not Signal.SEEN:
-            task = asyncio.create_task(self._take_back(channel, ts))
-            self._asides.add(task)
-            task.add_done_callback(self._asides.discard)
+            self._background.begin(self._take_back(channel, ts))
 
     async def close(self) -> None:
-        for task in self._asides:
-            task.cancel()
-        await asyncio.gather(*self._asides, return_exceptions=True)
+        await self._background.close()
 
     async def _take_back(self, channel: str, ts: str) -> None:
         """Nobody waits for it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from telegram.error import Conflict, InvalidToken, TelegramError
@@ -15,6 +15,7 @@ from tidings.adapters.telegram.client import Client, Flooded, Unanswered, verdic
 from tidings.adapters.telegram.parse import ADAPTER, WANTED, Reader, moved_to, place_of
 from tidings.adapters.telegram.settings import TelegramAccount
 from tidings.core.adapter import Host, Receive
+from tidings.core.background import Background
 from tidings.core.errors import Unreachable, Unstored
 from tidings.core.failpoints import fail_here
 from tidings.core.types import Admission, Duplicate, Kind, Refusal, Refused
@@ -62,7 +63,7 @@ class Intake:
         # When the platform last answered a poll.
         self._heard = host.clock.now()
         self._is_heard = False
-        self._asides: set[asyncio.Task[None]] = set()
+        self._background = Background(log, "a call beside listening failed")
 
     async def run(self, receive: Receive) -> NoReturn:
         await self._tell_gap()
@@ -222,7 +223,7 @@ class Intake:
             return
         admission = await receive(inbound)
         if inbound.kind is Kind.PRESSED:
-            self._begin(self._answer(str(update["callback_query"]["id"]), admission))
+            self._background.begin(self._answer(str(update["callback_query"]["id"]), admission))
 
     async def _answer(self, press: str, admission: Admission) -> None:
         """Whoever presses sees a clock on the button until this; nothing depends on it."""
@@ -251,15 +252,10 @@ class Intake:
         now = self._host.clock.wall()
         if not 0 <= now - self._noted < NOTED_EVERY_SECONDS:
             self._noted = now
-            self._begin(self._write_time(now))
+            self._background.begin(self._write_time(now))
 
     async def _write_time(self, now: float) -> None:
         try:
             await self._host.notebook.write("listened", f"{now:.0f}")
         except Unstored:
             self._noted = 0.0
-
-    def _begin(self, aside: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(aside)
-        self._asides.add(task)
-        task.add_done_callback(self._asides.discard)

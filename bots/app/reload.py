@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel
 
 from tidings.bots.app import agents as app_agents
 from tidings.bots.app.agents import Staff
+from tidings.core.background import Background
 from tidings.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -73,20 +74,18 @@ class Reloading:
         self._menu = _menu(commands(loaded, staff))
         self._one_at_a_time = asyncio.Lock()
         self._retired: list[Agent] = []
-        self._asides: set[asyncio.Task[None]] = set()
+        self._background = Background(log, "an agent could not be changed")
 
     async def __aenter__(self) -> Reloading:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in self._asides:
-            task.cancel()
-        await asyncio.gather(*self._asides, return_exceptions=True)
+        await self._background.close()
         await app_agents.close([*self._staff.agents.values(), *self._retired])
 
     def prepare(self) -> None:
         """Loads slow libraries in the background, so that messages are answered meanwhile."""
-        self._begin(self._prepare())
+        self._background.begin(self._prepare())
 
     async def reload(self, gateway: Gateway) -> Change:
         """Raises ConfigError without changing anything."""
@@ -126,10 +125,10 @@ class Reloading:
         self._loaded, self._staff = new, staff
         self._keep(new)
         if fresh.agents:
-            self._begin(app_agents.prepare(tuple(fresh.agents.values())))
+            self._background.begin(app_agents.prepare(tuple(fresh.agents.values())))
         if gone := [agent for agent in before.agents.values() if not _is_among(agent, staff.agents)]:
             self._retired += gone
-            self._begin(self._retire(gone, gateway))
+            self._background.begin(self._retire(gone, gateway))
         warnings = (*new.warnings, *_still_admitted(old, new, (await gateway.admissions()).command))
         change = Change(tuple(_changed(old, new)), tuple(self._restart(new, fresh, commands)), warnings, tried)
         log.info("the settings were taken over; %s", change)
@@ -162,16 +161,6 @@ class Reloading:
             yield f"[bot] agent, for its background work ({', '.join(sorted(unknown))})"
         if _menu(commands) != self._menu:
             yield "the list of commands that platforms show"
-
-    def _begin(self, aside: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(aside)
-        self._asides.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._asides.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            log.error("an agent could not be changed: %r", error, exc_info=error)
 
 
 def differences(old: object, new: object, *names: str) -> Iterator[str]:

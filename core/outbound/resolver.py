@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextvars import Context
 from typing import Any, TypeVar
 
 import msgspec
 
 from tidings.core.adapter import Adapter
+from tidings.core.background import Background
 from tidings.core.clock import Clock, ended_within
 from tidings.core.errors import Doubtful, Moved, RateLimited, SendError, Unreachable
 from tidings.core.failpoints import fail_here
@@ -60,34 +60,23 @@ class Settler:
         self._alarms = alarms
         self._where = where
         self._settled = settled
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        # After a fault of our own the doubt stays, and the sweep tries again.
+        self._background = Background(log, "settling a doubt failed")
 
     async def start(self) -> None:
         for delivery in await self._store.insist(doubts.open_doubts):
             self.settle(delivery)
 
     async def stop(self) -> None:
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._background.close()
 
     def settle(self, delivery: str) -> None:
-        if delivery not in self._tasks:
-            task = asyncio.create_task(self._settle(delivery), context=Context())
-            self._tasks[delivery] = task
-            task.add_done_callback(lambda task: self._ended(delivery, task))
+        if delivery not in self._background:
+            self._background.begin(self._settle(delivery), key=delivery)
 
     def forget(self, delivery: str) -> None:
         """Stops asking about a delivery that was decided in another way."""
-        if task := self._tasks.pop(delivery, None):
-            task.cancel()
-
-    def _ended(self, delivery: str, task: asyncio.Task[None]) -> None:
-        """Logs an unexpected exception; the doubt stays, and the sweep tries again."""
-        if self._tasks.get(delivery) is task:
-            del self._tasks[delivery]
-        if not task.cancelled() and (error := task.exception()):
-            log.error("settling the doubt about %s failed: %r", delivery, error, exc_info=error)
+        self._background.forget(delivery)
 
     async def _settle(self, delivery: str) -> None:
         doubtful = await self._store.insist(lambda tx: doubts.doubtful(tx, delivery))

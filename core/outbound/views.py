@@ -9,6 +9,7 @@ from contextvars import Context
 
 from tidings.core import ids
 from tidings.core.adapter import Adapter
+from tidings.core.background import Background
 from tidings.core.clock import Clock, ended_within
 from tidings.core.errors import Misconfigured, Moved, RateLimited, Rejected, Stopped, ViewLost
 from tidings.core.failpoints import fail_here
@@ -44,7 +45,7 @@ class Views:
         self._wake = wake
         self._openings: dict[str, asyncio.Future[View | None]] = {}
         self._shows: dict[str, asyncio.Task[View | None]] = {}
-        self._signals: set[asyncio.Task[None]] = set()
+        self._signals = Background(log, "a signal failed")
         # The newest reaction under way, by message.
         self._reactions: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._stopped = False
@@ -55,11 +56,11 @@ class Views:
         self._stopped = True
         if self._signals and patience:
             # The last signal may tell that an answer has just arrived.
-            await asyncio.wait(self._signals, timeout=min(patience, LAST_SIGNAL_SECONDS))
-        tasks: list[asyncio.Task[View | None] | asyncio.Task[None]] = [*self._shows.values(), *self._signals]
-        for task in tasks:
+            await self._signals.drain(min(patience, LAST_SIGNAL_SECONDS))
+        for task in self._shows.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._shows.values(), return_exceptions=True)
+        await self._signals.close()
 
     async def open(self, run: str, target: Target, text: str) -> View | None:
         """Stores and sends an opening for the growing answer; None when no view could be opened."""
@@ -128,9 +129,7 @@ class Views:
             return
         message = (target.lane, target.reply_to)
         before = None if signal is Signal.TYPING else self._reactions.get(message)
-        task = asyncio.create_task(self._signal(adapter, target, signal, before), context=Context())
-        self._signals.add(task)
-        task.add_done_callback(self._signals.discard)
+        task = self._signals.begin(self._signal(adapter, target, signal, before))
         if signal is not Signal.TYPING:
             self._reactions[message] = task
             task.add_done_callback(lambda _: self._reacted(message, task))

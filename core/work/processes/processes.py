@@ -9,12 +9,13 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from contextvars import Context
+from contextvars import copy_context
 from pathlib import Path
 
 import msgspec
 
 from tidings.core import context
+from tidings.core.background import Background
 from tidings.core.clock import Clock, ended_within
 from tidings.core.context import Session
 from tidings.core.desk.work import Launch, Log, Manner, Task, TaskState
@@ -65,8 +66,9 @@ class Processes:
         self._settings = settings
         self._dispatcher = dispatcher
         self._folder = home / "processes"
-        self._watching: dict[str, asyncio.Task[None]] = {}
-        self._starting: set[asyncio.Task[str]] = set()
+        # A process that could not be watched is still open, so the next sweep looks at it again.
+        self._watching = Background(log, "a process could not be watched")
+        self._starting = Background(log, "", lambda error: log.info("a process was not started: %r", error))
         self._asked: dict[str, float] = {}
         self._removed_at = -REMOVING_SECONDS
 
@@ -89,22 +91,16 @@ class Processes:
 
     async def stop(self) -> None:
         """The processes go on."""
-        await asyncio.gather(*self._starting, return_exceptions=True)
-        watching = list(self._watching.values())
-        for each in watching:
-            each.cancel()
-        await asyncio.gather(*watching, return_exceptions=True)
+        await self._starting.drain()
+        await self._watching.close()
 
     async def launch(self, launch: Launch) -> str:
         session = context.current()
         if launch.manner is not Manner.NOTHING or launch.patterns:
             session.require("async_delivery")
         await _check(launch)
-        starting = asyncio.create_task(self._begin(session, launch))
-        self._starting.add(starting)
-        starting.add_done_callback(self._starting.discard)
-        # Whoever asked may go; what was promised is begun.
-        return await asyncio.shield(starting)
+        # The caller may go; what was promised is begun.
+        return await asyncio.shield(self._starting.begin(self._begin(session, launch), context=copy_context()))
 
     async def _begin(self, session: Session, launch: Launch) -> str:
         task, is_new = await self._store.write(lambda tx: self._put(tx, session, launch))
@@ -170,17 +166,8 @@ class Processes:
         return Traces(self._folder / task)
 
     def _watch(self, task: str) -> None:
-        if task in self._watching:
-            return
-        watching = asyncio.create_task(self._attend(task), context=Context())
-        self._watching[task] = watching
-        watching.add_done_callback(lambda done: self._attended(task, done))
-
-    def _attended(self, task: str, watching: asyncio.Task[None]) -> None:
-        del self._watching[task]
-        if not watching.cancelled() and (error := watching.exception()):
-            # It is still open, so the next sweep looks at it again.
-            log.error("a process could not be watched: %r", error, exc_info=error)
+        if task not in self._watching:
+            self._watching.begin(self._attend(task), key=task)
 
     async def _attend(self, task: str) -> None:
         row = await self._store.read(lambda tx: tx.one(f"{JOINED} WHERE id = ? AND {task_rows.OPEN}", task))
