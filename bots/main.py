@@ -344,7 +344,7 @@ def _gateway(
 
 def _commands(loaded: Loaded, staff: Staff) -> tuple[Command, ...]:
     from tidings.bots.assistant.commands import commands
-    from tidings.core.inbound.dispatcher import Bots
+    from tidings.core.inbound.bots import Bots
 
     return commands(Bots(staff.agents, loaded.bot.called, loaded.core.rules).find, loaded.bots)
 

@@ -24,7 +24,8 @@ from tidings.core.gateway.parts import Office
 from tidings.core.gateway.supervisor import Supervisor
 from tidings.core.inbound import access, policy
 from tidings.core.inbound.access import Access
-from tidings.core.inbound.dispatcher import Bots, Dispatcher
+from tidings.core.inbound.bots import Bots
+from tidings.core.inbound.dispatcher import Dispatcher
 from tidings.core.inbound.door import Door
 from tidings.core.memory import history as memory_history
 from tidings.core.memory import person_notes
@@ -74,8 +75,7 @@ class FrontDesk:
         return await self._door.stop(run, by)
 
     def bots(self) -> tuple[str, ...]:
-        others = sorted(name for name in self._bots.agents if name != self._bots.default)
-        return (self._bots.default, *others)
+        return self._bots.names
 
     async def run(self, id: str) -> Run:
         run = await self._store.read(lambda tx: memory_history.run(tx, id, self._clock.ahead))
@@ -113,9 +113,7 @@ class FrontDesk:
         target = await self._store.read(lambda tx: homes.resolve(tx, target))
         self._check(target, body)
         owed = Owed(ids.new("dlv"), Class.REPLY, target, body, None, cause, key, digest, "a notice")
-        delivery = await self._store.write(lambda tx: outbox.put_once(tx, owed, self._clock.now()))
-        self._courier.wake(target.lane)
-        return delivery
+        return await self._store.write(lambda tx: outbox.put_once(tx, owed, self._clock.now()))
 
     def _check(self, target: Target, body: Body) -> None:
         """Refuses what could never arrive."""
@@ -145,8 +143,7 @@ class FrontDesk:
 
     async def set_home(self, target: Target) -> None:
         self._check(target, Body())
-        moved = await self._store.write(lambda tx: homes.choose(tx, target, self._clock.now()))
-        self._dispatcher.hurry(moved)
+        await self._store.write(lambda tx: homes.choose(tx, target, self._clock.now()))
 
     async def delivery(self, id: str) -> Delivery:
         return await self._store.read(lambda tx: outbox.lookup(tx, id))
@@ -205,9 +202,7 @@ class FrontDesk:
         self._alarms.sound("gap", f"{adapter}@{account}: {words}", f"{adapter}@{account}")
         if tell:
             since = self._clock.now() - RECENT_SECONDS
-            lanes = await self._store.write(lambda tx: _tell_recent(tx, adapter, account, words, since, self._clock))
-            for lane in lanes:
-                self._courier.wake(lane)
+            await self._store.write(lambda tx: _tell_recent(tx, adapter, account, words, since, self._clock))
 
     async def fetch(self, attachment: Attachment) -> Path:
         target = context.current().target
@@ -234,7 +229,7 @@ class FrontDesk:
             store=fault or "ok",
             parts=tuple(map(self._with_moments, self._supervisor.health())),
             running=self._dispatcher.running,
-            queued=self._dispatcher.queued,
+            queued=glance.queued if glance else 0,
             deliveries=glance.deliveries if glance else {},
             alarms=self._alarms.all(),
             started=self._started,
@@ -265,7 +260,7 @@ def _copy(path: Path, folder: Path) -> None:
     shutil.copyfile(path, folder / path.name)
 
 
-def _tell_recent(tx: Transaction, adapter: str, account: str, words: str, since: float, clock: Clock) -> list[str]:
+def _tell_recent(tx: Transaction, adapter: str, account: str, words: str, since: float, clock: Clock) -> None:
     """A notice for each conversation in which somebody spoke lately, the newest first."""
     rows = tx.all(
         "SELECT message FROM inbox WHERE seq IN (SELECT max(seq) FROM inbox"
@@ -275,13 +270,10 @@ def _tell_recent(tx: Transaction, adapter: str, account: str, words: str, since:
         since,
         RECENT_CONVERSATIONS,
     )
-    lanes = []
     for row in rows:
         target = decode(row["message"], type=Inbound).target.lasting()
         notice = Owed(ids.new("dlv"), Class.NOTICE, target, Body(text=words), None, "gap", source="the gateway")
-        if outbox.put_notice(tx, notice, clock.now()):
-            lanes.append(target.lane)
-    return lanes
+        outbox.put_notice(tx, notice, clock.now())
 
 
 def _reader(session: Session) -> person_notes.Reader:

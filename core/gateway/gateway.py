@@ -22,10 +22,12 @@ from tidings.core.gateway.reports import AccountReports
 from tidings.core.gateway.supervisor import Supervisor
 from tidings.core.inbound import access, recovery
 from tidings.core.inbound.access import Access
+from tidings.core.inbound.bots import Bots
 from tidings.core.inbound.commands import Command, Commands
-from tidings.core.inbound.dispatcher import Bots, Dispatcher
+from tidings.core.inbound.dispatcher import Dispatcher
 from tidings.core.inbound.door import Door
 from tidings.core.inbound.settlement import Settlement
+from tidings.core.inbound.slots import Slots
 from tidings.core.operations import overview
 from tidings.core.operations.erasure import Erasure
 from tidings.core.operations.upkeep import Upkeep
@@ -166,19 +168,20 @@ class Gateway(FrontDesk):
     def _build_the_way_in(self) -> None:
         limits, workspaces = self._settings.limits, self._home / "workspaces"
         self._settlement = Settlement(self._clock, self._courier.can)
+        self._slots = Slots(limits.runs)
         self._erasure = Erasure(self._store, self._clock, self._home, self._feed.is_followed)
         self._dispatcher = Dispatcher(
             self._store,
             self._clock,
             limits,
             self._bots,
-            self._feed,
             self._courier,
             self._drafts,
             workspaces,
             self.meters,
             self._settlement,
             self._access,
+            self._slots,
         )
         self._dispatcher.desk = self
         self._door = Door(
@@ -189,7 +192,6 @@ class Gateway(FrontDesk):
             self._commands,
             self._dispatcher,
             self._courier,
-            self._feed.publish,
             self.meters,
             self._settlement,
             tell_strangers=self._settings.access.tell_strangers,
@@ -202,7 +204,7 @@ class Gateway(FrontDesk):
             self._clock,
             self._settings.work,
             self._courier,
-            self._dispatcher,
+            self._slots,
             self._door,
             self._feed.follow,
             self._settlement,
@@ -286,6 +288,7 @@ class Gateway(FrontDesk):
                 log.info("the clock is confirmed: time has caught up with it")
             await self._dispatcher.sweep()
             await self._courier.sweep()
+            await self._feed.sweep()
             await self._office.sweep()
             await self._erasure.sweep()
             await self.upkeep.sweep()
@@ -312,11 +315,10 @@ class Gateway(FrontDesk):
         self._settings = self._settings.model_copy(
             update={"access": settings.access, "limits": settings.limits, "rules": settings.rules}
         )
-        self._bots = Bots(bots, default_bot, settings.rules)
+        self._bots.renew(bots, default_bot, settings.rules)
         self._commands.renew(commands)
         self._door.renew(settings.limits, tell_strangers=settings.access.tell_strangers)
-        self._dispatcher.renew(self._bots, settings.limits)
-        self._office.renew(self._bots)
+        self._dispatcher.renew(settings.limits)
         self._access.renew(settings.access)
         self._end_lapsed()
         return self._supervisor.try_misconfigured()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from tidings.core.clock import Clock
+from tidings.core.inbound import abilities
 from tidings.core.inbound.access import Access
+from tidings.core.inbound.bots import Bots
 from tidings.core.inbound.commands import Command
-from tidings.core.inbound.dispatcher import Bots, Dispatcher
 from tidings.core.inbound.door import Door
 from tidings.core.inbound.settlement import Settlement
+from tidings.core.inbound.slots import Slots
 from tidings.core.operations.alerts import Alerts
 from tidings.core.outbound.courier import Courier
 from tidings.core.settings import Board, Work
@@ -37,7 +40,7 @@ class Office:
         clock: Clock,
         settings: Work,
         courier: Courier,
-        dispatcher: Dispatcher,
+        slots: Slots,
         door: Door,
         follow: Follow,
         settlement: Settlement,
@@ -52,27 +55,24 @@ class Office:
     ) -> None:
         """News of the gateway goes to the owner's own place if no home was chosen."""
         self._door = door
-        self._alerts = Alerts(store, clock, dispatcher, owner, is_down)
+        self._alerts = Alerts(store, clock, owner, is_down)
         self._alarms = alarms
         workspaces = home / "workspaces"
         mandates = Mandates(access, clock, owner, is_down)
-        self._delegation = Delegation(store, clock, settings, dispatcher, follow, door.stop)
+        self._delegation = Delegation(store, clock, settings, slots, follow, door.stop)
         settlement.report_to(Origin.TASK, self._delegation.ended)
-        self.processes = Processes(store, clock, settings, dispatcher, home)
+        self.processes = Processes(store, clock, settings, home)
         stops = {task_rows.DELEGATE: self._stop_run, task_rows.PROCESS: self.processes.end}
-        self.tasks = Tasks(store, clock, courier, dispatcher, self._delegation, kinds, workspaces, stops, mandates)
-        jobs = Jobs(store, clock, settings, dispatcher, workspaces)
-        self.schedules = Schedules(store, clock, settings, courier, dispatcher, jobs, owner, mandates)
+        self.tasks = Tasks(store, clock, courier, self._delegation, kinds, workspaces, stops, mandates)
+        jobs = Jobs(store, clock, settings, workspaces)
+        self.schedules = Schedules(store, clock, settings, courier, bots, jobs, owner, mandates)
         settlement.report_to(Origin.SCHEDULE, self.schedules.ended)
         self._bookings = Bookings(clock, self.schedules)
-        self._requests = Requests(clock, self.tasks, self._delegation, dispatcher.promisable, access.is_owner)
-        self._foreman = Foreman(store, clock, board, dispatcher, door, bots.agents, home, mandates)
+        can = partial(abilities.promisable, can=courier.can)
+        self._requests = Requests(clock, self.tasks, self._delegation, can, access.is_owner)
+        self._foreman = Foreman(store, clock, board, door.stop, bots, home, mandates)
         settlement.report_to(Origin.CARD, self._foreman.ended)
-        self.board = BoardService(store, board, dispatcher, courier.can, self._foreman, bots)
-
-    def renew(self, bots: Bots) -> None:
-        self._foreman.renew(bots.agents)
-        self.board.renew(bots)
+        self.board = BoardService(store, board, clock, courier.can, bots)
 
     def end_lapsed(self) -> None:
         """Stops what goes on for people who were removed."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from tidings.core import ids
 from tidings.core.agent import Outcome, OutcomeKind
+from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.types import Body, Choice, Inbound, Origin, Signal
 
 
@@ -15,6 +17,12 @@ def body_of(run: str, inbound: Inbound, outcome: Outcome) -> Body:
     names = ", ".join(file.name for file in outcome.files)
     choices = tuple(Choice(id=f"{run}/{number}", label=words) for number, words in enumerate(outcome.choices))
     return Body(text=text or names, files=outcome.files, choices=choices)
+
+
+def final_of(run: str, inbound: Inbound, outcome: Outcome, *, signals: bool) -> Owed:
+    """The delivery that shows the outcome of a run; `signals` says that its fate is shown beside the message."""
+    signal = signal_of(outcome) if signals else None
+    return Owed(ids.new("dlv"), Class.FINAL, inbound.target, body_of(run, inbound, outcome), run, signal=signal)
 
 
 def signal_of(outcome: Outcome) -> Signal:

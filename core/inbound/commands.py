@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from tidings.core.inbound import inbox, policy
-from tidings.core.inbound.settlement import After
 from tidings.core.memory import undo, usage
 from tidings.core.store.store import Transaction
 from tidings.core.types import Inbound
@@ -16,12 +15,8 @@ class Obeyed(NamedTuple):
     """What a handler answers: a reply, or a run whose own outcome will be the reply."""
 
     reply: str = ""
-    stopped: str = ""
     # A message that becomes a run in the same transaction.
     again: Inbound | None = None
-    # What it has brought about elsewhere, and what is to be done about it once that is stored.
-    after: After = After()
-    then: Callable[[], None] | None = None
 
 
 Handler = Callable[[Transaction, Inbound], Obeyed]
@@ -112,7 +107,7 @@ def _stop(tx: Transaction, inbound: Inbound) -> Obeyed:
         return Obeyed("Nothing is running." + (f" {waiting} messages still wait for their turn." if waiting else ""))
     inbox.ask_stop(tx, live, inbound.sender.name or inbound.sender.id)
     # A place of its own that waits for a reply gets one.
-    return Obeyed("I stop the answer that is running." if inbound.target.handle else "", stopped=live)
+    return Obeyed("I stop the answer that is running." if inbound.target.handle else "")
 
 
 def _undo(tx: Transaction, inbound: Inbound) -> Obeyed:

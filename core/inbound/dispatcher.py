@@ -5,98 +5,46 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Coroutine, Iterable
 from contextvars import Context
 from pathlib import Path
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
-from tidings.core import context, ids
+from tidings.core import context
 from tidings.core.agent import Agent, Outcome, OutcomeKind, Turn, Usage
 from tidings.core.clock import Clock, Timer
 from tidings.core.desk.desk import Desk
-from tidings.core.desk.runs import Numbered
 from tidings.core.errors import Fenced
 from tidings.core.failpoints import fail_here
-from tidings.core.inbound import answer, inbox, recovery
+from tidings.core.inbound import abilities, answer, inbox, recovery
 from tidings.core.inbound.access import Access
+from tidings.core.inbound.bots import Bots
 from tidings.core.inbound.inbox import Claim
-from tidings.core.inbound.settlement import After, Settlement
+from tidings.core.inbound.settlement import Ending, Settlement
+from tidings.core.inbound.slots import Slots
 from tidings.core.outbound.courier import Courier
 from tidings.core.outbound.draft import Drafts
-from tidings.core.outbound.outbox import Class, Head, Owed
+from tidings.core.outbound.outbox import Head
 from tidings.core.runs import runner
-from tidings.core.runs.feed import Feed
 from tidings.core.runs.journal import Journal
 from tidings.core.runs.runner import Interrupt
-from tidings.core.settings import Limits, Rule
+from tidings.core.settings import Limits
+from tidings.core.store import wakeups
 from tidings.core.store.store import Store, Transaction
 from tidings.core.telemetry.metrics import Meters
-from tidings.core.types import Asker, Audience, Body, Capabilities, Inbound, Origin, SendProof, workspace_name
+from tidings.core.types import Asker, Body, Capabilities, Inbound, workspace_name
 
 log = logging.getLogger(__name__)
-
-# What a target can do whose adapter is no longer configured: the answer is owed and held.
-NOTHING = Capabilities(
-    async_delivery=True,
-    streaming_edits=False,
-    send_proof=SendProof(keyed_for=0, readback=False),
-    threads=False,
-    reactions=False,
-    buttons=False,
-    files=False,
-    typing=False,
-    pace=(),
-    show_pace=(),
-    signal_pace=(),
-)
-HEADLESS = replace(NOTHING, async_delivery=False)
-
-
-class Bots(NamedTuple):
-    """Who answers: agents by name, the rules by place, and the one that is asked where neither says who."""
-
-    agents: Mapping[str, Agent]
-    default: str
-    rules: Sequence[Rule] = ()
-
-    def find(self, inbound: Inbound) -> str:
-        """Who was asked for by name, else the first rule's, else the default."""
-        if inbound.bot in self.agents:
-            return inbound.bot
-        # What is done for a card has no place of its own; the rules hold where it was asked for.
-        asked = inbound.asker if inbound.target.adapter == Origin.CARD else None
-        rule = self.rule_for(asked or inbound)
-        return rule.bot if rule else self.default
-
-    def rule_for(self, said: Inbound | Asker) -> Rule | None:
-        """The first rule that matches where this was said."""
-        return next((rule for rule in self.rules if rule.bot in self.agents and _holds(rule, said)), None)
-
-
-def _holds(rule: Rule, said: Inbound | Asker) -> bool:
-    # A chat that has moved may be named by where its conversation began or by where it is now.
-    began, now = said.conversation, said.target
-    return (
-        rule.platform in ("", now.adapter)
-        and rule.account in ("", now.account)
-        and rule.chat in ("", began.chat, now.chat)
-        and rule.thread in ("", began.thread, now.thread)
-    )
 
 
 class _Settled(NamedTuple):
     outcome: Outcome
-    entries: list[Numbered]
     # Whether an answer is owed; the courier then shows whether it arrived.
     owes: bool
+    # The first part of the answer, where it may be sent at once.
     first: Head | None
+    # The conversation's next message, which is claimed already.
     following: Claim | None
-    # From when the conversation's next message may be claimed, if one waits.
-    later: float | None
-    after: After
 
 
 class Dispatcher:
@@ -106,27 +54,27 @@ class Dispatcher:
         clock: Clock,
         limits: Limits,
         bots: Bots,
-        feed: Feed,
         courier: Courier,
         drafts: Drafts,
         workspaces: Path,
         meters: Meters,
         settlement: Settlement,
         access: Access,
+        slots: Slots,
     ) -> None:
         self._store = store
         self._access = access
         self._clock = clock
         self._limits = limits
         self._bots = bots
-        self._feed = feed
         self._courier = courier
         self._drafts = drafts
         self._workspaces = workspaces
         self._meters = meters
         self._settlement = settlement
         self.desk: Desk
-        self._free = limits.runs
+        self._slots = slots
+        slots.subscribe(self._fill)
         self._live: dict[str, Interrupt] = {}
         # By run: the person it is for, and the agent that does it.
         self._askers: dict[str, Asker | None] = {}
@@ -139,9 +87,10 @@ class Dispatcher:
         # Free conversations with something to do, served in turn so that none starves the others.
         self._waiting: OrderedDict[str, None] = OrderedDict()
         self._timers: dict[str, Timer] = {}
-        self.queued = 0
         # Until it is started nothing runs: what waits is found then.
         self._stopped = True
+        store.wakeups.subscribe(wakeups.Conversation, lambda due: self.expect(due.id, due.at))
+        store.wakeups.subscribe(wakeups.StopAsked, lambda due: self.interrupt(due.run, due.by))
 
     @property
     def running(self) -> int:
@@ -157,17 +106,16 @@ class Dispatcher:
 
     async def sweep(self) -> None:
         """Finds every free conversation in which a message waits, and every run that nobody runs."""
-        self.queued = await self._store.insist(inbox.count_waiting)
         for conversation, ready in await self._store.insist(inbox.busy_conversations):
             self.expect(conversation, ready)
+        for run, by in await self._store.insist(inbox.asked_to_stop):
+            self.interrupt(run, by)
         orphans = set(await self._store.insist(inbox.open_runs)) - self._live.keys()
         for run in orphans & self._orphans:
             log.error("nobody runs %s any more; it is recovered", run)
-            closed = await self._store.insist(
+            await self._store.insist(
                 lambda tx, run=run: recovery.recover_run(tx, run, self._clock, self._settlement)  # type: ignore[misc]
             )
-            self._feed.publish(run, closed.entries)
-            self.hurry(closed.after)
         # Twice in a row, since a run may end while it is looked for.
         self._orphans = orphans
 
@@ -187,12 +135,10 @@ class Dispatcher:
             timer.cancel()
         self._timers.clear()
 
-    def renew(self, bots: Bots, limits: Limits) -> None:
+    def renew(self, limits: Limits) -> None:
         """For runs that begin from now on; the others end as they began."""
-        self._bots = bots
-        self._free += limits.runs - self._limits.runs
         self._limits = limits
-        self._fill()
+        self._slots.renew(limits.runs)
 
     async def released(self, agents: Iterable[Agent]) -> None:
         """Returns when no run of theirs goes on."""
@@ -203,14 +149,13 @@ class Dispatcher:
 
     def reserve(self) -> bool:
         """A slot for a run that the door may claim with the same commit that stores its message."""
-        if self._free <= 0 or self._waiting or self._stopped:
+        if not self._slots.is_free or self._waiting or self._stopped:
             return False
-        self._free -= 1
+        self._slots.take()
         return True
 
     def release(self) -> None:
-        self._free += 1
-        self._fill()
+        self._slots.give_back()
 
     def claim(self, tx: Transaction, conversation: str) -> Claim | None:
         """Part of a transaction: the conversation's next message, unless the gateway is about to stop."""
@@ -232,23 +177,6 @@ class Dispatcher:
         else:
             self._due(conversation)
 
-    def hurry(self, after: After) -> None:
-        """What was written elsewhere is taken up at once, and not only when somebody looks for it."""
-        for lane in after.lanes:
-            self._courier.wake(lane)
-        self.queued += len(after.conversations)
-        for conversation in after.conversations:
-            self.expect(conversation, self._clock.now())
-
-    @contextmanager
-    def lending(self) -> Iterator[None]:
-        """A run that waits for another one gives it its slot."""
-        self.release()
-        try:
-            yield
-        finally:
-            self._free -= 1
-
     def interrupt(self, run: str, by: str) -> None:
         if run in self._live:
             self._live[run].stop(by)
@@ -265,9 +193,9 @@ class Dispatcher:
         self._fill()
 
     def _fill(self) -> None:
-        while self._free > 0 and self._waiting and not self._stopped:
+        while self._slots.is_free and self._waiting and not self._stopped:
             conversation, _ = self._waiting.popitem(last=False)
-            self._free -= 1
+            self._slots.take()
             self._spawn(self._claim(conversation))
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
@@ -295,7 +223,6 @@ class Dispatcher:
     async def _take(self, conversation: str) -> Claim | None:
         claimed = await self._store.insist(lambda tx: self.claim(tx, conversation))
         if claimed is not None:
-            self.queued -= 1
             self._live[claimed.run] = Interrupt()
         return await self._keep(claimed)
 
@@ -337,7 +264,7 @@ class Dispatcher:
 
     async def _run_one(self, claimed: Claim) -> Claim | None:
         run, inbound = claimed.run, claimed.inbound
-        can = self.abilities(inbound)
+        can = abilities.of(inbound, self._courier.can)
         bot = self._bots.find(inbound)
         agent = self._at_work[run] = self._bots.agents[bot]
         folder = inbound.errand.workspace if inbound.errand else ""
@@ -347,7 +274,7 @@ class Dispatcher:
             sender=inbound.sender,
             bot=bot,
             target=inbound.target,
-            can=self.promisable(inbound),
+            can=abilities.promisable(inbound, self._courier.can),
             workspace=self._workspaces / (folder or workspace_name(inbound.conversation)),
             errand=inbound.errand,
         )
@@ -361,7 +288,7 @@ class Dispatcher:
             checkpoint=claimed.checkpoint,
             preferences=claimed.preferences,
         )
-        journal = Journal(self._store, self._clock, self._feed.publish, run, claimed.fence, claimed.journalled)
+        journal = Journal(self._store, self._clock, run, claimed.fence, claimed.journalled)
         interrupt = self._live[run]
         self._askers[run] = inbound.asker
         began = self._clock.now()
@@ -387,17 +314,6 @@ class Dispatcher:
             return self._limits
         return self._limits.model_copy(update={"run_seconds": self._limits.errand_seconds})
 
-    def abilities(self, inbound: Inbound) -> Capabilities:
-        if inbound.errand is not None:
-            # Nobody reads along, and what it would promise nobody could be told: it does all of it now.
-            return HEADLESS
-        return self._courier.can(inbound.target) or NOTHING
-
-    def promisable(self, inbound: Inbound) -> Capabilities:
-        """What can be relied on beyond the answer: the way to one person inside a group ends soon after it."""
-        can = self.abilities(inbound)
-        return replace(can, async_delivery=False) if inbound.target.audience is Audience.ONE else can
-
     async def _settle(self, claimed: Claim, journal: Journal, outcome: Outcome, can: Capabilities) -> Claim | None:
         """One transaction: the run closed with its outcome, its terminal event, and what we owe for it."""
         # Closed before the commit, so that nothing of this run is shown after its end.
@@ -407,24 +323,20 @@ class Dispatcher:
         target, conversation = claimed.inbound.target, claimed.inbound.conversation.id
         # An earlier process may have shown "seen" for a run that was cut off.
         signals = can.reactions and (seen or claimed.attempt > 1)
-        owed = _final(claimed, outcome, signals=signals)
+        owed = answer.final_of(claimed.run, claimed.inbound, outcome, signals=signals)
         # An opened view is finished in place, in its lane; only a plain answer may go at once.
         plain = can.async_delivery and not seen and claimed.view is None and owed.body != Body()
         reserved = self._courier.reserve(owed) if plain else None
+        ending = Ending(claimed, outcome, can.async_delivery, pending, journal.last, signals=signals, final=owed)
 
         def unit(tx: Transaction) -> _Settled:
-            settled = self._settlement.settle(tx, claimed, outcome, pending, journal.last)
-            first = None
-            stopped = settled.outcome is not outcome
-            after = self._settlement.report(tx, claimed, settled.outcome)
-            final = _final(claimed, settled.outcome, signals=signals)._replace(id=owed.id) if stopped else owed
-            owes = after is None and can.async_delivery and final.body != Body()
-            if owes:
-                first = self._courier.put(tx, final, None if stopped else reserved)
+            ended, final = self._settlement.settle(tx, ending)
+            first = self._courier.put(tx, final, reserved if final is owed else None) if final else None
             # A conversation continues at once only if no other waits for a slot.
             following = None if self._waiting else self.claim(tx, conversation)
-            later = None if following else inbox.next_ready(tx, conversation)
-            return _Settled(settled.outcome, settled.entries, owes, first, following, later, after or After())
+            if following is None and (ready := inbox.next_ready(tx, conversation)) is not None:
+                tx.announce(wakeups.Conversation(conversation, ready))
+            return _Settled(ended, final is not None, first, following)
 
         try:
             settled = await self._store.insist(unit)
@@ -436,26 +348,9 @@ class Dispatcher:
             # First of all, so that a /stop from the same commit finds the run.
             self._live[settled.following.run] = Interrupt()
         log.info("run %s%s", settled.outcome.kind, f": {settled.outcome.reason}" if settled.outcome.reason else "")
-        journal.show(settled.entries)
-        if can.async_delivery:
-            self._courier.carry(owed, reserved, settled.first)
+        if reserved:
+            self._courier.carry(reserved, settled.first)
         fail_here("run.post_terminal")
         if signals and not settled.owes:
             self._courier.views.signal(target, answer.signal_of(settled.outcome))
-        self.hurry(settled.after)
-        if settled.following:
-            self.queued -= 1
-        elif settled.later is not None:
-            self.expect(conversation, settled.later)
         return await self._keep(settled.following)
-
-
-def _final(claimed: Claim, outcome: Outcome, *, signals: bool) -> Owed:
-    return Owed(
-        ids.new("dlv"),
-        Class.FINAL,
-        claimed.inbound.target,
-        answer.body_of(claimed.run, claimed.inbound, outcome),
-        claimed.run,
-        signal=answer.signal_of(outcome) if signals else None,
-    )

@@ -14,7 +14,6 @@ from tidings.core.adapter import Receive
 from tidings.core.agent import Outcome, OutcomeKind
 from tidings.core.clock import Clock
 from tidings.core.desk.health import Stranger
-from tidings.core.desk.runs import Numbered
 from tidings.core.errors import Unstored
 from tidings.core.failpoints import fail_here
 from tidings.core.inbound import answer, inbox, policy
@@ -24,15 +23,15 @@ from tidings.core.inbound.commands import Commands, Handler, Obeyed
 from tidings.core.inbound.dispatcher import Dispatcher
 from tidings.core.inbound.inbox import Claim
 from tidings.core.inbound.policy import Judgement
-from tidings.core.inbound.settlement import After, Closed, Settlement
+from tidings.core.inbound.queue_limit import QueueLimit
+from tidings.core.inbound.settlement import Settlement
 from tidings.core.outbound import outbox
 from tidings.core.outbound.courier import Courier
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.runs import journal
-from tidings.core.runs.journal import Publish
 from tidings.core.settings import Limits
 from tidings.core.store import adapter_state
-from tidings.core.store.store import Store, Transaction
+from tidings.core.store.store import Step, Store, Transaction
 from tidings.core.telemetry.metrics import Meters
 from tidings.core.types import (
     Admission,
@@ -65,20 +64,9 @@ STRANGERS = 8
 
 
 class _Taken(NamedTuple):
-    """What the transaction did, for what must follow it."""
-
     admission: Admission
+    # The run that the transaction claimed, to be begun after its commit.
     claimed: Claim | None = None
-    stopped: str = ""
-    queued: int = 0
-    # From when the conversation's oldest message may be claimed, where nothing runs there.
-    later: float | None = None
-    # Something was put into the outbox for whoever spoke.
-    owes: bool = False
-    # A run that ended here, with the entries that its readers have not seen.
-    ended: tuple[str, list[Numbered]] = ("", [])
-    after: After = After()
-    then: Callable[[], None] | None = None
 
 
 class Door:
@@ -91,7 +79,6 @@ class Door:
         commands: Commands,
         dispatcher: Dispatcher,
         courier: Courier,
-        publish: Publish,
         meters: Meters,
         settlement: Settlement,
         *,
@@ -104,11 +91,11 @@ class Door:
         self._commands = commands
         self._dispatcher = dispatcher
         self._courier = courier
-        self._publish = publish
         self._meters = meters
         self._settlement = settlement
         self._tell_strangers = tell_strangers
         self._early = EarlyParts()
+        self._queue = QueueLimit()
         # The owner may know them, and need not ask them for their ids.
         self.strangers: dict[str, Stranger] = {}
 
@@ -156,31 +143,19 @@ class Door:
         fail_here("in.pre_commit")
         stored = self._store.write(unit)
         # Whoever waits may go away meanwhile; what was stored is followed up all the same.
-        stored.add_done_callback(lambda done: self._follow_up(inbound, reserved, done))
+        stored.add_done_callback(lambda done: self._follow_up(reserved, done))
         taken = await asyncio.shield(stored)
         return taken.admission
 
-    def _follow_up(self, inbound: Inbound, reserved: bool, stored: asyncio.Future[_Taken]) -> None:
-        """Memory only hurries what the rows say already."""
+    def _follow_up(self, reserved: bool, stored: asyncio.Future[_Taken]) -> None:
         taken = None if stored.cancelled() or stored.exception() else stored.result()
         if reserved and (taken is None or taken.claimed is None):
             self._dispatcher.release()
         if taken is None:
             return
         fail_here("in.post_commit")
-        self._dispatcher.queued += taken.queued
         if taken.claimed:
             self._dispatcher.begin(taken.claimed)
-        elif taken.later is not None:
-            self._dispatcher.expect(inbound.conversation.id, taken.later)
-        if taken.stopped:
-            self._dispatcher.interrupt(taken.stopped, inbound.sender.name or inbound.sender.id)
-        self._publish(*taken.ended)
-        if taken.owes:
-            self._courier.wake(inbound.target.lane)
-        self._dispatcher.hurry(taken.after)
-        if taken.then:
-            taken.then()
 
     def _take(self, tx: Transaction, inbound: Inbound, reserved: bool) -> _Taken:
         known = inbox.find(tx, inbound)
@@ -205,27 +180,21 @@ class Door:
         now, run, conversation = self._clock.now(), ids.new("run"), inbound.conversation.id
         if self._is_full(tx, inbound) and not inbox.joins_album(tx, inbound):
             return self._refuse(tx, inbound, Refusal.BUSY, BUSY)
-        told = False
         if self._may_push(inbound.target):
             notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=MAY_BE_LOST), None, "lost")
-            told = outbox.tell_losses(tx, self._courier.lanes(inbound.target), notice, now)
+            outbox.tell_losses(tx, self._courier.lanes(inbound.target), notice, now)
         became = inbox.put(tx, inbound, run, now)
         for part in self._early.of(inbound, now) if inbound.group else ():
             if inbox.find(tx, part) is None:
                 inbox.put(tx, part, ids.new("run"), now)
         claimed = self._dispatcher.claim(tx, conversation) if reserved else None
-        free = claimed is None and inbox.live_run(tx, conversation) is None
-        return _Taken(
-            Stored(run=became),
-            claimed,
-            queued=int(became == run) - int(claimed is not None),
-            later=inbox.next_ready(tx, conversation) if free else None,
-            owes=told,
-        )
+        if claimed is None:
+            inbox.announce_next(tx, conversation)
+        return _Taken(Stored(run=became), claimed)
 
     def _is_full(self, tx: Transaction, inbound: Inbound) -> bool:
         waiting = inbox.waiting_in(tx, inbound.conversation.id)
-        return self._dispatcher.queued >= self._limits.queued or waiting >= self._limits.queued_per_conversation
+        return waiting >= self._limits.queued_per_conversation or self._queue.is_full(tx, self._limits.queued)
 
     def _refuse(self, tx: Transaction, inbound: Inbound, reason: Refusal, words: str) -> _Taken:
         """Turned away, and told so; the row only keeps a repetition from being taken for another message."""
@@ -233,34 +202,31 @@ class Door:
         # Whoever gave the key and is answered here and now may come again with it.
         if not inbound.digest:
             inbox.put_closed(tx, inbound, ids.new("run"), now, f"refused: {reason}")
-        owes = self._may_push(inbound.target)
-        if owes:
+        if self._may_push(inbound.target):
             # By sender: in a group each of them is told.
             cause = f"{reason} {inbound.sender.id}"
             notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=words), None, cause)
-            owes = outbox.put_notice(tx, notice, now, every=BUSY_SECONDS)
+            outbox.put_notice(tx, notice, now, every=BUSY_SECONDS)
         log.warning("refused a message in %s: %s", inbound.conversation.id, reason)
-        return _Taken(Refused(reason=reason), owes=owes)
+        return _Taken(Refused(reason=reason))
 
     def _obey(self, tx: Transaction, inbound: Inbound, name: str, handler: Handler, reserved: bool) -> _Taken:
         """Stored with its reply in one transaction: obeyed at once, and once."""
         run, now = ids.new("run"), self._clock.now()
-        tx.execute("SAVEPOINT obeying")
-        obeyed = _asked(tx, inbound, name, handler)
-        if obeyed.again is not None and self._is_full(tx, obeyed.again):
-            # Turned away as a whole, so that it can be asked for later.
-            tx.execute("ROLLBACK TO obeying")
+        with tx.step() as obeying:
+            obeyed = _asked(tx, obeying, inbound, name, handler)
+            full = obeyed.again is not None and self._is_full(tx, obeyed.again)
+            if full:
+                # Turned away as a whole, so that it can be asked for later.
+                obeying.undo()
+        if full:
             return self._refuse(tx, inbound, Refusal.BUSY, BUSY)
         inbox.put_closed(tx, inbound, run, now, f"obeyed: /{name}")
-        owes = bool(obeyed.reply) and self._may_push(inbound.target)
-        if owes:
+        if obeyed.reply and self._may_push(inbound.target):
             outbox.put(tx, Owed(ids.new("dlv"), Class.REPLY, inbound.target, Body(text=obeyed.reply), run), now)
-        if obeyed.stopped:
-            fail_here("cancel.requested")
         if obeyed.again is not None:
-            taken = self._store_message(tx, obeyed.again, reserved)
-            return taken._replace(stopped=obeyed.stopped, owes=taken.owes or owes)
-        return _Taken(Stored(run=run), stopped=obeyed.stopped, owes=owes, after=obeyed.after, then=obeyed.then)
+            return self._store_message(tx, obeyed.again, reserved)
+        return _Taken(Stored(run=run))
 
     def _press(self, tx: Transaction, press: Inbound, reserved: bool) -> _Taken:
         """A button of an answer says its words, once; any other gets one notice."""
@@ -270,8 +236,10 @@ class Door:
         if here is None or offered is None or number >= len(offered.choices):
             run, now = ids.new("run"), self._clock.now()
             inbox.put_closed(tx, press, run, now, press.kind)
-            notice = Owed(ids.new("dlv"), Class.NOTICE, press.target, Body(text=NOBODY_WAITS), None, press.key)
-            return _Taken(Stored(run=run), owes=self._may_push(press.target) and outbox.put_notice(tx, notice, now))
+            if self._may_push(press.target):
+                body = Body(text=NOBODY_WAITS)
+                outbox.put_notice(tx, Owed(ids.new("dlv"), Class.NOTICE, press.target, body, None, press.key), now)
+            return _Taken(Stored(run=run))
         # The key is the question's: whoever presses second finds it answered.
         said = msgspec.structs.replace(
             press, kind=Kind.MESSAGE, key=f"answer to {asking}", text=offered.choices[number]
@@ -289,34 +257,24 @@ class Door:
         inbox.put_closed(tx, change, run, now, change.kind)
         short = msgspec.structs.replace(change, text=change.text[: self._limits.message_characters])
         deleted = inbox.amend(tx, short)
-        closed = self._cancel(tx, deleted["run"], "the message was deleted", remembered=False) if deleted else None
-        if not (deleted and closed):
-            return _Taken(Stored(run=run))
-        return _Taken(Stored(run=run), queued=-1, ended=(deleted["run"], closed.entries), after=closed.after)
+        if deleted:
+            self._cancel(tx, deleted["run"], "the message was deleted", remembered=False)
+        return _Taken(Stored(run=run))
 
-    def _cancel(self, tx: Transaction, run: str, reason: str, *, remembered: bool = True) -> Closed | None:
+    def _cancel(self, tx: Transaction, run: str, reason: str, *, remembered: bool = True) -> bool:
         """Ends a run that still waits; nothing happens to any other."""
         claimed = inbox.waiting_claim(tx, run)
-        if claimed is None:
-            return None
-        return self._settlement.close(tx, claimed, Outcome(OutcomeKind.CANCELLED, reason, ""), remembered=remembered)
+        if claimed is not None:
+            self._settlement.close(tx, claimed, Outcome(OutcomeKind.CANCELLED, reason, ""), remembered=remembered)
+        return claimed is not None
 
     async def stop(self, run: str, by: str) -> bool:
         """Ends a run from outside the conversation: a live one is asked, a waiting one is cancelled."""
 
-        def unit(tx: Transaction) -> tuple[bool, Closed | None]:
-            if inbox.ask_stop(tx, run, by):
-                return True, None
-            return False, self._cancel(tx, run, f"stopped by {by}")
+        def unit(tx: Transaction) -> bool:
+            return inbox.ask_stop(tx, run, by) or self._cancel(tx, run, f"stopped by {by}")
 
-        live, closed = await self._store.write(unit)
-        if live:
-            self._dispatcher.interrupt(run, by)
-        if closed:
-            self._dispatcher.queued -= 1
-            self._publish(run, closed.entries)
-            self._dispatcher.hurry(closed.after)
-        return live or closed is not None
+        return await self._store.write(unit)
 
     async def stop_for_sender(self, run: str) -> None:
         """The person who asked for the answer has stopped it with the platform's own button."""
@@ -336,17 +294,16 @@ class Door:
     def _tell_stranger(self, tx: Transaction, inbound: Inbound) -> _Taken:
         """At most once an hour, so that nobody can make us shout."""
         words = policy.how_to_be_admitted(inbound)
-        owes = self._may_push(inbound.target)
-        if owes:
+        if self._may_push(inbound.target):
             notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=words), None, "stranger")
-            owes = outbox.put_notice(tx, notice, self._clock.now())
-        return _Taken(Refused(reason=Refusal.NOT_ADMITTED), owes=owes)
+            outbox.put_notice(tx, notice, self._clock.now())
+        return _Taken(Refused(reason=Refusal.NOT_ADMITTED))
 
     def _may_push(self, target: Target) -> bool:
         return self._settlement.may_push(target)
 
 
-def _asked(tx: Transaction, inbound: Inbound, name: str, handler: Handler) -> Obeyed:
+def _asked(tx: Transaction, obeying: Step, inbound: Inbound, name: str, handler: Handler) -> Obeyed:
     """Makes a reply of any fault: else the platform would deliver the same message again and again."""
     try:
         return handler(tx, inbound)
@@ -355,7 +312,7 @@ def _asked(tx: Transaction, inbound: Inbound, name: str, handler: Handler) -> Ob
         raise
     except BaseException as error:
         log.error("/%s went wrong: %r", name, error, exc_info=error)
-        tx.execute("ROLLBACK TO obeying")
+        obeying.undo()
         return Obeyed(BROKEN.format(name=name))
 
 

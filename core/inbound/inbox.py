@@ -9,8 +9,10 @@ import msgspec
 
 from tidings.core.agent import Outcome
 from tidings.core.errors import Fenced
+from tidings.core.failpoints import fail_here
 from tidings.core.memory import preferences
 from tidings.core.runs import journal
+from tidings.core.store import wakeups
 from tidings.core.store.store import Row, Transaction
 from tidings.core.types import Author, Entry, Inbound, Kind, Origin, Quoted, View, encode
 
@@ -68,6 +70,18 @@ def put(tx: Transaction, inbound: Inbound, run: str, now: float) -> str:
         _complete_albums(tx, inbound, now)
     _insert(tx, inbound, run, "joined" if leader else "waiting", now, ready, leader["run"] if leader else None)
     return str(leader["run"]) if leader else run
+
+
+def put_unclaimed(tx: Transaction, inbound: Inbound, run: str, now: float) -> None:
+    """Puts a message that its own transaction does not claim, and announces its conversation."""
+    put(tx, inbound, run, now)
+    announce_next(tx, inbound.conversation.id)
+
+
+def announce_next(tx: Transaction, conversation: str) -> None:
+    """Announces the oldest waiting message of a free conversation; the end of a run announces it in a busy one."""
+    if live_run(tx, conversation) is None and (ready := next_ready(tx, conversation)) is not None:
+        tx.announce(wakeups.Conversation(conversation, ready))
 
 
 def _complete_albums(tx: Transaction, inbound: Inbound, now: float) -> None:
@@ -222,6 +236,12 @@ def give_back(tx: Transaction, claimed: Claim) -> None:
     )
 
 
+def let_wait(tx: Transaction, run: str, conversation: str) -> None:
+    """Lets a run that was cut off wait for its next attempt; what its old process still writes is refused."""
+    tx.execute("UPDATE inbox SET state = 'waiting', fence = fence + 1 WHERE run = ?", run)
+    announce_next(tx, conversation)
+
+
 def message_of(tx: Transaction, run: str) -> Inbound:
     """What was said, with all of its album."""
     row = tx.one("SELECT message, album FROM inbox WHERE run = ?", run)
@@ -314,13 +334,14 @@ def keep_memory(tx: Transaction, claimed: Claim, outcome: Outcome, at: float) ->
 
 
 def ask_stop(tx: Transaction, run: str, by: str) -> bool:
-    return bool(
-        tx.count(
-            "UPDATE inbox SET stop_asked = coalesce(stop_asked, ?) WHERE run = ? AND state = 'running'",
-            by,
-            run,
-        )
+    """False for a run that is not running."""
+    asked = tx.count(
+        "UPDATE inbox SET stop_asked = coalesce(stop_asked, ?) WHERE run = ? AND state = 'running'", by, run
     )
+    if asked:
+        fail_here("cancel.requested")
+        tx.announce(wakeups.StopAsked(run, by))
+    return bool(asked)
 
 
 def is_shown_in(tx: Transaction, run: str, handle: str) -> bool:
@@ -405,6 +426,12 @@ def busy_conversations(tx: Transaction) -> list[tuple[str, float]]:
 
 def open_runs(tx: Transaction) -> list[str]:
     return [row["run"] for row in tx.all("SELECT run FROM inbox WHERE state = 'running' ORDER BY seq")]
+
+
+def asked_to_stop(tx: Transaction) -> list[tuple[str, str]]:
+    """Running runs that were asked to stop, each with the name of the person who asked."""
+    rows = tx.all("SELECT run, stop_asked FROM inbox WHERE state = 'running' AND stop_asked IS NOT NULL")
+    return [(row["run"], row["stop_asked"]) for row in rows]
 
 
 def waiting_attended(tx: Transaction) -> list[str]:

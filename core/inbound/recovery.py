@@ -10,7 +10,7 @@ from tidings.core.desk.runs import Numbered
 from tidings.core.failpoints import fail_here
 from tidings.core.inbound import inbox
 from tidings.core.inbound.inbox import Claim
-from tidings.core.inbound.settlement import After, Closed, Settlement
+from tidings.core.inbound.settlement import Settlement
 from tidings.core.outbound import doubts
 from tidings.core.runs import journal
 from tidings.core.store.store import Row, Store, Transaction
@@ -43,20 +43,21 @@ def _abandon(tx: Transaction, run: str, settlement: Settlement) -> None:
         settlement.close(tx, claimed, Outcome(OutcomeKind.FAILED, INTERRUPTED, ""))
 
 
-def recover_run(tx: Transaction, run: str, clock: Clock, settlement: Settlement) -> Closed:
+def recover_run(tx: Transaction, run: str, clock: Clock, settlement: Settlement) -> None:
     """Runs again from its checkpoint when nothing would be done twice; else ends with a visible sentence."""
     row = tx.one("SELECT * FROM inbox WHERE run = ? AND state = 'running'", run)
     if row is None:
-        return Closed([], After())
+        return
     claimed = inbox.claim_of(row, journal.last(tx, run))
     entries = journal.read(tx, run, 0, claimed.journalled)
     kind, reason = _verdict(row, claimed, entries)
     if kind is not None:
-        return settlement.close(tx, claimed, Outcome(kind, reason, _text_of(entries)))
-    restarted = journal.number(claimed.journalled, [Restarted(row["attempt"] + 1)], clock.wall())
-    journal.write(tx, run, restarted)
-    tx.execute("UPDATE inbox SET state = 'waiting', fence = fence + 1 WHERE run = ?", run)
-    return Closed(restarted, After())
+        settlement.close(tx, claimed, Outcome(kind, reason, _text_of(entries)))
+        # The messages behind it waited for its end.
+        inbox.announce_next(tx, row["conversation"])
+        return
+    journal.write(tx, run, journal.number(claimed.journalled, [Restarted(row["attempt"] + 1)], clock.wall()))
+    inbox.let_wait(tx, run, row["conversation"])
 
 
 def _verdict(row: Row, claimed: Claim, entries: list[Numbered]) -> tuple[OutcomeKind | None, str]:

@@ -10,8 +10,6 @@ from contextvars import Context
 from tidings.core import ids
 from tidings.core.clock import Clock, Timer
 from tidings.core.desk.health import Alarm
-from tidings.core.inbound.dispatcher import Dispatcher
-from tidings.core.inbound.settlement import After
 from tidings.core.outbound import homes, outbox
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.store.store import Store, Transaction
@@ -42,13 +40,11 @@ class Alerts:
         self,
         store: Store,
         clock: Clock,
-        dispatcher: Dispatcher,
         fallback: Target | None,
         is_down: Callable[[str], bool],
     ) -> None:
         self._store = store
         self._clock = clock
-        self._dispatcher = dispatcher
         self._fallback = fallback
         self._is_down = is_down
         self._telling: set[asyncio.Task[None]] = set()
@@ -88,14 +84,14 @@ class Alerts:
             log.error("an alert could not be stored: %r", error, exc_info=error)
 
     async def _tell(self, alarm: Alarm, about: str) -> None:
-        self._dispatcher.hurry(await self._store.insist(lambda tx: self._owe(tx, alarm, about)))
+        await self._store.insist(lambda tx: self._owe(tx, alarm, about))
 
-    def _owe(self, tx: Transaction, alarm: Alarm, about: str) -> After:
+    def _owe(self, tx: Transaction, alarm: Alarm, about: str) -> None:
         target = homes.elsewhere(tx, about, self._fallback, self._is_down)
         if target is None:
-            return After()
+            return
         trouble = f"{about} {TOLD[alarm.name]}" if about else TOLD_ANYWHERE[alarm.name]
         words = f"⚠ {trouble}: {alarm.last.rstrip('.')}.\n`tidings status` says more."
         cause = f"alarm/{alarm.name}/{about}"
         notice = Owed(ids.new("dlv"), Class.NOTICE, target, Body(text=words), None, cause, source="the gateway")
-        return After((target.lane,)) if outbox.put_notice(tx, notice, self._clock.now()) else After()
+        outbox.put_notice(tx, notice, self._clock.now())

@@ -93,13 +93,12 @@ class Upkeep:
         return await self._store.read(lambda tx: repair.lines(tx, states, limit, before, self._clock.ahead))
 
     async def retry(self, id: str) -> str:
-        def unit(tx: Transaction) -> tuple[str, str]:
-            target = repair.target_of(tx, id)
-            can = self._courier.can(target)
-            return repair.retry(tx, id, self._clock.now(), edits=can is not None and can.streaming_edits), target.lane
+        def unit(tx: Transaction) -> str:
+            can = self._courier.can(repair.target_of(tx, id))
+            return repair.retry(tx, id, self._clock.now(), edits=can is not None and can.streaming_edits)
 
-        words, lane = await self._store.write(unit)
-        self._courier.decided(id, lane)
+        words = await self._store.write(unit)
+        self._courier.decided(id)
         return words
 
     async def drop(self, id: str) -> None:

@@ -32,6 +32,7 @@ from tidings.core.outbound.pace import Budgets
 from tidings.core.outbound.resolver import Settler, answered, is_harmless
 from tidings.core.outbound.views import Views
 from tidings.core.redaction import one_line
+from tidings.core.store import wakeups
 from tidings.core.store.store import Store, Transaction
 from tidings.core.telemetry.alarms import Alarms
 from tidings.core.telemetry.metrics import Meters
@@ -73,12 +74,15 @@ class Courier:
         self._outages = Outages(clock, self.wake)
         self._lanes: dict[str, Lane] = {}
         self._aliases = Aliases()
-        self.views = Views(store, clock, adapters, self._budgets, self.wake)
+        self.views = Views(store, clock, adapters, self._budgets)
         self._settler = Settler(store, clock, adapters, alarms, self._aliases.where, self._settled)
-        self._stopped = False
+        # Until the courier is started, lanes wait: its start finds them all.
+        self._stopped = True
+        store.wakeups.subscribe(wakeups.Lane, lambda due: self.wake(due.name))
 
     async def start(self) -> None:
         """After recovery: goes on with everything that was open when the last process ended."""
+        self._stopped = False
 
         def unit(tx: Transaction) -> tuple[dict[str, float], list[str]]:
             outbox.release(tx, "")
@@ -135,22 +139,20 @@ class Courier:
     async def try_again(self, adapter: str, account: str) -> None:
         """It may be reachable: what is held or waits out a failure is due, and in an outage one goes ahead."""
 
-        def unit(tx: Transaction) -> list[str]:
+        def unit(tx: Transaction) -> None:
             place = Target(adapter=adapter, account=account).lane
-            return [*outbox.release(tx, place), *outbox.hurry(tx, place)]
+            outbox.release(tx, place)
+            outbox.retry_now(tx, place)
 
         try:
-            lanes = await self._store.write(unit)
-        except Unstored:
-            # The sweep finds it when the store is well again; whoever came back must not wait for that.
-            return
-        for lane in lanes:
-            self.wake(lane)
+            await self._store.write(unit)
+        except Unstored as error:
+            # The adapter does not wait for the store: the sweep finds what is due.
+            log.warning("what waits for %s@%s is tried at the next sweep: %s", adapter, account, error)
 
-    def decided(self, delivery: str, lane: str) -> None:
-        """The owner has decided a delivery: its doubt is dropped, and the lane goes on."""
+    def decided(self, delivery: str) -> None:
+        """The owner has decided a delivery: its doubt is dropped."""
         self._settler.forget(delivery)
-        self.wake(lane)
 
     async def move(self, adapter: str, account: str, chat: str, to: str) -> None:
         # In memory before it is stored: a message from the new place may be next in the writer's queue.
@@ -171,9 +173,9 @@ class Courier:
         return adapter.can(target) if adapter else None
 
     def dropped(self, owed: Owed) -> None:
-        """The owner has given up a delivery: the ones behind it may go."""
+        """The owner has given up a delivery."""
         self._signal(owed, DeliveryState.DEAD)
-        self.decided(owed.id, owed.target.lane)
+        self.decided(owed.id)
 
     def wake(self, lane: str) -> None:
         """Something may be due in this lane."""
@@ -204,24 +206,27 @@ class Courier:
 
     def put(self, tx: Transaction, owed: Owed, reserved: Reserved | None) -> Head | None:
         """In the transaction of its cause: owes it and, where a turn was granted, marks its first part sending."""
-        now = self._clock.now()
-        outbox.put(tx, owed, now)
-        if reserved is None:
+        outbox.put(tx, owed, self._clock.now())
+        first = outbox.head(tx, owed.target.lane) if reserved else None
+        if reserved is None or first is None or first.owed.id != owed.id or first.view is not None:
             return None
-        first = outbox.head(tx, owed.target.lane)
-        if first is None or first.owed.id != owed.id or first.view is not None:
-            return None
-        first = outbox.compose(tx, first, reserved.bodies)._replace(since=now)
-        return first if outbox.mark_sending(tx, first, now) else None
+        return self._mark(tx, first, reserved.bodies)
 
-    def carry(self, owed: Owed, reserved: Reserved | None, first: Head | None) -> None:
+    def _mark(self, tx: Transaction, due: Head, bodies: tuple[Body, ...]) -> Head | None:
+        """Composes a part, where that is not done yet, and marks it sending; None if it may not go any more."""
+        now = self._clock.now()
+        if not due.composed:
+            if outbox.state_of(tx, due.owed.id) is not DeliveryState.WAITING:
+                return None
+            due = outbox.compose(tx, due, bodies)
+        ready = due._replace(since=due.since or now)
+        return ready if outbox.mark_sending(tx, ready, now) else None
+
+    def carry(self, reserved: Reserved, first: Head | None) -> None:
         """After that transaction: sends what was marked, or lets the lane take its course."""
-        if reserved is None:
-            self.wake(owed.target.lane)
-            return
         if first is None:
             self._budgets.give_back(reserved.paces)
-        self._work_on(owed.target.lane, first)
+        self._work_on(reserved.owed.target.lane, first)
 
     def give_back(self, reserved: Reserved) -> None:
         """The transaction never came: nothing was sent."""
@@ -305,16 +310,7 @@ class Courier:
             self._settler.settle(due.owed.id)
             return None
 
-        def unit(tx: Transaction) -> Head | None:
-            ready, now = due, self._clock.now()
-            if not due.composed:
-                if not tx.one("SELECT 1 FROM deliveries WHERE id = ? AND state = 'waiting'", due.owed.id):
-                    return None
-                ready = outbox.compose(tx, due, bodies)
-            ready = ready._replace(since=due.since or now)
-            return ready if outbox.mark_sending(tx, ready, now) else None
-
-        marked = await self._store.insist(unit)
+        marked = await self._store.insist(lambda tx: self._mark(tx, due, bodies))
         if marked is None:
             self._budgets.give_back(paces)
         return marked
@@ -461,11 +457,10 @@ class Courier:
             self._lost(sending, reason)
 
     async def _settled(self, settled: Head, receipt: Receipt | None, state: DeliveryState | None) -> None:
-        """The settler has closed a doubt; what it held back may go on."""
+        """The resolver has closed a doubt."""
         if settled.kind is PartKind.OPENING:
             self.views.opened(settled.owed.id, receipt.view if receipt else None)
         self._signal(settled.owed, state)
-        self.wake(settled.owed.target.lane)
 
     def _lost(self, dead: Head, reason: str) -> None:
         target = dead.owed.target

@@ -6,6 +6,7 @@ from enum import Enum, auto
 
 from tidings.core.outbound.outbox import Head, delivered, head_of, is_taken, key_of, marked, next_generation
 from tidings.core.store.store import Transaction
+from tidings.core.store.wakeups import Lane
 from tidings.core.types import Body, DeliveryState, Receipt, encode
 
 
@@ -23,6 +24,7 @@ def again(tx: Transaction, next_part: Head, *, absent: bool = True) -> None:
         next_part.owed.id,
         next_part.position,
     )
+    tx.announce(Lane(next_part.owed.target.lane))
 
 
 class Arrival(Enum):

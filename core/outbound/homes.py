@@ -7,7 +7,6 @@ from collections.abc import Callable
 import msgspec
 
 from tidings.core import ids
-from tidings.core.inbound.settlement import After
 from tidings.core.outbound import outbox
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.store.store import Transaction
@@ -20,7 +19,7 @@ def as_home(target: Target) -> Target:
     return msgspec.structs.replace(target.lasting(), audience=audience)
 
 
-def choose(tx: Transaction, target: Target, now: float) -> After:
+def choose(tx: Transaction, target: Target, now: float) -> None:
     """Stores the new home and tells the old one, so that people there do not wait for alerts."""
     home = as_home(target)
     before = find(tx, home.adapter, home.account)
@@ -32,10 +31,9 @@ def choose(tx: Transaction, target: Target, now: float) -> After:
         encode(home),
     )
     if before is None or before.lane == home.lane:
-        return After()
+        return
     words = f"Gateway alerts are now sent to {home} instead of this chat."
     outbox.put(tx, Owed(ids.new("dlv"), Class.NOTICE, before, Body(text=words), None, "home"), now)
-    return After((before.lane,))
 
 
 def find(tx: Transaction, adapter: str, account: str) -> Target | None:

@@ -12,6 +12,7 @@ from tidings.core.outbound import notices
 from tidings.core.outbound.notices import Notice
 from tidings.core.redaction import one_line, plain
 from tidings.core.store.store import Row, Transaction
+from tidings.core.store.wakeups import Lane
 from tidings.core.types import (
     Body,
     Choice,
@@ -133,6 +134,7 @@ def put(tx: Transaction, owed: Owed, now: float) -> None:
         owed.signal or "",
         int(bool(owed.body.files)),
     )
+    tx.announce(Lane(owed.target.lane))
 
 
 def put_once(tx: Transaction, owed: Owed, now: float) -> str:
@@ -155,7 +157,7 @@ def safe(body: Body) -> Body:
     )
 
 
-def put_notice(tx: Transaction, owed: Owed, now: float, *, every: float = NOTICE_SECONDS) -> bool:
+def put_notice(tx: Transaction, owed: Owed, now: float, *, every: float = NOTICE_SECONDS) -> None:
     """Owes a notice unless the same one went to the same lane within `every` seconds."""
     recent = tx.one(
         "SELECT 1 FROM deliveries WHERE kind = 'notice' AND lane = ? AND cause = ? AND created > ?",
@@ -165,7 +167,6 @@ def put_notice(tx: Transaction, owed: Owed, now: float, *, every: float = NOTICE
     )
     if recent is None:
         put(tx, owed, now)
-    return recent is None
 
 
 def _supersede_opening(tx: Transaction, run: str | None, now: float) -> None:
@@ -446,17 +447,18 @@ def hold(tx: Transaction, next_part: Head, reason: str) -> None:
     tx.execute("UPDATE deliveries SET state = 'held', reason = ? WHERE id = ?", one_line(reason), next_part.owed.id)
 
 
-def release(tx: Transaction, place: str) -> list[str]:
-    """What was held goes on; returns the lanes that have something to send."""
+def release(tx: Transaction, place: str) -> None:
+    """What was held goes on."""
     rows = tx.all(
         "UPDATE deliveries SET state = 'waiting', reason = ''"
         f" WHERE state <> 'delivered' AND state = 'held' AND {INSIDE} RETURNING lane",
         *(place,) * 4,
     )
-    return sorted({row["lane"] for row in rows})
+    for row in rows:
+        tx.announce(Lane(row["lane"]))
 
 
-def hurry(tx: Transaction, place: str) -> list[str]:
+def retry_now(tx: Transaction, place: str) -> None:
     """What waited out a connection failure is due now; a platform's own pause still stands."""
     tx.execute(
         "UPDATE parts SET not_before = 0, misses = 0 WHERE state = 'waiting' AND misses > 0"
@@ -464,7 +466,8 @@ def hurry(tx: Transaction, place: str) -> list[str]:
         *(place,) * 4,
     )
     rows = tx.all(f"SELECT DISTINCT lane FROM deliveries WHERE state = 'waiting' AND {INSIDE}", *(place,) * 4)
-    return [row["lane"] for row in rows]
+    for row in rows:
+        tx.announce(Lane(row["lane"]))
 
 
 def die(tx: Transaction, next_part: Head, reason: str, now: float, *, silent: bool = False) -> None:
@@ -481,14 +484,15 @@ def die(tx: Transaction, next_part: Head, reason: str, now: float, *, silent: bo
         int(not silent),
         next_part.owed.id,
     )
+    # What waited behind it may go.
+    tx.announce(Lane(next_part.owed.target.lane))
 
 
-def tell_losses(tx: Transaction, lanes: tuple[str, ...], notice: Owed, now: float) -> bool:
+def tell_losses(tx: Transaction, lanes: tuple[str, ...], notice: Owed, now: float) -> None:
     """Owes a notice if something was lost in this chat, under any of its ids, and marks that as told."""
     lost = sum(tx.count("UPDATE deliveries SET untold = 0 WHERE lane = ? AND untold = 1", lane) for lane in lanes)
     if lost > 0:
         put(tx, notice, now)
-    return lost > 0
 
 
 def open_lanes(tx: Transaction) -> list[str]:

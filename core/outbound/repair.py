@@ -9,6 +9,7 @@ from tidings.core.errors import Conflict, Unknown
 from tidings.core.outbound import doubts, outbox
 from tidings.core.outbound.outbox import Class, Head, Owed
 from tidings.core.store.store import Row, Transaction
+from tidings.core.store.wakeups import Lane
 from tidings.core.types import Body, DeliveryState, PartKind, Target
 
 TITLE_CHARACTERS = 60
@@ -82,6 +83,7 @@ def retry(tx: Transaction, id: str, now: float, *, edits: bool) -> str:
         now,
         id,
     )
+    tx.announce(Lane(row["lane"]))
     if doubtful:
         return "is sent again, marked as a second copy, because the first may have arrived"
     return "is tried again now"
@@ -112,6 +114,7 @@ def drop(tx: Transaction, id: str, now: float) -> Owed:
         DROPPED_BY_OWNER,
         id,
     )
+    tx.announce(Lane(owed.target.lane))
     return owed
 
 

@@ -17,6 +17,7 @@ from tidings.core.failpoints import fail_here
 from tidings.core.outbound import doubts, outbox, pace
 from tidings.core.outbound.outbox import Head
 from tidings.core.store.store import Store, Transaction
+from tidings.core.store.wakeups import Lane
 from tidings.core.telemetry.alarms import Alarms
 from tidings.core.types import Absent, Capabilities, DeliveryState, PartKind, Receipt, Target, Unreadable
 
@@ -123,6 +124,8 @@ class Settler:
             if any(_is_taken(tx, doubtful, id) for id in receipt.ids):
                 return False, False, None
             outbox.delivered(tx, doubtful, receipt, now, wall)
+            # A final waits for the doubt about its opening.
+            tx.announce(Lane(doubtful.owed.target.lane))
             return True, True, outbox.state_of(tx, doubtful.owed.id)
 
         over, proved, state = await self._store.insist(unit)

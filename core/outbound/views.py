@@ -17,6 +17,7 @@ from tidings.core.outbound import outbox, pace
 from tidings.core.outbound.outbox import Class, Opening, Owed
 from tidings.core.outbound.pace import Budgets
 from tidings.core.store.store import Store, Transaction
+from tidings.core.store.wakeups import Lane
 from tidings.core.types import Body, Capabilities, Signal, Target, View, encode
 
 log = logging.getLogger(__name__)
@@ -36,13 +37,11 @@ class Views:
         clock: Clock,
         adapters: Mapping[tuple[str, str], Adapter],
         budgets: Budgets,
-        wake: Callable[[str], None],
     ) -> None:
         self._store = store
         self._clock = clock
         self._adapters = adapters
         self._budgets = budgets
-        self._wake = wake
         self._openings: dict[str, asyncio.Future[View | None]] = {}
         self._shows: dict[str, asyncio.Task[View | None]] = {}
         self._signals = Background(log, "a signal failed")
@@ -74,14 +73,15 @@ class Views:
             earlier = outbox.opening_of(tx, run)
             if earlier is None:
                 outbox.put(tx, owed, self._clock.now())
-            return earlier or Opening(owed.id, False)
+                return Opening(owed.id, False)
+            tx.announce(Lane(target.lane))
+            return earlier
 
         opening = await self._store.insist(unit)
         if opening is None or opening.settled:
             return opening.view if opening else None
         self._openings[opening.delivery] = opened
         try:
-            self._wake(target.lane)
             return await opened
         finally:
             self._openings.pop(opening.delivery, None)

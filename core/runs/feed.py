@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from tidings.core.agent import Ended
 from tidings.core.desk.runs import Numbered
 from tidings.core.errors import Lagged, Unknown
 from tidings.core.runs import journal
 from tidings.core.store.store import Store, Transaction
+from tidings.core.store.wakeups import RunGrew
 
 # Entries that a reader may be behind before it is disconnected; the reader then continues after its last number.
 BUFFERED_ENTRIES = 256
@@ -19,21 +20,27 @@ PAGE = 500
 class Subscription:
     """One reader of one run; ten thousand may wait for a run, so a subscription holds little while it waits."""
 
-    __slots__ = ("_entries", "_lagged", "_news")
+    __slots__ = ("_entries", "_lagged", "_news", "seen")
 
-    def __init__(self) -> None:
+    def __init__(self, after: int) -> None:
         self._entries: list[Numbered] = []
         self._news: asyncio.Future[None] | None = None
         self._lagged = False
+        # The number of the last entry that was read or pushed.
+        self.seen = after
 
-    def push(self, entries: list[Numbered]) -> None:
-        """Adds entries for the reader; called by the writer, so it never waits and never raises."""
+    def push(self, entries: Sequence[Numbered]) -> None:
+        """Adds entries for the reader; never waits and never raises."""
+        if not entries or entries[-1].seq <= self.seen:
+            return
+        new = entries if entries[0].seq > self.seen else [entry for entry in entries if entry.seq > self.seen]
+        self.seen = new[-1].seq
         # A reader is slow if earlier entries are still untaken; one commit alone may add more than this limit.
         if self._lagged or len(self._entries) > BUFFERED_ENTRIES:
             self._lagged = True
             self._entries.clear()
         else:
-            self._entries += entries
+            self._entries += new
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
@@ -52,18 +59,25 @@ class Feed:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._readers: dict[str, set[Subscription]] = {}
+        store.wakeups.subscribe(RunGrew, self._show)
 
-    def publish(self, run: str, entries: list[Numbered]) -> None:
-        """Shows entries to the readers; call this only after their commit."""
-        for reader in self._readers.get(run, ()):
-            reader.push(entries)
+    def _show(self, grown: RunGrew) -> None:
+        for reader in self._readers.get(grown.run, ()):
+            reader.push(grown.entries)
+
+    async def sweep(self) -> None:
+        """Shows what was stored without its readers being woken."""
+        for run, readers in list(self._readers.items()):
+            seen = min((reader.seen for reader in readers), default=0)
+            entries = await self._store.insist(lambda tx, run=run, seen=seen: journal.read(tx, run, seen, PAGE))  # type: ignore[misc]
+            self._show(RunGrew(run, tuple(entries)))
 
     def is_followed(self, run: str) -> bool:
         return run in self._readers
 
     async def follow(self, run: str, after: int = 0) -> AsyncIterator[Numbered]:
         """Yields stored entries, then live ones; ends after the terminal event, or at once if `after` is past it."""
-        reader = Subscription()
+        reader = Subscription(after)
         self._readers.setdefault(run, set()).add(reader)
         try:
             # The reader subscribed before reading, so an entry committed meanwhile comes twice; its number tells.
@@ -79,6 +93,7 @@ class Feed:
                         return
                     break
             del page
+            reader.seen = max(reader.seen, after)
             while True:
                 for entry in await reader.take():
                     if entry.seq <= after:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -22,6 +22,7 @@ from tidings.core.clock import Clock
 from tidings.core.desk.runs import Numbered
 from tidings.core.errors import Fenced
 from tidings.core.store.store import Row, Store, Transaction
+from tidings.core.store.wakeups import RunGrew
 
 log = logging.getLogger(__name__)
 
@@ -34,16 +35,13 @@ _decode = msgspec.json.Decoder(JournalEvent).decode
 _encode = msgspec.json.Encoder().encode
 UNREADABLE = "the outcome was written by a newer version and cannot be read"
 
-Publish = Callable[[str, list[Numbered]], None]
-
 
 class Journal:
     """The writer of one run: one write at a time, numbers without gaps; a writer with an old fence is refused."""
 
-    def __init__(self, store: Store, clock: Clock, publish: Publish, run: str, fence: int, last: int) -> None:
+    def __init__(self, store: Store, clock: Clock, run: str, fence: int, last: int) -> None:
         self._store = store
         self._clock = clock
-        self._publish = publish
         self._run = run
         self._fence = fence
         self._last = last
@@ -102,9 +100,6 @@ class Journal:
     def last(self) -> int:
         return self._last
 
-    def show(self, entries: list[Numbered]) -> None:
-        self._publish(self._run, entries)
-
     def _start_writing(self) -> None:
         if self._writer is None and not self._closed:
             self._writer = asyncio.create_task(self._write())
@@ -150,7 +145,6 @@ class Journal:
                 )
 
         await self._store.insist(unit)
-        self.show(entries)
 
 
 def check_fence(tx: Transaction, run: str, fence: int) -> None:
@@ -173,6 +167,7 @@ def write(tx: Transaction, run: str, entries: list[Numbered]) -> None:
             _encode(entry.event),
             entry.at,
         )
+    tx.announce(RunGrew(run, tuple(entries)))
 
 
 def _kind(event: JournalEvent) -> str:

@@ -8,7 +8,8 @@ import queue
 import sqlite3
 import threading
 import time
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from tidings.core.failpoints import fail_here
 from tidings.core.store import migrate
 from tidings.core.store.checks import CHECKED_BYTES
 from tidings.core.store.store import Row, T, Unit
+from tidings.core.store.wakeups import Due, Wakeups
 
 log = logging.getLogger(__name__)
 
@@ -59,15 +61,65 @@ class _Done(NamedTuple):
     future: asyncio.Future[Any]
     value: Any
     error: BaseException | None
+    # Empty for a unit that was undone.
+    announced: Sequence[Due] = ()
+
+
+class _Step:
+    __slots__ = ("_announced", "_name", "_transaction")
+
+    def __init__(self, transaction: SqliteTransaction, name: str) -> None:
+        self._transaction = transaction
+        self._name = name
+        self._announced = len(transaction.announced)
+
+    def undo(self) -> None:
+        self._transaction.execute(f"ROLLBACK TO {self._name}")
+        del self._transaction.announced[self._announced :]
 
 
 class SqliteTransaction:
     """Raises Unstored when the database says "not now", Clash when a row would break a rule of the schema."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "_depth", "_wakeups", "announced")
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, wakeups: Wakeups | None = None) -> None:
+        """Without `wakeups` every announcement is kept."""
         self._connection = connection
+        self._wakeups = wakeups
+        self._depth = 0
+        self.announced: list[Due] = []
+
+    def announce(self, due: Due) -> None:
+        if self._wakeups is None or self._wakeups.is_followed(type(due)):
+            self.announced.append(due)
+
+    @contextmanager
+    def step(self) -> Iterator[_Step]:
+        """A savepoint with a name of its own, so that steps can be nested."""
+        name = f"step_{self._depth}"
+        self.execute(f"SAVEPOINT {name}")
+        self._depth += 1
+        step = _Step(self, name)
+        try:
+            yield step
+        except Unstored:
+            # The whole batch is undone, and the savepoint may be gone already.
+            raise
+        except BaseException:
+            step.undo()
+            self._end_step(name)
+            raise
+        self._end_step(name)
+
+    def _end_step(self, name: str) -> None:
+        self.execute(f"RELEASE {name}")
+        self._depth -= 1
+
+    def begin_unit(self) -> None:
+        """The unit before this one may have been left in the middle."""
+        self._depth = 0
+        self.announced = []
 
     def execute(self, sql: str, *parameters: object) -> None:
         self.count(sql, *parameters)
@@ -99,9 +151,15 @@ class SqliteStore:
     """Built by `open_store`. One connection writes and checkpoints, which also avoids the WAL-reset bug."""
 
     def __init__(
-        self, path: Path, *, grouped: bool = True, factory: type[sqlite3.Connection] = sqlite3.Connection
+        self,
+        path: Path,
+        *,
+        grouped: bool = True,
+        factory: type[sqlite3.Connection] = sqlite3.Connection,
+        wakeups: Wakeups | None = None,
     ) -> None:
         self.fault = ""
+        self.wakeups = wakeups or Wakeups()
         self._path = path
         self._factory = factory
         self._group = GROUP_LIMIT if grouped else 1
@@ -165,7 +223,7 @@ class SqliteStore:
             self._loop.call_soon_threadsafe(self._opened.set_exception, error)
             return
         self._loop.call_soon_threadsafe(self._opened.set_result, None)
-        transaction = SqliteTransaction(connection)
+        transaction = SqliteTransaction(connection, self.wakeups)
         while not self._ending:
             self._take_turn(connection, transaction)
         connection.close()
@@ -188,7 +246,7 @@ class SqliteStore:
 
     def _tell(self, done: list[_Done]) -> None:
         try:
-            self._loop.call_soon_threadsafe(_resolve, done)
+            self._loop.call_soon_threadsafe(_resolve, done, self.wakeups)
         except RuntimeError:
             # The loop has gone, and with it everybody who could have waited.
             self._ending = True
@@ -248,6 +306,7 @@ class SqliteStore:
 
 def _perform(connection: sqlite3.Connection, transaction: SqliteTransaction, job: _Job) -> _Done:
     """Runs one unit in its own savepoint: a fault undoes only this unit and is raised to its caller."""
+    transaction.begin_unit()
     connection.execute("SAVEPOINT unit")
     try:
         value = job.unit(transaction)
@@ -259,7 +318,7 @@ def _perform(connection: sqlite3.Connection, transaction: SqliteTransaction, job
         connection.execute("RELEASE unit")
         return _Done(job.future, None, error)
     connection.execute("RELEASE unit")
-    return _Done(job.future, value, None)
+    return _Done(job.future, value, None, transaction.announced)
 
 
 def _undo(connection: sqlite3.Connection) -> None:
@@ -279,8 +338,16 @@ def _judge(error: sqlite3.Error) -> None:
         raise Clash(str(error)) from error
 
 
-def _resolve(done: list[_Done]) -> None:
-    for future, value, error in done:
+def _resolve(done: list[_Done], wakeups: Wakeups) -> None:
+    """Answers the callers in the order of their units, each after the parts that its unit wakes."""
+    published: set[Due] = set()
+    loop = asyncio.get_running_loop()
+    for future, value, error, announced in done:
+        news = [due for due in dict.fromkeys(announced) if due not in published]
+        if news:
+            published.update(news)
+            # Queued like the answers, so that the caller of an earlier unit goes on before a later unit is heard of.
+            loop.call_soon(wakeups.publish, news)
         if future.done():
             continue
         if error is None:
@@ -355,8 +422,12 @@ def _explain(path: Path, error: sqlite3.Error) -> str:
 
 
 async def open_store(
-    path: Path, *, grouped: bool = True, factory: type[sqlite3.Connection] = sqlite3.Connection
+    path: Path,
+    *,
+    grouped: bool = True,
+    factory: type[sqlite3.Connection] = sqlite3.Connection,
+    wakeups: Wakeups | None = None,
 ) -> SqliteStore:
-    store = SqliteStore(path, grouped=grouped, factory=factory)
+    store = SqliteStore(path, grouped=grouped, factory=factory, wakeups=wakeups)
     await store.start()
     return store

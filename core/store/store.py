@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from tidings.core.store.wakeups import Due, Wakeups
+
 T = TypeVar("T")
+
+
+class Step(Protocol):
+    """A part of a unit that can be undone by itself."""
+
+    def undo(self) -> None:
+        """Undoes every row and every announcement since the step began; the unit goes on."""
+        ...
 
 
 class Row(Protocol):
@@ -28,6 +39,14 @@ class Transaction(Protocol):
     def one(self, sql: str, *parameters: object) -> Row | None: ...
     def all(self, sql: str, *parameters: object) -> list[Row]: ...
 
+    def announce(self, due: Due) -> None:
+        """Published after COMMIT, each value once; forgotten when the unit or its step is undone."""
+        ...
+
+    def step(self) -> AbstractContextManager[Step]:
+        """An exception that leaves the step undoes it."""
+        ...
+
 
 Unit = Callable[[Transaction], T]
 
@@ -37,6 +56,8 @@ class Store(Protocol):
 
     # Why the last write failed; empty while all is well.
     fault: str
+    # Hears what units announce, before their callers go on.
+    wakeups: Wakeups
 
     def write(self, unit: Unit[T]) -> asyncio.Future[T]:
         """Queues the unit at once, in order of the calls. Raises Unstored when it cannot be committed."""

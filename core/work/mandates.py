@@ -8,7 +8,6 @@ from collections.abc import Callable
 from tidings.core import ids
 from tidings.core.clock import Clock
 from tidings.core.inbound.access import Access
-from tidings.core.inbound.settlement import After
 from tidings.core.outbound import homes, outbox
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.store.store import Transaction
@@ -28,12 +27,11 @@ class Mandates:
         """Why work for this person may not begin; empty if it may."""
         return self._access.lapsed(asker)
 
-    def tell(self, tx: Transaction, what: str, why: str, key: str) -> After:
+    def tell(self, tx: Transaction, what: str, why: str, key: str) -> None:
         """Tells the owner, once per key, in the transaction that keeps the work from beginning."""
         log.warning("%s, because %s", what, why)
         home = homes.elsewhere(tx, "", self._owner, self._is_down)
         if home is None:
-            return After()
+            return
         body = Body(text=f"{what}, because {why}.")
         outbox.put_once(tx, Owed(ids.new("dlv"), Class.REPLY, home, body, None, "lapsed", key), self._clock.now())
-        return After((home.lane,))

@@ -29,6 +29,7 @@ from tidings.core.gateway.gateway import Gateway
 from tidings.core.settings import Access, Core
 from tidings.core.store import sqlite
 from tidings.core.store.store import Unit
+from tidings.core.store.wakeups import Wakeups
 from tidings.core.types import Absent, Part, Receipt, Signal, Target, Unreadable, Value, View
 
 _WRITES = re.compile(r"\s*(INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)", re.IGNORECASE)
@@ -206,8 +207,8 @@ def _watch_units(stage: Stage) -> None:
         stage.unit_began()
         return write(self, unit)
 
-    def resolved(done: list[sqlite._Done]) -> None:
-        stage.unit_ended(lambda: resolve(done))
+    def resolved(done: list[sqlite._Done], wakeups: Wakeups) -> None:
+        stage.unit_ended(lambda: resolve(done, wakeups))
 
     # Whoever insists waits by the machine's own clock, which nobody here may do.
     sqlite.RETRY_SECONDS = 0.0

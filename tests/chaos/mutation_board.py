@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tests.chaos.mutation_seams import swap
-from tidings.core.inbound.settlement import After
 from tidings.core.store.store import Row, Transaction
 from tidings.core.types import File
 from tidings.core.work.board import cards as card_rows
@@ -41,8 +40,8 @@ def second_block_is_no_news() -> None:
         files: Iterable[File] = (),
         *,
         told: Iterable[str] = (),
-    ) -> After:
-        return real(tx, card, 0, text, at, files, told=told)
+    ) -> None:
+        real(tx, card, 0, text, at, files, told=told)
 
     swap(card_rows, "tell", tell)
 
@@ -53,11 +52,11 @@ def effect_tried_again() -> None:
 
     def conclude(
         self: Foreman, tx: Transaction, attempt: Row, verdict: Verdict, notes: str, at: Moment, *, effect: bool = False
-    ) -> After:
+    ) -> None:
         tx.execute("UPDATE card_attempts SET effect = 0 WHERE card = ? AND ended IS NULL", attempt["card"])
         harmless = board_rules.open_attempt(tx, attempt["card"])
         assert harmless is not None
-        return real(self, tx, harmless, verdict, notes, at)
+        real(self, tx, harmless, verdict, notes, at)
 
     swap(Foreman, "_conclude", conclude)
 

@@ -56,23 +56,16 @@ def acknowledge_before_commit() -> None:
 
 def delivery_in_second_transaction() -> None:
     """The run is closed first, and what we owe for it is written afterwards."""
-    unwritten: dict[str, Owed] = {}
+
+    def write(self: Courier, owed: Owed) -> None:
+        later(self._store.insist(lambda tx: outbox.put(tx, owed, self._clock.now())))
 
     def put(self: Courier, tx: Transaction, owed: Owed, reserved: Reserved | None) -> Head | None:
-        unwritten[owed.id] = owed
+        loop = self._store._loop  # type: ignore[attr-defined]
+        loop.call_soon_threadsafe(write, self, owed)
         return None
 
-    async def write(self: Courier, owed: Owed) -> None:
-        await self._store.insist(lambda tx: outbox.put(tx, owed, self._clock.now()))
-        self.wake(owed.target.lane)
-
-    def carry(self: Courier, owed: Owed, reserved: Reserved | None, first: Head | None) -> None:
-        if reserved is not None:
-            self.give_back(reserved)
-        later(write(self, unwritten.pop(owed.id)))
-
     swap(Courier, "put", put)
-    swap(Courier, "carry", carry)
 
 
 def dedupe_only_in_memory() -> None:

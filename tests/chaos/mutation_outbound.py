@@ -10,7 +10,7 @@ from tests.chaos.mutation_seams import swap
 from tidings.core.errors import RateLimited
 from tidings.core.operations import offline
 from tidings.core.outbound import compose, courier, doubts, draft, outbox, pace, resolver
-from tidings.core.outbound.courier import Courier, Reserved
+from tidings.core.outbound.courier import Courier, Lane
 from tidings.core.outbound.draft import Draft
 from tidings.core.outbound.moved_chats import Aliases
 from tidings.core.outbound.outbox import Head, Owed
@@ -263,13 +263,13 @@ def long_final_composed_on_the_loop() -> None:
 
 def done_before_delivered() -> None:
     """A message is marked as done while its answer is still on its way."""
-    carry = Courier.carry
+    prepare = Courier._prepare
 
-    def carried(self: Courier, owed: Owed, reserved: Reserved | None, first: Head | None) -> None:
-        self._signal(owed, DeliveryState.DELIVERED)
-        carry(self, owed, reserved, first)
+    async def prepared(self: Courier, due: Head, lane: Lane) -> Head | None:
+        self._signal(due.owed, DeliveryState.DELIVERED)
+        return await prepare(self, due, lane)
 
-    swap(Courier, "carry", carried)
+    swap(Courier, "_prepare", prepared)
 
 
 def dead_answer_marked_as_done() -> None:

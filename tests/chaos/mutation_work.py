@@ -15,7 +15,6 @@ from tidings.core.context import Session
 from tidings.core.desk.runs import Numbered
 from tidings.core.desk.work import Log, Plan
 from tidings.core.inbound import answer
-from tidings.core.inbound.settlement import After
 from tidings.core.operations import retention
 from tidings.core.operations.retention import Place, Step, Terms
 from tidings.core.outbound import homes, notices, outbox
@@ -30,7 +29,6 @@ from tidings.core.work.processes.processes import Processes
 from tidings.core.work.schedules import rows as schedule_rows
 from tidings.core.work.schedules import when as schedule_when
 from tidings.core.work.schedules.firing import Watch
-from tidings.core.work.schedules.rows import Fired
 from tidings.core.work.schedules.shell import Jobs
 from tidings.core.work.schedules.when import When
 from tidings.core.work.tasks import rows as task_rows
@@ -98,7 +96,7 @@ def instant_fired_again() -> None:
 
     def begin_again(
         tx: Transaction, schedule: str, plan: Plan, instant: float, due: float, clock: Clock, late: bool
-    ) -> Fired:
+    ) -> str:
         while tx.one("SELECT 1 FROM firings WHERE schedule = ? AND instant = ?", schedule, instant):
             instant += 0.001
         return begin(tx, schedule, plan, instant, due, clock, late)
@@ -108,9 +106,8 @@ def instant_fired_again() -> None:
 
 
 def cut_off_command_runs_again() -> None:
-    def interrupt(self: Jobs, tx: Transaction) -> After:
+    def interrupt(self: Jobs, tx: Transaction) -> None:
         tx.execute("UPDATE firings SET state = 'waiting' WHERE state = 'running' AND run = ''")
-        return After()
 
     swap(Jobs, "_interrupt", interrupt)
 
@@ -120,18 +117,17 @@ def job_answers_whoever_wrote_last() -> None:
 
     def tell(
         tx: Transaction, firing: str, plan: Plan, where: Target, words: str, clock: Clock, files: tuple[File, ...] = ()
-    ) -> After:
+    ) -> None:
         row = tx.one("SELECT message FROM inbox WHERE conversation NOT LIKE 'schedule:%' ORDER BY seq DESC LIMIT 1")
         last = msgspec.json.decode(row["message"], type=Inbound).target if row else where
-        return real(tx, firing, plan, last, words, clock, files)
+        real(tx, firing, plan, last, words, clock, files)
 
     swap(schedule_rows, "_tell", tell)
 
 
 def lost_and_not_told() -> None:
-    def take_up(self: Tasks, tx: Transaction, row: Row) -> After:
+    def take_up(self: Tasks, tx: Transaction, row: Row) -> None:
         tx.execute("UPDATE tasks SET state = 'lost', ended = ? WHERE id = ?", self._clock.now(), row["id"])
-        return After()
 
     swap(Tasks, "_take_up", take_up)
 
@@ -199,8 +195,8 @@ def end_of_a_failure_is_silent() -> None:
     """Only what went well is told."""
     real = task_rows.end
 
-    def end(tx: Transaction, row: Row, how: task_rows.End, clock: Clock) -> After:
-        return real(tx, row, how._replace(words=how.words if how.state == "succeeded" else ""), clock)
+    def end(tx: Transaction, row: Row, how: task_rows.End, clock: Clock) -> None:
+        real(tx, row, how._replace(words=how.words if how.state == "succeeded" else ""), clock)
 
     swap(task_rows, "end", end)
 

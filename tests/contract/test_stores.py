@@ -15,6 +15,7 @@ from tidings.core import failpoints
 from tidings.core.errors import Unstored
 from tidings.core.store.sqlite import SqliteStore, SqliteTransaction, open_store
 from tidings.core.store.store import Store, T, Transaction, Unit
+from tidings.core.store.wakeups import Wakeups
 
 SLOW_MILLISECONDS = 150
 
@@ -62,6 +63,10 @@ class HonestStore:
     def __init__(self, inner: Store, bench: SqliteBench) -> None:
         self.inner = inner
         self.bench = bench
+
+    @property
+    def wakeups(self) -> Wakeups:
+        return self.inner.wakeups
 
     @property
     def fault(self) -> str:

@@ -225,7 +225,7 @@ class MortalStore(SqliteStore):
         self._raw.close()
 
     def transaction(self) -> Transaction:
-        return SqliteTransaction(self._raw)
+        return SqliteTransaction(self._raw, self.wakeups)
 
     def _hop(self, left: int) -> None:
         if self._life.dead or not self._queue:
@@ -242,7 +242,7 @@ class MortalStore(SqliteStore):
 
     def _answer(self, done: list[_Done]) -> None:
         if not self._life.dead:
-            _resolve(done)
+            _resolve(done, self.wakeups)
 
 
 class MortalGateway(Gateway):

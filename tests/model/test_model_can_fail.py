@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from tidings.core.adapter import Receive
 from tidings.core.errors import Doubtful
 from tidings.core.gateway.gateway import Gateway, _Phases
 from tidings.core.outbound.outbox import MARK
-from tidings.core.store.store import Row, T, Transaction, Unit
+from tidings.core.store.store import Row, Step, T, Transaction, Unit
+from tidings.core.store.wakeups import Due
 from tidings.core.types import Body, Inbound, Note, Part, Receipt
 
 # Most are found within the first dozen.
@@ -125,6 +127,12 @@ class LateTransaction:
 
     def all(self, sql: str, *parameters: object) -> list[Row]:
         return self._real.all(sql, *parameters)
+
+    def announce(self, due: Due) -> None:
+        self._real.announce(due)
+
+    def step(self) -> AbstractContextManager[Step]:
+        return self._real.step()
 
 
 class TwoStepStore(MortalStore):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from tidings.core import ids
+from tidings.core.clock import Clock
 from tidings.core.desk.board import (
     Attempt,
     Block,
@@ -22,7 +23,6 @@ from tidings.core.desk.board import (
     Remark,
 )
 from tidings.core.errors import Unkeepable, Unknown
-from tidings.core.inbound.settlement import After
 from tidings.core.outbound import notices, outbox
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.redaction import one_line, plain
@@ -30,6 +30,8 @@ from tidings.core.store.store import Row, Transaction
 from tidings.core.types import Asker, Body, Conversation, File, Target, encode
 from tidings.core.work.tasks import rows as task_rows
 
+# A conversation of its own for each card, which no platform's can be taken for.
+ADAPTER = "card"
 # What a row keeps of what a worker says.
 WORDS_CHARACTERS = 20_000
 REASON_CHARACTERS = 1000
@@ -57,6 +59,10 @@ ORDER = (
 class Moment(NamedTuple):
     now: float
     wall: float
+
+    @classmethod
+    def of(cls, clock: Clock) -> Moment:
+        return cls(clock.now(), clock.wall())
 
     @property
     def ahead(self) -> float:
@@ -226,9 +232,8 @@ def tell(
     files: Iterable[File] = (),
     *,
     told: Iterable[str] = (),
-) -> After:
+) -> None:
     """One notice for each watcher who was not told already; owed in this transaction and carried by the outbox."""
-    lanes = []
     for row in tx.all("SELECT * FROM card_watchers WHERE card = ? ORDER BY place", card):
         if row["place"] in told:
             continue
@@ -239,8 +244,6 @@ def tell(
         owed = Owed(ids.new("dlv"), Class.REPLY, target, body, None, f"card/{card}", key, source=source)
         if outbox.put_once(tx, owed, at.now) == owed.id and row["conversation"]:
             notices.remember(tx, row["conversation"], owed.notice, at.wall)
-        lanes.append(target.lane)
-    return After(tuple(lanes))
 
 
 def watchers(tx: Transaction, card: int) -> list[str]:

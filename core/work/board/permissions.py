@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidings.core.desk.board import Hand
 from tidings.core.errors import Unkeepable
-from tidings.core.inbound.dispatcher import Bots
+from tidings.core.inbound.bots import Bots
 from tidings.core.settings import Board
 from tidings.core.store.store import Row, Transaction
 from tidings.core.types import Origin
@@ -14,10 +14,12 @@ from tidings.core.work.board import cards as card_rows
 class Permissions:
     def __init__(self, settings: Board, bots: Bots) -> None:
         self._settings = settings
-        self.renew(bots)
-
-    def renew(self, bots: Bots) -> None:
         self._bots = bots
+
+    @property
+    def roster(self) -> frozenset[str]:
+        """Every bot and every worker that may be given a card."""
+        return frozenset((*self._bots.agents, *self._settings.workers))
 
     def own_bot(self, hand: Hand) -> str:
         """The bot that gets a card without an assignee."""

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from tidings.core.desk.board import Block, CardFile, CardState, Ending, Hand, NewCard
 from tidings.core.errors import Fenced, Overdrawn, Unkeepable
-from tidings.core.inbound.settlement import After
 from tidings.core.redaction import one_line, plain
 from tidings.core.store.store import Row, Transaction
+from tidings.core.store.wakeups import BoardChanged
 from tidings.core.types import File, encode
 from tidings.core.work.board import card_news
 from tidings.core.work.board import cards as card_rows
@@ -40,22 +40,9 @@ class Hold(NamedTuple):
     fence: int
 
 
-class Added(NamedTuple):
-    card: Row
-    # It may be blocked from the start.
-    after: After
-
-
 class Claimed(NamedTuple):
     hold: Hold
     card: Row
-
-
-class Freed(NamedTuple):
-    """A card that was taken from its worker, which is to be ended."""
-
-    after: After
-    attempt: Row | None
 
 
 def add(
@@ -66,10 +53,10 @@ def add(
     open_cards: int,
     at: Moment,
     may_change: MayChange,
-) -> Added:
+) -> Row:
     """A card that nobody could ever work on is refused here; a cycle cannot come about, since its parents exist."""
     if known := tx.one("SELECT * FROM cards WHERE key = ? AND key <> ''", new.key) if new.key else None:
-        return Added(known, After())
+        return known
     title = plain(" ".join(new.title.split()))
     if not title:
         raise Unkeepable("a card needs a title")
@@ -113,8 +100,9 @@ def add(
     card_rows.note(tx, card, "created", title, hand.name, at)
     if new.triage:
         tx.execute("UPDATE cards SET reason = 'nobody has let it go yet' WHERE id = ?", card)
-    after = After() if new.triage else _let_go(tx, card, at, _answered(hand))
-    return Added(card_rows.find(tx, str(card)), after)
+    else:
+        _let_go(tx, card, at, _answered(hand))
+    return card_rows.find(tx, str(card))
 
 
 def _check_folder(tx: Transaction, name: str, hand: Hand) -> None:
@@ -125,13 +113,13 @@ def _check_folder(tx: Transaction, name: str, hand: Hand) -> None:
         raise Unkeepable(f"the folder {name} belongs to another conversation: choose another name")
 
 
-def link(tx: Transaction, parent: str, child: str, hand: Hand, at: Moment, may_change: MayChange) -> After:
+def link(tx: Transaction, parent: str, child: str, hand: Hand, at: Moment, may_change: MayChange) -> None:
     """From now on the child waits for the parent."""
     before, behind = card_rows.find(tx, parent), card_rows.find(tx, child)
     if behind["state"] not in LINKABLE:
         raise Unkeepable(f"#{behind['id']} is {behind['state']}: it no longer waits for anything")
     if tx.one("SELECT 1 FROM card_links WHERE parent = ? AND child = ?", before["id"], behind["id"]):
-        return After()
+        return
     if card_rows.leads_to(tx, behind["id"], before["id"]):
         raise Unkeepable(f"#{before['id']} waits for #{behind['id']} already: they would wait for each other")
     tx.execute("INSERT INTO card_links (parent, child) VALUES (?, ?)", before["id"], behind["id"])
@@ -139,8 +127,7 @@ def link(tx: Transaction, parent: str, child: str, hand: Hand, at: Moment, may_c
         card_rows.inherit(tx, before["id"], behind["id"])
     card_rows.note(tx, behind["id"], "linked", f"waits for #{before['id']}", hand.name, at)
     if behind["state"] in (CardState.TODO, CardState.READY) or behind["block"] == Block.DEPENDENCY:
-        return _let_go(tx, behind["id"], at, _answered(hand))
-    return After()
+        _let_go(tx, behind["id"], at, _answered(hand))
 
 
 def _answered(hand: Hand) -> tuple[str, ...]:
@@ -194,26 +181,26 @@ def renew(tx: Transaction, hold: Hold, lease: float, at: Moment) -> None:
     tx.execute("UPDATE cards SET lease = ? WHERE id = ?", at.now + lease, hold.card)
 
 
-def complete(tx: Transaction, hold: Hold, summary: str, files: tuple[CardFile, ...], at: Moment) -> After:
+def complete(tx: Transaction, hold: Hold, summary: str, files: tuple[CardFile, ...], at: Moment) -> None:
     row = held(tx, hold)
     if not summary.strip():
         raise Unkeepable("say in the summary what was done: those who wait for it read nothing else")
     for file in files:
         card_rows.attach(tx, hold.card, file)
     _end(tx, hold, Ending.COMPLETE, "", "", summary, at)
-    return _finish(tx, row, summary, row["assignee"], at)
+    _finish(tx, row, summary, row["assignee"], at)
 
 
-def block(tx: Transaction, hold: Hold, kind: Block, reason: str, notes: str, at: Moment) -> After:
+def block(tx: Transaction, hold: Hold, kind: Block, reason: str, notes: str, at: Moment) -> None:
     """The verdict of a worker, or of whoever supervises it."""
     row, reason = held(tx, hold), card_rows.line(reason)
     if not reason:
         raise Unkeepable("say why it is blocked, so that somebody can do something about it")
     _end(tx, hold, Ending.BLOCKED, kind, reason, notes, at)
-    return _block(tx, row, kind, reason, row["assignee"], at, notes)
+    _block(tx, row, kind, reason, row["assignee"], at, notes)
 
 
-def review(tx: Transaction, hold: Hold, summary: str, at: Moment) -> After:
+def review(tx: Transaction, hold: Hold, summary: str, at: Moment) -> None:
     row = held(tx, hold)
     if not summary.strip():
         raise Unkeepable("say in the summary what is to be looked at")
@@ -221,7 +208,7 @@ def review(tx: Transaction, hold: Hold, summary: str, at: Moment) -> After:
     _move(tx, hold.card, CardState.REVIEW, "", "", at)
     tx.execute("UPDATE cards SET summary = ? WHERE id = ?", card_rows.words(summary), hold.card)
     event = card_rows.note(tx, hold.card, "review", summary, row["assignee"], at)
-    return card_rows.tell(tx, hold.card, event, card_news.review(row, summary), at)
+    card_rows.tell(tx, hold.card, event, card_news.review(row, summary), at)
 
 
 def put_back(tx: Transaction, hold: Hold, kind: Block, reason: str, notes: str, due: float, at: Moment) -> None:
@@ -233,7 +220,7 @@ def put_back(tx: Transaction, hold: Hold, kind: Block, reason: str, notes: str, 
     card_rows.note(tx, hold.card, "retried", f"{kind}: {reason}", row["assignee"], at)
 
 
-def unblock(tx: Transaction, id: str, comment: str, hand: Hand, at: Moment) -> After:
+def unblock(tx: Transaction, id: str, comment: str, hand: Hand, at: Moment) -> None:
     row = card_rows.find(tx, id)
     if row["state"] not in (CardState.BLOCKED, CardState.TRIAGE, CardState.REVIEW):
         raise Unkeepable(f"#{row['id']} is {row['state']}: there is nothing to unblock")
@@ -244,11 +231,10 @@ def unblock(tx: Transaction, id: str, comment: str, hand: Hand, at: Moment) -> A
         card_rows.remark(tx, row["id"], hand.name, comment, at)
     card_rows.note(tx, row["id"], "unblocked", comment, hand.name, at)
     tx.execute("UPDATE cards SET tries = 0, due = ? WHERE id = ?", at.now, row["id"])
-    after = _let_go(tx, row["id"], at, _answered(hand))
+    _let_go(tx, row["id"], at, _answered(hand))
     for child in card_rows.children(tx, row["id"]):
         if child["block"] == Block.DEPENDENCY:
-            after += _let_go(tx, child["id"], at)
-    return after
+            _let_go(tx, child["id"], at)
 
 
 def _check_gate(row: Row, hand: Hand) -> None:
@@ -266,20 +252,20 @@ def _gives_up_waiting(tx: Transaction, card: int, hand: Hand) -> bool:
     return True
 
 
-def finish(tx: Transaction, id: str, summary: str, hand: Hand, at: Moment) -> After:
+def finish(tx: Transaction, id: str, summary: str, hand: Hand, at: Moment) -> None:
     """Somebody else than its worker says that it is done."""
     row = _at_rest(tx, id, hand)
-    return _finish(tx, row, summary.strip() or row["summary"] or f"{hand.name} says that it is done.", hand.name, at)
+    _finish(tx, row, summary.strip() or row["summary"] or f"{hand.name} says that it is done.", hand.name, at)
 
 
-def set_aside(tx: Transaction, id: str, kind: Block, reason: str, hand: Hand, at: Moment) -> After:
+def set_aside(tx: Transaction, id: str, kind: Block, reason: str, hand: Hand, at: Moment) -> None:
     """Somebody else than its worker blocks it."""
     row, reason = _at_rest(tx, id, hand), card_rows.line(reason)
     if not reason:
         raise Unkeepable("say why it is blocked, so that somebody can do something about it")
     if row["state"] == CardState.BLOCKED:
         raise Unkeepable(f"#{row['id']} is blocked already: {row['reason']}")
-    return _block(tx, row, kind, reason, hand.name, at, "")
+    _block(tx, row, kind, reason, hand.name, at, "")
 
 
 def _at_rest(tx: Transaction, id: str, hand: Hand) -> Row:
@@ -292,8 +278,8 @@ def _at_rest(tx: Transaction, id: str, hand: Hand) -> Row:
     return row
 
 
-def archive(tx: Transaction, id: str, hand: Hand, at: Moment) -> Freed:
-    """From any state; its worker may write nothing more, and is to be ended."""
+def archive(tx: Transaction, id: str, hand: Hand, at: Moment) -> None:
+    """From any state; its worker may write nothing more, and the supervisor ends it."""
     row = card_rows.find(tx, id)
     if row["state"] == CardState.ARCHIVED:
         raise Unkeepable(f"#{row['id']} is archived already")
@@ -303,14 +289,12 @@ def archive(tx: Transaction, id: str, hand: Hand, at: Moment) -> Freed:
         _end(tx, hold, Ending.ARCHIVED, "", f"archived by {hand.name}", "", at)
     _move(tx, row["id"], CardState.ARCHIVED, "", "", at)
     card_rows.note(tx, row["id"], "archived", row["title"], hand.name, at)
-    after = After()
     if row["finished"] is None:
         # What was blocked with it no longer goes on by itself, so it is blocked anew.
         for child in card_rows.children(tx, row["id"]):
             if child["block"] == Block.DEPENDENCY:
                 _move(tx, child["id"], CardState.TODO, "", "", at)
-        after, _ = _hold_back(tx, row["id"], f"waits for #{row['id']}, which was archived", at, ())
-    return Freed(after, attempt)
+        _hold_back(tx, row["id"], f"waits for #{row['id']}, which was archived", at, ())
 
 
 def open_attempt(tx: Transaction, card: int) -> Row | None:
@@ -342,9 +326,10 @@ def _move(tx: Transaction, card: int, state: CardState, block: str, reason: str,
         at.now,
         card,
     )
+    tx.announce(BoardChanged())
 
 
-def _finish(tx: Transaction, row: Row, summary: str, by: str, at: Moment) -> After:
+def _finish(tx: Transaction, row: Row, summary: str, by: str, at: Moment) -> None:
     card, said = row["id"], card_rows.words(summary)
     tx.execute("UPDATE cards SET summary = ?, finished = ?, blocked_before = '' WHERE id = ?", said, at.now, card)
     _move(tx, card, CardState.DONE, "", "", at)
@@ -358,14 +343,13 @@ def _finish(tx: Transaction, row: Row, summary: str, by: str, at: Moment) -> Aft
         by,
     )
     sent = tuple(File(path=file["place"], name=file["name"]) for file in files)
-    after = card_rows.tell(tx, card, event, card_news.done(row, said), at, sent)
+    card_rows.tell(tx, card, event, card_news.done(row, said), at, sent)
     for child in card_rows.children(tx, card):
         if child["state"] == CardState.TODO or child["block"] == Block.DEPENDENCY:
-            after += _let_go(tx, child["id"], at)
-    return after
+            _let_go(tx, child["id"], at)
 
 
-def _let_go(tx: Transaction, card: int, at: Moment, told: Collection[str] = ()) -> After:
+def _let_go(tx: Transaction, card: int, at: Moment, told: Collection[str] = ()) -> None:
     """Ready when everything before it is done; else it waits, and says so where that has come to a stop."""
     waits = card_rows.waits_for(tx, card)
     stuck = [parent for parent in waits if parent["state"] in card_news.HELD_UP]
@@ -373,15 +357,15 @@ def _let_go(tx: Transaction, card: int, at: Moment, told: Collection[str] = ()) 
     if not waits:
         _move(tx, card, CardState.READY, "", "", at)
         card_rows.note(tx, card, "promoted", "", "", at)
-        return After()
+        return
     if not stuck and row["block"] != Block.DEPENDENCY:
         _move(tx, card, CardState.TODO, "", "", at)
-        return After()
+        return
     if row["block"] == Block.DEPENDENCY and row["state"] == CardState.BLOCKED:
         # It was told when it came to a stop; what it waits for now may be another.
         _move(tx, card, CardState.BLOCKED, Block.DEPENDENCY, card_news.waits_for((stuck or waits)[0]), at)
-        return After()
-    return _block(tx, row, Block.DEPENDENCY, card_news.waits_for((stuck or waits)[0]), "", at, "", told)
+        return
+    _block(tx, row, Block.DEPENDENCY, card_news.waits_for((stuck or waits)[0]), "", at, "", told)
 
 
 def _block(
@@ -393,7 +377,7 @@ def _block(
     at: Moment,
     notes: str,
     told: Collection[str] = (),
-) -> After:
+) -> None:
     """The same block again is no news that helps anybody: then a person is asked to look."""
     card = row["id"]
     mark = kind.value if kind in BY_KIND else f"{kind}: {reason}"
@@ -404,12 +388,12 @@ def _block(
     event = card_rows.note(tx, card, "asked a person" if again else "blocked", f"{kind}: {reason}", by, at)
     stuck = "blocked" if not again else "waiting for a person"
     places = card_rows.watchers(tx, card)
-    after, behind = _hold_back(tx, card, f"waits for #{card}, which is {stuck} ({kind.phrase})", at, places)
+    behind = _hold_back(tx, card, f"waits for #{card}, which is {stuck} ({kind.phrase})", at, places)
     said = card_news.blocked(row, kind, reason, notes, behind, again=again)
-    return after + card_rows.tell(tx, card, event, said, at, told=told)
+    card_rows.tell(tx, card, event, said, at, told=told)
 
 
-def _hold_back(tx: Transaction, card: int, reason: str, at: Moment, told: Collection[str]) -> tuple[After, list[int]]:
+def _hold_back(tx: Transaction, card: int, reason: str, at: Moment, told: Collection[str]) -> list[int]:
     """What waits for it is blocked too, however far behind; each who watches any of it is told once."""
     behind, news = list[int](), list[tuple[Row, str]]()
     waiting = [(child, card, reason) for child in card_rows.children(tx, card)]
@@ -426,13 +410,13 @@ def _hold_back(tx: Transaction, card: int, reason: str, at: Moment, told: Collec
             news.append((child, why))
         further = f"waits for #{own}, which is blocked ({Block.DEPENDENCY.phrase})"
         waiting += [(each, own, further) for each in card_rows.children(tx, own)]
-    after, heard = After(), set(told)
+    heard = set(told)
     for number, (child, why) in enumerate(news):
         event = card_rows.note(tx, child["id"], "blocked", f"{Block.DEPENDENCY}: {why}", "", at)
         said = card_news.held_back(child, why, [later["id"] for later, _ in news[number + 1 :]])
-        after += card_rows.tell(tx, child["id"], event, said, at, told=heard)
+        card_rows.tell(tx, child["id"], event, said, at, told=heard)
         heard.update(card_rows.watchers(tx, child["id"]))
-    return after, behind
+    return behind
 
 
 def _is_held_by_another(tx: Transaction, card: int, cause: int) -> bool:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from tidings.core import context
+from tidings.core.clock import Clock
 from tidings.core.context import Session
 from tidings.core.desk.board import (
     BY_WORKER,
@@ -23,22 +24,20 @@ from tidings.core.desk.board import (
     Order,
 )
 from tidings.core.errors import Unkeepable, Unknown, Unsupported
+from tidings.core.inbound.abilities import Can
+from tidings.core.inbound.bots import Bots
 from tidings.core.inbound.commands import Command, Obeyed
-from tidings.core.inbound.dispatcher import Bots, Dispatcher
-from tidings.core.inbound.settlement import After, Can
 from tidings.core.runs import journal
 from tidings.core.settings import Board as Settings
-from tidings.core.store.store import Row, Store, Transaction
+from tidings.core.store.store import Store, Transaction
 from tidings.core.types import Audience, Inbound, Target, parse_target
 from tidings.core.work.board import card_news, commands, verdicts
 from tidings.core.work.board import cards as card_rows
 from tidings.core.work.board import rules as board_rules
-from tidings.core.work.board import supervisor as foreman
 from tidings.core.work.board import text as board_text
 from tidings.core.work.board.cards import Moment
 from tidings.core.work.board.permissions import Permissions
 from tidings.core.work.board.rules import Hold
-from tidings.core.work.board.supervisor import Foreman
 
 # How many cards a list has at most, as data and as text.
 LISTED = 200
@@ -46,13 +45,10 @@ SHOWN = 40
 
 
 class Done(NamedTuple):
-    """The card that was meant, and what is to follow once all is stored."""
+    """The card that was meant, and what is said about it."""
 
     card: str
     words: str = ""
-    after: After = After()
-    # A worker that lost its card.
-    ended: Row | None = None
 
 
 class BoardService:
@@ -60,31 +56,25 @@ class BoardService:
         self,
         store: Store,
         settings: Settings,
-        dispatcher: Dispatcher,
+        clock: Clock,
         can: Can,
-        foreman: Foreman,
         bots: Bots,
     ) -> None:
         self._store = store
         self._settings = settings
-        self._dispatcher = dispatcher
+        self._clock = clock
         self._can = can
-        self._foreman = foreman
-        self._permissions = Permissions(settings, bots)
-        self.renew(bots)
-
-    def renew(self, bots: Bots) -> None:
         self._bots = bots
-        self._permissions.renew(bots)
+        self._permissions = Permissions(settings, bots)
 
     def commands(self) -> tuple[Command, ...]:
         return (Command("board", "cards that agents work on: add, show, comment, unblock, …", self._obey_in_chat),)
 
     async def get(self, id: str) -> Card:
-        return await self._store.read(lambda tx: card_rows.card(tx, id, self._foreman.moment.ahead))
+        return await self._store.read(lambda tx: card_rows.card(tx, id, Moment.of(self._clock).ahead))
 
     async def all(self, states: tuple[CardState, ...], limit: int, *, assignee: str = "") -> Board:
-        ahead = self._foreman.moment.ahead
+        ahead = Moment.of(self._clock).ahead
         return await self._store.read(lambda tx: card_rows.board(tx, states, min(limit, LISTED), assignee, ahead))
 
     async def obey(self, order: Order, hand: Hand) -> Answer:
@@ -93,19 +83,14 @@ class BoardService:
     def _obey_in_chat(self, tx: Transaction, inbound: Inbound) -> Obeyed:
         """In the transaction that stores the command: obeyed once, or not at all."""
         hand = commands.hand_of(inbound, self._bots.find(inbound))
-        tx.execute("SAVEPOINT board")
         try:
             order = commands.parse(inbound.argument, tuple(VERBS))
             if isinstance(order, str):
                 return Obeyed(order)
-            done = self._carry_out(tx, order, hand, self._foreman.moment)
+            with tx.step():
+                return Obeyed(self._carry_out(tx, order, hand, Moment.of(self._clock)).words)
         except commands.REFUSALS as error:
-            tx.execute("ROLLBACK TO board")
             return Obeyed(commands.refusal(error))
-        finally:
-            tx.execute("RELEASE board")
-        ended = done.ended
-        return Obeyed(done.words, after=done.after, then=lambda: self._foreman.hurry(ended))
 
     def _carry_out(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
         """Raises Unknown or Unkeepable in words for the person, and nothing has happened then."""
@@ -127,9 +112,10 @@ class BoardService:
         named = msgspec.structs.replace(new, assignee=new.assignee or self._permissions.own_bot(hand))
         self._permissions.check_assignee(named.assignee, hand)
         told, most = self._reachable(hand), self._settings.open_cards
-        card, after = board_rules.add(tx, named, told, self._foreman.roster, most, at, self._permissions.may_change)
+        may_change = self._permissions.may_change
+        card = board_rules.add(tx, named, told, self._permissions.roster, most, at, may_change)
         words = f"Card {card_news.named(card)} for {card['assignee']} is {card_news.state(card)}."
-        return Done(str(card["id"]), words=words, after=after)
+        return Done(str(card["id"]), words=words)
 
     def _show(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
         card = card_rows.card(tx, order.id, at.ahead)
@@ -150,23 +136,26 @@ class BoardService:
         return Done(str(row["id"]), words=f"Attached to {card_news.named(row)}: {order.file.name}.")
 
     def _unblock(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
-        return _moved(tx, order.id, board_rules.unblock(tx, order.id, order.text, hand, at))
+        board_rules.unblock(tx, order.id, order.text, hand, at)
+        return _moved(tx, order.id)
 
     def _finish(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
-        return _moved(tx, order.id, board_rules.finish(tx, order.id, order.text, hand, at))
+        board_rules.finish(tx, order.id, order.text, hand, at)
+        return _moved(tx, order.id)
 
     def _set_aside(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
-        return _moved(tx, order.id, board_rules.set_aside(tx, order.id, order.kind, order.text, hand, at))
+        board_rules.set_aside(tx, order.id, order.kind, order.text, hand, at)
+        return _moved(tx, order.id)
 
     def _link(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
         if not order.other:
             raise Unkeepable("say which card waits for this one")
-        after = board_rules.link(tx, order.id, order.other, hand, at, self._permissions.may_change)
-        return _moved(tx, order.other, after)
+        board_rules.link(tx, order.id, order.other, hand, at, self._permissions.may_change)
+        return _moved(tx, order.other)
 
     def _archive(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
-        freed = board_rules.archive(tx, order.id, hand, at)
-        return _moved(tx, order.id, freed.after)._replace(ended=freed.attempt)
+        board_rules.archive(tx, order.id, hand, at)
+        return _moved(tx, order.id)
 
     def _watch(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
         row, target = card_rows.find(tx, order.id), _watcher(order, hand)
@@ -193,13 +182,13 @@ class BoardService:
         await self._write(unit)
 
     async def complete(self, summary: str, artifacts: tuple[CardFile, ...]) -> Card:
-        def verdict(tx: Transaction, hold: Hold, at: Moment) -> After:
+        def verdict(tx: Transaction, hold: Hold, at: Moment) -> None:
             events = [entry.event for entry in journal.read(tx, run, 0, journal.last(tx, run))]
             if verdicts.denied(events):
                 raise Unkeepable(
                     "an approval was denied in this attempt, so it cannot be complete: block it with the kind approval"
                 )
-            return board_rules.complete(tx, hold, summary, artifacts, at)
+            board_rules.complete(tx, hold, summary, artifacts, at)
 
         run = context.current().run
         return await self._verdict(Ending.COMPLETE, verdict)
@@ -214,7 +203,7 @@ class BoardService:
     async def request_review(self, summary: str) -> Card:
         return await self._verdict(Ending.REVIEW, lambda tx, hold, at: board_rules.review(tx, hold, summary, at))
 
-    async def _verdict(self, ending: Ending, give: Callable[[Transaction, Hold, Moment], After]) -> Card:
+    async def _verdict(self, ending: Ending, give: Callable[[Transaction, Hold, Moment], None]) -> Card:
         """A run that was cut off right behind its verdict gives it again, and that is no second one."""
         session = _worker()
 
@@ -223,26 +212,19 @@ class BoardService:
             if given is not None and given["ending"] == ending:
                 return Done(str(given["card"]))
             hold = _hold(tx, session.run)
-            return Done(str(hold.card), after=give(tx, hold, at))
+            give(tx, hold, at)
+            return Done(str(hold.card))
 
         return _card(await self._write(unit))
 
     async def _write(self, unit: Callable[[Transaction, Moment], Done]) -> Answer:
-        at = self._foreman.moment
+        at = Moment.of(self._clock)
 
-        def whole(tx: Transaction) -> tuple[Done, Card | None]:
+        def whole(tx: Transaction) -> Answer:
             done = unit(tx, at)
-            return done, card_rows.card(tx, done.card, at.ahead) if done.card else None
+            return Answer(done.words, card_rows.card(tx, done.card, at.ahead) if done.card else None)
 
-        done, card = await self._store.write(whole)
-        await self._follow_up(done)
-        return Answer(done.words, card)
-
-    async def _follow_up(self, done: Done) -> None:
-        self._dispatcher.hurry(done.after)
-        if done.ended is not None:
-            await self._foreman.end(done.ended, "the board")
-        self._foreman.wake()
+        return await self._store.write(whole)
 
     def _reachable(self, hand: Hand) -> Hand:
         """Whoever cannot be told later watches nothing."""
@@ -282,9 +264,9 @@ VERBS = {
 }
 
 
-def _moved(tx: Transaction, id: str, after: After) -> Done:
+def _moved(tx: Transaction, id: str) -> Done:
     row = card_rows.find(tx, id)
-    return Done(str(row["id"]), words=f"{card_news.named(row)} is {card_news.state(row, ' now')}.", after=after)
+    return Done(str(row["id"]), words=f"{card_news.named(row)} is {card_news.state(row, ' now')}.")
 
 
 def _watcher(order: Order, hand: Hand) -> Target:
@@ -301,7 +283,7 @@ def _card(answer: Answer) -> Card:
 
 def _worker() -> Session:
     session = context.current()
-    if session.errand is None or session.conversation.adapter != foreman.ADAPTER:
+    if session.errand is None or session.conversation.adapter != card_rows.ADAPTER:
         raise Unkeepable("only whoever works on a card can say how it ends")
     return session
 

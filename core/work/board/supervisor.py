@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextvars import Context
 from pathlib import Path
 from typing import NamedTuple
@@ -17,13 +17,12 @@ from tidings.core.clock import Clock, Timer
 from tidings.core.desk.board import Block, Hand
 from tidings.core.errors import Unstored
 from tidings.core.inbound import inbox
-from tidings.core.inbound.dispatcher import Dispatcher
-from tidings.core.inbound.door import Door
+from tidings.core.inbound.bots import Bots
 from tidings.core.inbound.inbox import Claim
-from tidings.core.inbound.settlement import After
 from tidings.core.runs import journal
 from tidings.core.settings import Board
 from tidings.core.store.store import Row, Store, Transaction
+from tidings.core.store.wakeups import BoardChanged
 from tidings.core.types import Conversation, Errand, Inbound, Origin, Sender, Target
 from tidings.core.work.board import brief as board_brief
 from tidings.core.work.board import card_news, verdicts
@@ -32,6 +31,7 @@ from tidings.core.work.board import rules as board_rules
 from tidings.core.work.board import worker_process as workers
 from tidings.core.work.board.brief import Briefing, Parent
 from tidings.core.work.board.cards import Moment
+from tidings.core.work.board.permissions import Permissions
 from tidings.core.work.board.rules import Claimed, Hold
 from tidings.core.work.board.verdicts import Verdict
 from tidings.core.work.board.workers import Crew, Job
@@ -41,8 +41,9 @@ from tidings.core.work.tasks import rows as task_rows
 
 log = logging.getLogger(__name__)
 
-# A conversation of its own, which no platform's can be taken for.
-ADAPTER = "card"
+# Stops a run, by the name of the one who asks.
+Stop = Callable[[str, str], Awaitable[bool]]
+
 BOARD = Hand("the board", is_person=False)
 LONGEST_PAUSE_SECONDS = 600.0
 TWICE = "; it had begun something that must not be done twice"
@@ -51,7 +52,6 @@ TWICE = "; it had begun something that must not be done twice"
 class _Round(NamedTuple):
     """What one look at the board has brought about."""
 
-    after: After
     jobs: list[Job]
     # Workers that lost their cards.
     fenced: list[Row]
@@ -65,51 +65,42 @@ class Foreman:
         store: Store,
         clock: Clock,
         settings: Board,
-        dispatcher: Dispatcher,
-        door: Door,
-        bots: Collection[str],
+        stop_run: Stop,
+        bots: Bots,
         home: Path,
         mandates: Mandates,
     ) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings
-        self._dispatcher = dispatcher
-        self._door = door
+        self._stop_run = stop_run
+        self._permissions = Permissions(settings, bots)
         self._home = home
         self._mandates = mandates
-        self.renew(bots)
-        self._crew = Crew(store, clock, settings, home, self._heard_no_more, dispatcher)
+        self._crew = Crew(store, clock, settings, home, self._heard_no_more)
         self._timer: Timer | None = None
         # When the board is checked next.
         self._due: float | None = None
         self._looking: asyncio.Task[None] | None = None
-        self._crew.changed = self.wake
-        self._endings: set[asyncio.Task[None]] = set()
         self._again = False
-        self._stopped = False
-        self._loop: asyncio.AbstractEventLoop | None = None
+        # Until it is started nothing begins: what a dead process left must end first.
+        self._stopped = True
+        store.wakeups.subscribe(BoardChanged, lambda due: self.wake())
 
     @property
     def moment(self) -> Moment:
-        return Moment(self._clock.now(), self._clock.wall())
-
-    def renew(self, bots: Collection[str]) -> None:
-        """Who may be given a card, from now on."""
-        self.roster = frozenset((*bots, *self._settings.workers))
+        return Moment.of(self._clock)
 
     async def start(self) -> None:
         """What another process has begun is nobody's now; it is ended before anything begins anew."""
-        self._loop = asyncio.get_running_loop()
         left = await self._store.insist(_open_processes)
         await asyncio.gather(*(_see_off(row["pid"], row["born"]) for row in left if row["pid"] is not None))
         for row in left:
-            self._dispatcher.hurry(await self._store.insist(lambda tx, row=row: self._lost(tx, row)))  # type: ignore[misc]
+            await self._store.insist(lambda tx, row=row: self._lost(tx, row))  # type: ignore[misc]
+        self._stopped = False
         await self.sweep()
 
     async def sweep(self) -> None:
-        for row in await self._store.read(_strays):
-            await self.end(row, "the board")
         await self.look()
 
     async def stop(self) -> None:
@@ -147,8 +138,8 @@ class Foreman:
     async def look(self) -> None:
         if self._stopped:
             return
-        looked = await self._store.insist(self._look)
-        self._dispatcher.hurry(looked.after)
+        at_work = self._crew.at_work
+        looked = await self._store.insist(lambda tx: self._look(tx, at_work))
         for job in looked.jobs:
             self._crew.begin(job)
         for row in looked.fenced:
@@ -163,37 +154,29 @@ class Foreman:
     async def end(self, attempt: Row, by: str) -> None:
         """Ends whoever works on it; what it still says is refused already."""
         if attempt["run"]:
-            await self._door.stop(attempt["run"], by)
+            await self._stop_run(attempt["run"], by)
         else:
             self._crew.end(attempt["card"], attempt["number"])
 
-    def hurry(self, ended: Row | None) -> None:
-        """After a command: whoever lost the card by it is ended, and what is ready begins."""
-        if ended is not None:
-            ending = asyncio.create_task(self.end(ended, "the board"), context=Context())
-            self._endings.add(ending)
-            ending.add_done_callback(self._endings.discard)
-        self.wake()
-
-    def _look(self, tx: Transaction) -> _Round:
+    def _look(self, tx: Transaction, at_work: Collection[tuple[int, int]]) -> _Round:
         at = self.moment
         _renew_runs(tx, at.now + self._settings.lease_seconds)
         if self._due is not None and at.now - self._due > self._settings.heartbeat_seconds:
             self._listen_longer(tx, at)
-        after, fenced = self._take_back(tx, at)
-        after += self._set_aside(tx, at)
-        after += self._take_back_lapsed(tx, at, fenced)
+        fenced = [*_archived_runs(tx), *_archived_processes(tx, at_work), *self._take_back(tx, at)]
+        self._set_aside(tx, at)
+        self._take_back_lapsed(tx, at, fenced)
         jobs: list[Job] = []
         running = tx.one("SELECT count(*) AS n FROM cards WHERE state = 'running'")
         free = max(self._settings.parallel - (running["n"] if running else 0), 0)
-        after += self._set_aside_lapsed(tx, free, at)
+        self._set_aside_lapsed(tx, free, at)
         for claimed in board_rules.claim(tx, free, self._settings.lease_seconds, at):
             brief = self._brief(tx, claimed, at)
             if claimed.card["assignee"] in self._settings.workers:
                 jobs.append(self._job(tx, claimed, brief))
             else:
-                after += self._put_run(tx, claimed, brief, at)
-        return _Round(after, jobs, fenced, self._next(tx, at))
+                self._put_run(tx, claimed, brief, at)
+        return _Round(jobs, fenced, self._next(tx, at))
 
     def _listen_longer(self, tx: Transaction, at: Moment) -> None:
         """Renews every lease after the machine slept or we could not check: workers could not report meanwhile."""
@@ -201,58 +184,54 @@ class Foreman:
         if tx.count("UPDATE cards SET lease = ? WHERE state = 'running' AND lease < ?", lease, lease):
             log.info("the board was not checked for a while; each card at work gets one more lease")
 
-    def _take_back(self, tx: Transaction, at: Moment) -> tuple[After, list[Row]]:
+    def _take_back(self, tx: Transaction, at: Moment) -> list[Row]:
         """Whoever has not been heard of for so long has lost the card."""
-        after, fenced = After(), []
+        fenced = []
         for card in tx.all("SELECT * FROM cards WHERE state = 'running' AND lease <= ?", at.now):
             attempt = board_rules.open_attempt(tx, card["id"])
             assert attempt is not None, "what runs has an attempt"
             silent = f"nothing was heard of it for {self._settings.lease_seconds:g} s; its log is {_log_of(attempt)}"
             kind = Block.INTERRUPTED if attempt["run"] else Block.HANG
-            after += self._conclude(tx, attempt, Verdict(kind, silent, True), "", at)
+            self._conclude(tx, attempt, Verdict(kind, silent, True), "", at)
             fenced.append(attempt)
-        return after, fenced
+        return fenced
 
-    def _set_aside(self, tx: Transaction, at: Moment) -> After:
+    def _set_aside(self, tx: Transaction, at: Moment) -> None:
         """What nobody can work on says so, instead of waiting for ever."""
-        after = After()
+        roster = self._permissions.roster
         for row in tx.all("SELECT DISTINCT assignee FROM cards WHERE state = 'ready'"):
-            if row["assignee"] in self.roster:
+            if row["assignee"] in roster:
                 continue
-            why = card_news.not_runnable(row["assignee"], self.roster)
+            why = card_news.not_runnable(row["assignee"], roster)
             for card in tx.all("SELECT id FROM cards WHERE state = 'ready' AND assignee = ?", row["assignee"]):
-                after += board_rules.set_aside(tx, str(card["id"]), Block.NOT_RUNNABLE, why, BOARD, at)
-        return after
+                board_rules.set_aside(tx, str(card["id"]), Block.NOT_RUNNABLE, why, BOARD, at)
 
-    def _take_back_lapsed(self, tx: Transaction, at: Moment, fenced: list[Row]) -> After:
+    def _take_back_lapsed(self, tx: Transaction, at: Moment, fenced: list[Row]) -> None:
         """Stops cards that are worked on for people who were removed."""
-        after = After()
         for card in tx.all("SELECT * FROM cards WHERE state = 'running'"):
             attempt = board_rules.open_attempt(tx, card["id"])
             if attempt is not None and (why := self._mandates.lapsed(task_rows.asker_of(card))):
                 hold = Hold(card["id"], attempt["number"], attempt["fence"])
-                after += board_rules.block(tx, hold, Block.STOPPED, why, "", at) + self._tell_lapsed(tx, card, why)
+                board_rules.block(tx, hold, Block.STOPPED, why, "", at)
+                self._tell_lapsed(tx, card, why)
                 fenced.append(attempt)
-        return after
 
-    def _set_aside_lapsed(self, tx: Transaction, free: int, at: Moment) -> After:
+    def _set_aside_lapsed(self, tx: Transaction, free: int, at: Moment) -> None:
         """Sets aside cards that would begin next, for people who were removed."""
-        after = After()
         while lapsed := [
             (card, why)
             for card in board_rules.ready(tx, free, at)
             if (why := self._mandates.lapsed(task_rows.asker_of(card)))
         ]:
             for card, why in lapsed:
-                after += board_rules.set_aside(tx, str(card["id"]), Block.STOPPED, why, BOARD, at)
-                after += self._tell_lapsed(tx, card, why)
-        return after
+                board_rules.set_aside(tx, str(card["id"]), Block.STOPPED, why, BOARD, at)
+                self._tell_lapsed(tx, card, why)
 
-    def _tell_lapsed(self, tx: Transaction, card: Row, why: str) -> After:
+    def _tell_lapsed(self, tx: Transaction, card: Row, why: str) -> None:
         what = (
             f"“{card['title']}” (card #{card['id']}) {'was stopped' if card['state'] == 'running' else 'did not run'}"
         )
-        return self._mandates.tell(tx, what, why, f"lapsed/card/{card['id']}")
+        self._mandates.tell(tx, what, why, f"lapsed/card/{card['id']}")
 
     def _next(self, tx: Transaction, at: Moment) -> float | None:
         row = tx.one(
@@ -275,15 +254,15 @@ class Foreman:
             card, claimed.hold.attempt, tuple(parents), str(self._home / "workspaces" / card.workspace)
         )
 
-    def _put_run(self, tx: Transaction, claimed: Claimed, brief: Briefing, at: Moment) -> After:
+    def _put_run(self, tx: Transaction, claimed: Claimed, brief: Briefing, at: Moment) -> None:
         """The claim and the run are one: neither is there without the other."""
         hold, card, run = claimed.hold, claimed.card, ids.new("run")
-        conversation = Conversation(adapter=ADAPTER, account="main", chat=str(hold.card))
+        conversation = Conversation(adapter=card_rows.ADAPTER, account="main", chat=str(hold.card))
         sender = msgspec.json.decode(card["sender"], type=Sender) if card["sender"] else Sender(id="board")
         message = Inbound(
             key=f"card/{hold.card}/{hold.attempt}",
             conversation=conversation,
-            target=Target(adapter=ADAPTER, chat=str(hold.card)),
+            target=Target(adapter=card_rows.ADAPTER, chat=str(hold.card)),
             sender=sender,
             origin=Origin.CARD,
             text=board_brief.text(brief),
@@ -297,11 +276,10 @@ class Foreman:
         )
         # What an earlier attempt had in mind comes by its notes; what it was told would only mislead.
         inbox.begin_generation(tx, conversation.id)
-        inbox.put(tx, message, run, at.now)
+        inbox.put_unclaimed(tx, message, run, at.now)
         tx.execute(
             "UPDATE card_attempts SET run = ?, log = ? WHERE card = ? AND number = ?", run, run, hold.card, hold.attempt
         )
-        return After(conversations=(conversation.id,))
 
     def _job(self, tx: Transaction, claimed: Claimed, brief: Briefing) -> Job:
         hold = claimed.hold
@@ -311,36 +289,30 @@ class Foreman:
         )
         return Job(hold, self._settings.workers[claimed.card["assignee"]], brief, records)
 
-    def ended(self, tx: Transaction, claimed: Claim, outcome: Outcome) -> After:
+    def ended(self, tx: Transaction, claimed: Claim, outcome: Outcome) -> None:
         """A run has ended, in this very transaction; if it gave no verdict on its card, we do."""
         attempt = tx.one("SELECT * FROM card_attempts WHERE run = ? AND run <> '' AND ended IS NULL", claimed.run)
         if attempt is None:
-            return After()
+            return
         events = [entry.event for entry in journal.read(tx, claimed.run, 0, journal.last(tx, claimed.run))]
         effect = verdicts.had_effect(events)
         tx.execute("UPDATE card_attempts SET effect = ? WHERE run = ? AND run <> ''", int(effect), claimed.run)
         verdict = verdicts.of_run(claimed.run, outcome, events)
-        after = self._conclude(tx, attempt, verdict, outcome.text, self.moment, effect=effect)
-        self._wake_from_afar()
-        return after
+        self._conclude(tx, attempt, verdict, outcome.text, self.moment, effect=effect)
 
-    def _wake_from_afar(self) -> None:
-        """From the store's own thread; whoever looks then is served behind the unit that calls this."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self.wake)
-
-    def _heard_no_more(self, tx: Transaction, hold: Hold, verdict: Verdict, notes: str) -> After:
+    def _heard_no_more(self, tx: Transaction, hold: Hold, verdict: Verdict, notes: str) -> None:
         """A process has ended; most have given their verdict before."""
         attempt = tx.one(
             "SELECT * FROM card_attempts WHERE card = ? AND number = ? AND ended IS NULL", hold.card, hold.attempt
         )
-        return self._conclude(tx, attempt, verdict, notes, self.moment) if attempt else After()
+        if attempt is not None:
+            self._conclude(tx, attempt, verdict, notes, self.moment)
 
-    def _lost(self, tx: Transaction, attempt: Row) -> After:
+    def _lost(self, tx: Transaction, attempt: Row) -> None:
         verdict = Verdict(
             Block.INTERRUPTED, f"interrupted by a restart of the gateway; its log is {_log_of(attempt)}", True
         )
-        return self._conclude(tx, attempt, verdict, "", self.moment)
+        self._conclude(tx, attempt, verdict, "", self.moment)
 
     def _leave(self, tx: Transaction) -> None:
         """Whoever stops the gateway has nothing against the cards: what was cut off is not counted as tried."""
@@ -353,7 +325,7 @@ class Foreman:
 
     def _conclude(
         self, tx: Transaction, attempt: Row, verdict: Verdict, notes: str, at: Moment, *, effect: bool = False
-    ) -> After:
+    ) -> None:
         """Tried again once if nothing would be done twice, else blocked with the reason."""
         hold = Hold(attempt["card"], attempt["number"], attempt["fence"])
         card = board_rules.held(tx, hold)
@@ -361,9 +333,9 @@ class Foreman:
         if verdict.may_retry and not effect and card["tries"] < self._settings.attempts:
             pause = min(self._settings.retry_seconds * 2 ** (card["tries"] - 1), LONGEST_PAUSE_SECONDS)
             board_rules.put_back(tx, hold, verdict.kind, verdict.reason, notes, at.now + pause, at)
-            return After()
+            return
         twice = TWICE if verdict.may_retry and effect else ""
-        return board_rules.block(tx, hold, verdict.kind, verdict.reason + twice, notes, at)
+        board_rules.block(tx, hold, verdict.kind, verdict.reason + twice, notes, at)
 
 
 async def _see_off(pid: int, birth: str) -> None:
@@ -382,12 +354,20 @@ def _open_processes(tx: Transaction) -> list[Row]:
     return tx.all("SELECT * FROM card_attempts WHERE ended IS NULL AND run = ''")
 
 
-def _strays(tx: Transaction) -> list[Row]:
-    """Runs of archived cards that nobody has ended, since the gateway was cut off in between."""
+def _archived_runs(tx: Transaction) -> list[Row]:
+    """Attempts whose card was archived while their run was open."""
     return tx.all(
-        "SELECT * FROM card_attempts WHERE run <> '' AND ending = 'archived' AND run IN (SELECT run FROM inbox"
-        " WHERE state = 'running' UNION ALL SELECT run FROM inbox WHERE state = 'waiting')"
+        "SELECT a.* FROM inbox i JOIN card_attempts a ON a.run = i.run WHERE i.state = 'running'"
+        " AND i.conversation >= 'card:' AND i.conversation < 'card;' AND a.run <> '' AND a.ending = 'archived'"
+        " UNION ALL SELECT a.* FROM inbox i JOIN card_attempts a ON a.run = i.run WHERE i.state = 'waiting'"
+        " AND i.conversation >= 'card:' AND i.conversation < 'card;' AND a.run <> '' AND a.ending = 'archived'"
     )
+
+
+def _archived_processes(tx: Transaction, at_work: Collection[tuple[int, int]]) -> list[Row]:
+    """Attempts whose card was archived while their process was at work."""
+    archived = "SELECT * FROM card_attempts WHERE card = ? AND number = ? AND ending = 'archived'"
+    return [row for card, number in at_work if (row := tx.one(archived, card, number))]
 
 
 def _renew_runs(tx: Transaction, lease: float) -> None:

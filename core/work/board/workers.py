@@ -15,8 +15,6 @@ import msgspec
 from tidings.core.clock import HOP_SECONDS, Clock, Timer
 from tidings.core.desk.board import BY_WORKER, Block, CardFile
 from tidings.core.errors import Fenced, TidingsError, Unkeepable
-from tidings.core.inbound.dispatcher import Dispatcher
-from tidings.core.inbound.settlement import After
 from tidings.core.settings import Board
 from tidings.core.store.store import Store, Transaction
 from tidings.core.work.board import artifacts, verdicts
@@ -44,22 +42,28 @@ class Job(NamedTuple):
 
 
 # Called in the transaction that finds that a worker is gone.
-Gone = Callable[[Transaction, Hold, Verdict, str], After]
+Gone = Callable[[Transaction, Hold, Verdict, str], None]
 
 
 class Crew:
-    def __init__(
-        self, store: Store, clock: Clock, settings: Board, home: Path, gone: Gone, dispatcher: Dispatcher
-    ) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: Board, home: Path, gone: Gone) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings
         self._home = home
         self._gone = gone
-        self._dispatcher = dispatcher
-        self.changed: Callable[[], None] = lambda: None
         self._working: dict[tuple[int, int], asyncio.Task[None]] = {}
         self._stopping = False
+
+    @property
+    def at_work(self) -> tuple[tuple[int, int], ...]:
+        """Each worker by its card and its attempt."""
+        return tuple(self._working)
+
+    async def idle(self) -> None:
+        """Returns when nobody works any more."""
+        while self._working:
+            await asyncio.wait(self._working.values())
 
     def begin(self, job: Job) -> None:
         if self._stopping:
@@ -89,15 +93,13 @@ class Crew:
         if not task.cancelled() and (error := task.exception()):
             # Its lease runs out, and then the card is taken back.
             log.error("card #%d was left by a fault: %r", key[0], error, exc_info=error)
-        self.changed()
 
     async def _work(self, job: Job) -> None:
         try:
             verdict, notes = await self._attempt(job)
         except Fenced:
             return
-        after = await self._store.insist(lambda tx: self._gone(tx, job.hold, verdict, notes))
-        self._dispatcher.hurry(after)
+        await self._store.insist(lambda tx: self._gone(tx, job.hold, verdict, notes))
 
     async def _attempt(self, job: Job) -> tuple[Verdict, str]:
         worker = Worker(job.command, Path(job.briefing.workspace), _environment(job), job.records)
@@ -132,19 +134,17 @@ class Crew:
 
     async def _hear(self, job: Job, said: Said, watch: _Watch) -> dict[str, Any]:
         """Every line is a sign of life; what is refused is answered with the reason."""
-        moment = Moment(self._clock.now(), self._clock.wall())
+        moment = Moment.of(self._clock)
         try:
             files = await asyncio.to_thread(self._take, job, said)
-            after = await self._store.insist(lambda tx: self._write(tx, job, said, files, moment))
+            await self._store.insist(lambda tx: self._write(tx, job, said, files, moment))
         except Fenced as error:
             watch.leave(0.0)
             return {"ok": False, "error": str(error), "stop": True}
         except TidingsError as error:
             return {"ok": False, "error": str(error)}
-        self._dispatcher.hurry(after)
         if said.do in ("complete", "block", "review"):
             watch.leave(LEAVING_SECONDS)
-            self.changed()
         return {"ok": True}
 
     def _take(self, job: Job, said: Said) -> tuple[CardFile, ...]:
@@ -154,7 +154,7 @@ class Crew:
         by, workspace = f"attempt {job.hold.attempt}", Path(job.briefing.workspace)
         return tuple(artifacts.take(place, workspace, kept, by) for place in places)
 
-    def _write(self, tx: Transaction, job: Job, said: Said, files: tuple[CardFile, ...], at: Moment) -> After:
+    def _write(self, tx: Transaction, job: Job, said: Said, files: tuple[CardFile, ...], at: Moment) -> None:
         hold = job.hold
         board_rules.renew(tx, hold, self._settings.lease_seconds, at)
         match said.do:
@@ -169,16 +169,15 @@ class Crew:
             case "effect":
                 tx.execute("UPDATE card_attempts SET effect = 1 WHERE card = ? AND number = ?", hold.card, hold.attempt)
             case "complete":
-                return board_rules.complete(tx, hold, said.summary, files, at)
+                board_rules.complete(tx, hold, said.summary, files, at)
             case "block":
                 if said.kind not in BY_WORKER:
                     raise Unkeepable(f"{said.kind!r} is no kind of block; there are: {', '.join(BY_WORKER)}")
-                return board_rules.block(tx, hold, Block(said.kind), said.reason, said.notes, at)
+                board_rules.block(tx, hold, Block(said.kind), said.reason, said.notes, at)
             case "review":
-                return board_rules.review(tx, hold, said.summary, at)
+                board_rules.review(tx, hold, said.summary, at)
             case _:
                 raise Unkeepable(f"there is no word {said.do!r} here")
-        return After()
 
 
 class _Watch:

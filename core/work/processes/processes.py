@@ -21,8 +21,6 @@ from tidings.core.context import Session
 from tidings.core.desk.work import Launch, Log, Manner, Task, TaskState
 from tidings.core.errors import Overdrawn, Unkeepable, Unknown
 from tidings.core.failpoints import fail_here
-from tidings.core.inbound.dispatcher import Dispatcher
-from tidings.core.inbound.settlement import After
 from tidings.core.redaction import plain
 from tidings.core.settings import Work
 from tidings.core.store.store import Row, Store, Transaction
@@ -60,11 +58,10 @@ JOINED = "SELECT tasks.*, processes.* FROM tasks JOIN processes ON processes.tas
 
 
 class Processes:
-    def __init__(self, store: Store, clock: Clock, settings: Work, dispatcher: Dispatcher, home: Path) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: Work, home: Path) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings
-        self._dispatcher = dispatcher
         self._folder = home / "processes"
         # A process that could not be watched is still open, so the next sweep looks at it again.
         self._watching = Background(log, "a process could not be watched")
@@ -200,7 +197,7 @@ class Processes:
             return
         words = report.matched(row["title"], found, is_last=row["matched"] + 1 == MOST_MATCH_NOTICES)
 
-        def unit(tx: Transaction) -> After:
+        def unit(tx: Transaction) -> None:
             # After its end no match is told any more, and no match twice.
             told = tx.count(
                 "UPDATE processes SET scanned = ?, matched = matched + 1, matched_at = ? WHERE task = ? AND scanned = ?"
@@ -210,9 +207,10 @@ class Processes:
                 task,
                 row["scanned"],
             )
-            return task_rows.tell(tx, row, words, self._clock, f"match/{task}/{row['scanned']}") if told else After()
+            if told:
+                task_rows.tell(tx, row, words, self._clock, f"match/{task}/{row['scanned']}")
 
-        self._dispatcher.hurry(await self._store.insist(unit))
+        await self._store.insist(unit)
 
     async def _close(self, task: str) -> None:
         """It is no more: how it ended is stored and told, once."""
@@ -221,14 +219,14 @@ class Processes:
         case = await self._case(row)
         fail_here("bg.pre_notify")
 
-        def unit(tx: Transaction) -> After:
+        def unit(tx: Transaction) -> None:
             now = task_rows.find(tx, task)
-            if row["pid"] is None:
-                return task_rows.end(tx, now, End(*report.unbegun(now["title"])), self._clock)
             asked = case._replace(stopped_by=now["stop_asked"] or "")
-            return task_rows.end(tx, now, report.ended(asked, self._settings), self._clock)
+            begun = row["pid"] is not None
+            end = report.ended(asked, self._settings) if begun else End(*report.unbegun(now["title"]))
+            task_rows.end(tx, now, end, self._clock)
 
-        self._dispatcher.hurry(await self._store.insist(unit))
+        await self._store.insist(unit)
         self._asked.pop(task, None)
 
     async def _case(self, row: Row) -> Case:

@@ -75,7 +75,7 @@ class Bookings:
             return Obeyed(whispered(inbound, "every" if every else "at") or NOBODY)
         except REFUSALS as error:
             return Obeyed(f"I cannot plan this: {error}.")
-        return Obeyed(f"{_planned(added, wall)} /schedules lists what is planned.", then=self._schedules.wake)
+        return Obeyed(f"{_planned(added, wall)} /schedules lists what is planned.")
 
     def _look(self, tx: Transaction, inbound: Inbound) -> Obeyed:
         match inbound.argument.split():
@@ -113,17 +113,17 @@ class Bookings:
             return Obeyed(_sentence(error))
 
     def _do(self, tx: Transaction, verb: str, known: Schedule, wall: float) -> Obeyed:
-        name, wake = known.plan.name, self._schedules.wake
+        name = known.plan.name
         match verb:
             case "pause":
                 self._schedules.alter(tx, known.id, msgspec.structs.replace(known.plan, paused=True))
                 return Obeyed(f"“{name}” is paused. /schedules resume {known.id} goes on with it.")
             case "resume":
                 plan = msgspec.structs.replace(known.plan, paused=False, paused_reason="")
-                return Obeyed(_planned(self._schedules.alter(tx, known.id, plan), wall), then=wake)
+                return Obeyed(_planned(self._schedules.alter(tx, known.id, plan), wall))
             case "run":
-                fired, _ = self._schedules.fire_now(tx, known.id)
-                return Obeyed(f"“{name}” runs now.", after=fired.after, then=wake)
+                self._schedules.fire_now(tx, known.id)
+                return Obeyed(f"“{name}” runs now.")
             case "remove":
                 self._schedules.drop(tx, known.id)
                 return Obeyed(f"“{name}” is removed and runs no more.")
@@ -136,7 +136,7 @@ def _stop(tx: Transaction, inbound: Inbound, known: Schedule) -> Obeyed:
     run = known.last.run if known.last and known.last.state == "running" else ""
     if not run or not inbox.ask_stop(tx, run, inbound.sender.name or inbound.sender.id):
         return Obeyed(f"“{known.plan.name}” does not run now.")
-    return Obeyed(f"I stop “{known.plan.name}”.", stopped=run)
+    return Obeyed(f"I stop “{known.plan.name}”.")
 
 
 def _planned(schedule: Schedule, wall: float) -> str:

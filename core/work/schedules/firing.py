@@ -11,14 +11,12 @@ from msgspec.structs import replace
 from tidings.core.clock import Clock
 from tidings.core.desk.work import Missed, Plan
 from tidings.core.errors import Unkeepable
-from tidings.core.inbound.dispatcher import Dispatcher
-from tidings.core.inbound.settlement import After
 from tidings.core.store.store import Row, Store, Transaction
+from tidings.core.store.wakeups import ScheduleDue
 from tidings.core.types import encode
 from tidings.core.work.mandates import Mandates
 from tidings.core.work.schedules import rows as schedule_rows
 from tidings.core.work.schedules import when as schedule_when
-from tidings.core.work.schedules.shell import Jobs
 from tidings.core.work.schedules.when import When
 from tidings.core.work.schedules.zones import told
 
@@ -38,27 +36,22 @@ BEHIND = "the one before it still waits for its turn"
 
 
 class Watch:
-    def __init__(self, store: Store, clock: Clock, dispatcher: Dispatcher, jobs: Jobs, mandates: Mandates) -> None:
+    def __init__(self, store: Store, clock: Clock, mandates: Mandates) -> None:
         self._store = store
         self._clock = clock
-        self._dispatcher = dispatcher
-        self._jobs = jobs
         self._mandates = mandates
         self._poked = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
         # What the wall clock showed more than steady time when it was last looked at.
         self._last_ahead: float | None = None
         self._stopped = False
+        store.wakeups.subscribe(ScheduleDue, lambda due: self._poked.set())
 
     def keep(self) -> None:
         """Begins, and begins again where a fault has ended it."""
         if not self._stopped and (self._watching is None or self._watching.done()):
             self._watching = asyncio.create_task(self._look_on(), context=Context())
             self._watching.add_done_callback(_left)
-
-    def poke(self) -> None:
-        """Something may be due sooner."""
-        self._poked.set()
 
     async def stop(self) -> None:
         self._stopped = True
@@ -86,10 +79,8 @@ class Watch:
             self._last_ahead = self._clock.ahead
         due = await self._store.insist(self._due)
         for id in due[:AT_ONCE]:
-            fired = await self._store.insist(lambda tx, id=id: self._take(tx, id))  # type: ignore[misc]
-            self._dispatcher.hurry(fired)
+            await self._store.insist(lambda tx, id=id: self._take(tx, id))  # type: ignore[misc]
         if due:
-            self._jobs.hurry()
             return STAGGER_SECONDS if len(due) > AT_ONCE else 0.0
         return await self._store.read(self._until_next)
 
@@ -135,24 +126,27 @@ class Watch:
             instant = when.after(instant)
         return None
 
-    def _take(self, tx: Transaction, id: str) -> After:
+    def _take(self, tx: Transaction, id: str) -> None:
         """The instant, its run and the next instant are one transaction."""
         row = tx.one("SELECT * FROM schedules WHERE id = ? AND paused = 0 AND removed = 0", id)
         if row is None or row["next"] is None or row["next"] > self._now(row):
-            return After()
+            return
         plan = schedule_rows.plan_of(row)
         if why := self._mandates.lapsed(plan.asker):
             what, key = f"“{plan.name}” (schedule) did not run and is paused", f"lapsed/{id}/{row['next']}"
-            return self._give_up(tx, row, plan, why, "") + self._mandates.tell(tx, what, why, key)
+            self._give_up(tx, row, plan, why, "")
+            self._mandates.tell(tx, what, why, key)
+            return
         try:
             when = schedule_when.known(plan.when, plan.zone)
         except Unkeepable as error:
-            return self._give_up(tx, row, plan, str(error), f"⚠ “{plan.name}” is paused: {error}.")
+            self._give_up(tx, row, plan, str(error), f"⚠ “{plan.name}” is paused: {error}.")
+            return
         newest = when.newest(row["next"], self._now(row))
         fired = row["fired"] + 1
         last = when.once or (plan.repeat and fired >= plan.repeat)
         following = None if last else when.after(newest)
-        after, ran = self._decide(tx, row, plan, when, newest, following)
+        ran = self._decide(tx, row, plan, when, newest, following)
         tx.execute(
             "UPDATE schedules SET next = ?, fired = fired + ? WHERE id = ? AND next = ?",
             following if ran or when.once else when.after(newest),
@@ -160,45 +154,40 @@ class Watch:
             id,
             row["next"],
         )
-        return after
 
     def _decide(
         self, tx: Transaction, row: Row, plan: Plan, when: When, newest: float, following: float | None
-    ) -> tuple[After, bool]:
-        """What becomes of the newest instant, and whether it runs; those before it were missed with the same end."""
+    ) -> bool:
+        """Whether the newest instant runs; the instants before it were missed, and end as it does."""
         now, shift = self._now(row), self._clock.ahead if row["steady"] else 0.0
         missed, late = now - row["next"] > GRACE_SECONDS, now - newest > GRACE_SECONDS
         if missed and plan.on_missed is Missed.SKIP:
             passed = newest if late else row["next"]
-            after = self._miss(tx, row, plan, passed, shift, DOWN, when.after(newest) if not when.once else None)
+            self._miss(tx, row, plan, passed, shift, DOWN, when.after(newest) if not when.once else None)
             if late:
-                return after, False
-        else:
-            after = After()
+                return False
         if not when.once and schedule_rows.awaits_its_turn(tx, row["id"]):
-            return after + self._miss(tx, row, plan, newest, shift, BEHIND, when.after(newest)), False
+            self._miss(tx, row, plan, newest, shift, BEHIND, when.after(newest))
+            return False
         log.info("%s “%s” runs%s", row["id"], plan.name, " late" if late else "")
-        begun = schedule_rows.begin(tx, row["id"], plan, newest, newest + shift, self._clock, late)
-        return after + begun.after, bool(begun.id)
+        return bool(schedule_rows.begin(tx, row["id"], plan, newest, newest + shift, self._clock, late))
 
     def _miss(
         self, tx: Transaction, row: Row, plan: Plan, instant: float, shift: float, reason: str, next: float | None
-    ) -> After:
+    ) -> None:
         wall = self._clock.wall()
         again = f" It runs again {told(next + shift, plan.zone, wall)}." if next is not None else ""
         words = f"⚠ “{plan.name}” did not run {told(instant + shift, plan.zone, wall)}: {reason}.{again}"
         log.warning("%s “%s” was missed: %s", row["id"], plan.name, reason)
-        return schedule_rows.miss(
+        schedule_rows.miss(
             tx, row["id"], plan, instant, instant + shift, reason, words, self._clock, hourly=reason == BEHIND
         )
 
-    def _give_up(self, tx: Transaction, row: Row, plan: Plan, reason: str, words: str) -> After:
+    def _give_up(self, tx: Transaction, row: Row, plan: Plan, reason: str, words: str) -> None:
         """Pauses a schedule that cannot run, such as for an unknown time zone; no `words` if it is told elsewhere."""
         paused = replace(plan, paused=True, paused_reason=reason)
         tx.execute("UPDATE schedules SET paused = 1, plan = ? WHERE id = ?", encode(paused), row["id"])
-        return schedule_rows.miss(
-            tx, row["id"], paused, row["next"], row["next"], reason, words, self._clock, hourly=False
-        )
+        schedule_rows.miss(tx, row["id"], paused, row["next"], row["next"], reason, words, self._clock, hourly=False)
 
 
 def _left(watching: asyncio.Task[None]) -> None:

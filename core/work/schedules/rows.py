@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 from tidings.core import ids
@@ -12,11 +10,11 @@ from tidings.core.clock import Clock
 from tidings.core.desk.work import Firing, Plan, Schedule
 from tidings.core.errors import Unknown
 from tidings.core.inbound import inbox
-from tidings.core.inbound.settlement import After
 from tidings.core.outbound import notices, outbox
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.redaction import one_line, plain
 from tidings.core.store.store import Row, Transaction
+from tidings.core.store.wakeups import CommandDue
 from tidings.core.types import Body, Conversation, Errand, File, Given, Inbound, Origin, Sender, Target, encode
 from tidings.core.work.schedules.zones import told
 from tidings.core.work.tasks import delegation
@@ -41,11 +39,6 @@ INSTRUCTIONS = (
 )
 
 
-class Fired(NamedTuple):
-    id: str
-    after: After = After()
-
-
 def conversation_of(schedule: str) -> Conversation:
     return Conversation(adapter=ADAPTER, account="main", chat=schedule)
 
@@ -61,8 +54,8 @@ def find(tx: Transaction, id: str) -> Row:
     return row
 
 
-def begin(tx: Transaction, schedule: str, plan: Plan, instant: float, due: float, clock: Clock, late: bool) -> Fired:
-    """No id where this instant has been fired before."""
+def begin(tx: Transaction, schedule: str, plan: Plan, instant: float, due: float, clock: Clock, late: bool) -> str:
+    """The id of the firing; empty where this instant has been fired before."""
     firing, run = ids.new("fire"), "" if plan.command else ids.new("run")
     new = tx.count(
         "INSERT INTO firings (id, schedule, instant, due, plan, late, state, run, started)"
@@ -77,14 +70,15 @@ def begin(tx: Transaction, schedule: str, plan: Plan, instant: float, due: float
         clock.wall() if run else None,
     )
     if not new:
-        return Fired("")
+        return ""
     if not run:
-        return Fired(firing)
+        tx.announce(CommandDue(schedule))
+        return firing
     message = _message(schedule, plan, firing, told(due, plan.zone, clock.wall()))
     # Each time without what was said the last time.
     inbox.begin_generation(tx, message.conversation.id)
-    inbox.put(tx, message, run, clock.now())
-    return Fired(firing, After(conversations=(message.conversation.id,)))
+    inbox.put_unclaimed(tx, message, run, clock.now())
+    return firing
 
 
 def _message(schedule: str, plan: Plan, firing: str, due: str) -> Inbound:
@@ -122,7 +116,7 @@ def miss(
     clock: Clock,
     *,
     hourly: bool,
-) -> After:
+) -> None:
     """Records a missed instant and tells it, if there are words; at most once an hour if it may recur."""
     firing, wall = ids.new("fire"), clock.wall()
     new = tx.count(
@@ -137,20 +131,21 @@ def miss(
         wall,
     )
     if not new or not words:
-        return After()
+        return
     where = plan.failures or plan.target
     if not hourly:
-        return _tell(tx, firing, plan, where, words, clock)
+        _tell(tx, firing, plan, where, words, clock)
+        return
     cause, source = f"missed/{schedule}", _source(plan)
     notice = Owed(ids.new("dlv"), Class.NOTICE, where, Body(text=words), None, cause, source=source)
-    return After((where.lane,)) if outbox.put_notice(tx, notice, clock.now()) else After()
+    outbox.put_notice(tx, notice, clock.now())
 
 
-def end(tx: Transaction, firing: str, outcome: Outcome, clock: Clock) -> After:
+def end(tx: Transaction, firing: str, outcome: Outcome, clock: Clock) -> None:
     """Once: whoever comes second finds it ended, and nothing is told twice."""
     row = tx.one(f"SELECT * FROM firings WHERE id = ? AND {OPEN}", firing)
     if row is None:
-        return After()
+        return
     tx.execute(
         "UPDATE firings SET state = 'done', outcome = ?, reason = ?, output = ?, ended = ? WHERE id = ?",
         outcome.kind,
@@ -161,18 +156,19 @@ def end(tx: Transaction, firing: str, outcome: Outcome, clock: Clock) -> After:
     )
     plan = plan_of(row)
     if outcome.kind is not OutcomeKind.COMPLETED:
-        return _tell(tx, firing, plan, plan.failures or plan.target, delegation.told(plan.name, outcome), clock)
+        _tell(tx, firing, plan, plan.failures or plan.target, delegation.told(plan.name, outcome), clock)
+        return
     words = outcome.text.strip()
     if words in ("", SILENCE) and not outcome.files:
-        return After()
+        return
     if row["late"]:
         words = f"(This was due {told(row['due'], plan.zone, clock.wall())}; I could not run it then.)\n\n{words}"
-    return _tell(tx, firing, plan, plan.target, words, clock, outcome.files)
+    _tell(tx, firing, plan, plan.target, words, clock, outcome.files)
 
 
 def _tell(
     tx: Transaction, firing: str, plan: Plan, where: Target, words: str, clock: Clock, files: tuple[File, ...] = ()
-) -> After:
+) -> None:
     """To the fixed target, whoever spoke last; and the bot there knows what was said."""
     body, key = Body(text=plain(words), files=files), f"firing/{firing}"
     owed = Owed(ids.new("dlv"), Class.REPLY, where, body, None, firing, key, source=_source(plan))
@@ -181,21 +177,19 @@ def _tell(
     if plan.conversation and where == plan.target:
         # Elsewhere it is remembered on arrival, when its conversation is known.
         notices.remember(tx, plan.conversation, owed.notice, clock.wall())
-    return After((where.lane,))
 
 
 def _source(plan: Plan) -> str:
     return f"the schedule “{plan.name}”"
 
 
-def follow_deliveries(tx: Transaction, clock: Clock) -> After:
+def follow_deliveries(tx: Transaction, clock: Clock) -> None:
     """What became of what was owed; what will not arrive is told where failures are told."""
     rows = tx.all(
         "SELECT f.*, d.state AS settled, d.reason AS why, d.target AS place FROM firings f"
         " JOIN deliveries d ON d.id = f.delivery"
         " WHERE f.delivery <> '' AND f.delivery_state = '' AND d.state IN ('delivered', 'dead')"
     )
-    after = After()
     for row in rows:
         tx.execute(
             "UPDATE firings SET delivery_state = ?, delivery_reason = ? WHERE id = ?",
@@ -211,9 +205,7 @@ def follow_deliveries(tx: Transaction, clock: Clock) -> After:
             key = f"undelivered/{row['id']}"
             body, source = Body(text=text), _source(plan)
             owed = Owed(ids.new("dlv"), Class.REPLY, plan.failures, body, None, row["id"], key, source=source)
-            if outbox.put_once(tx, owed, clock.now()) == owed.id:
-                after += After((plan.failures.lane,))
-    return after
+            outbox.put_once(tx, owed, clock.now())
 
 
 def all_of(tx: Transaction, owner: str, ahead: float, wall: float) -> list[Schedule]:

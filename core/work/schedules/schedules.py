@@ -10,20 +10,19 @@ from tidings.core.agent import Outcome
 from tidings.core.clock import Clock
 from tidings.core.desk.work import Firing, Plan, Schedule
 from tidings.core.errors import Overdrawn, Unkeepable, Unknown, Unsupported
-from tidings.core.inbound.dispatcher import Dispatcher
+from tidings.core.inbound.bots import Bots
 from tidings.core.inbound.inbox import Claim
-from tidings.core.inbound.settlement import After
 from tidings.core.outbound import homes
 from tidings.core.outbound.courier import Courier
 from tidings.core.redaction import one_line, plain
 from tidings.core.settings import Work
 from tidings.core.store.store import Row, Store, Transaction
+from tidings.core.store.wakeups import ScheduleDue
 from tidings.core.types import Audience, Target, encode
 from tidings.core.work.mandates import Mandates
 from tidings.core.work.schedules import rows as schedule_rows
 from tidings.core.work.schedules import when as schedule_when
 from tidings.core.work.schedules.firing import Watch
-from tidings.core.work.schedules.rows import Fired
 from tidings.core.work.schedules.shell import Jobs
 from tidings.core.work.schedules.when import When
 
@@ -39,7 +38,7 @@ class Schedules:
         clock: Clock,
         settings: Work,
         courier: Courier,
-        dispatcher: Dispatcher,
+        bots: Bots,
         jobs: Jobs,
         owner: Target | None,
         mandates: Mandates,
@@ -49,11 +48,11 @@ class Schedules:
         self._clock = clock
         self._settings = settings
         self._courier = courier
-        self._dispatcher = dispatcher
+        self._bots = bots
         self._jobs = jobs
         self._owner = owner
         self._mandates = mandates
-        self._watch = Watch(store, clock, dispatcher, jobs, mandates)
+        self._watch = Watch(store, clock, mandates)
 
     # What the gateway asks of a part.
 
@@ -63,8 +62,7 @@ class Schedules:
         self._watch.keep()
 
     async def sweep(self) -> None:
-        after = await self._store.insist(lambda tx: schedule_rows.follow_deliveries(tx, self._clock))
-        self._dispatcher.hurry(after)
+        await self._store.insist(lambda tx: schedule_rows.follow_deliveries(tx, self._clock))
         if self._clock.confirmed:
             await self._store.insist(lambda tx: schedule_rows.forget(tx, self._clock.wall()))
         await self._jobs.sweep()
@@ -84,17 +82,15 @@ class Schedules:
         await self._watch.stop()
         await self._jobs.stop()
 
-    def ended(self, tx: Transaction, claimed: Claim, outcome: Outcome) -> After:
+    def ended(self, tx: Transaction, claimed: Claim, outcome: Outcome) -> None:
         """In the transaction that ends the run."""
         assert claimed.inbound.errand is not None
-        return schedule_rows.end(tx, claimed.inbound.errand.id, outcome, self._clock)
+        schedule_rows.end(tx, claimed.inbound.errand.id, outcome, self._clock)
 
     # The desk.
 
     async def add(self, plan: Plan) -> Schedule:
-        added = await self._store.write(lambda tx: self.put(tx, plan))
-        self._watch.poke()
-        return added
+        return await self._store.write(lambda tx: self.put(tx, plan))
 
     async def all(self, conversation: str = "", *, paused: bool = True) -> list[Schedule]:
         wall = self._clock.wall()
@@ -107,17 +103,13 @@ class Schedules:
         )
 
     async def change(self, id: str, plan: Plan) -> Schedule:
-        changed = await self._store.write(lambda tx: self.alter(tx, id, plan))
-        self._watch.poke()
-        return changed
+        return await self._store.write(lambda tx: self.alter(tx, id, plan))
 
     async def remove(self, id: str) -> None:
         await self._store.write(lambda tx: self.drop(tx, id))
 
     async def fire(self, id: str) -> Firing:
-        fired, firing = await self._store.write(lambda tx: self.fire_now(tx, id))
-        self.hurry(fired.after)
-        return firing
+        return await self._store.write(lambda tx: self.fire_now(tx, id))
 
     async def firings(self, id: str, limit: int) -> list[Firing]:
         def unit(tx: Transaction) -> list[Firing]:
@@ -152,17 +144,18 @@ class Schedules:
                 raise Overdrawn(f"there are {len(here)} schedules here already: remove one first")
         when = when or schedule_when.read(plan.when, plan.zone, wall)
         plan = replace(plan, when=when.text, zone=when.zone)
-        id = secrets.token_hex(6)
+        id, due = secrets.token_hex(6), self._first(when)
         tx.execute(
             "INSERT INTO schedules (id, plan, owner, next, steady, paused, created) VALUES (?, ?, ?, ?, ?, ?, ?)",
             id,
             encode(plan),
             plan.conversation,
-            self._first(when),
+            due,
             int(when.relative),
             int(plan.paused),
             wall,
         )
+        self._announce(tx, plan, due)
         return schedule_rows.schedule_of(tx, schedule_rows.find(tx, id), self._clock.ahead)
 
     def alter(self, tx: Transaction, id: str, plan: Plan) -> Schedule:
@@ -190,7 +183,12 @@ class Schedules:
             int(plan.paused),
             id,
         )
+        self._announce(tx, plan, due)
         return schedule_rows.schedule_of(tx, schedule_rows.find(tx, id), self._clock.ahead)
+
+    def _announce(self, tx: Transaction, plan: Plan, due: float | None) -> None:
+        if due is not None and not plan.paused:
+            tx.announce(ScheduleDue(due))
 
     def _resumed(self, row: Row, when: When) -> float | None:
         if when.once:
@@ -206,7 +204,7 @@ class Schedules:
         tx.execute("UPDATE schedules SET removed = 1, next = NULL WHERE id = ?", id)
         return known
 
-    def fire_now(self, tx: Transaction, id: str) -> tuple[Fired, Firing]:
+    def fire_now(self, tx: Transaction, id: str) -> Firing:
         row, wall = schedule_rows.find(tx, id), self._clock.wall()
         if why := self._mandates.lapsed(schedule_rows.plan_of(row).asker):
             raise Unkeepable(f"it does not run, because {why}")
@@ -216,20 +214,10 @@ class Schedules:
         instant = wall + 0.0001
         while tx.one("SELECT 1 FROM firings WHERE schedule = ? AND instant = ?", id, instant):
             instant += 0.001
-        fired = schedule_rows.begin(tx, id, schedule_rows.plan_of(row), instant, wall, self._clock, late=False)
-        firing = tx.one("SELECT * FROM firings WHERE id = ?", fired.id)
+        begun = schedule_rows.begin(tx, id, schedule_rows.plan_of(row), instant, wall, self._clock, late=False)
+        firing = tx.one("SELECT * FROM firings WHERE id = ?", begun)
         assert firing is not None
-        return fired, schedule_rows.firing_of(tx, firing)
-
-    def hurry(self, after: After) -> None:
-        """Once it is stored."""
-        self._dispatcher.hurry(after)
-        self.wake()
-
-    def wake(self) -> None:
-        """Something may be due, or wait."""
-        self._jobs.hurry()
-        self._watch.poke()
+        return schedule_rows.firing_of(tx, firing)
 
     def _checked(self, tx: Transaction, plan: Plan) -> Plan:
         name = plain(one_line(plan.name))[:NAME_CHARACTERS]
@@ -241,7 +229,7 @@ class Schedules:
             raise Unkeepable(f"a prompt has at most {PROMPT_CHARACTERS:,} characters")
         if len(plan.command.encode()) > COMMAND_BYTES or "\0" in plan.command:
             raise Unkeepable("this command is too long; write it into a file, and run that")
-        bots = self._dispatcher.desk.bots()
+        bots = self._bots.names
         if plan.bot and plan.bot not in bots:
             raise Unkeepable(f"there is no bot named {plan.bot!r}; there are: {', '.join(bots)}")
         if plan.repeat < 0:

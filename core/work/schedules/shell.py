@@ -12,10 +12,10 @@ from tidings.core import context
 from tidings.core.agent import Outcome, OutcomeKind
 from tidings.core.clock import Clock
 from tidings.core.desk.work import Plan
-from tidings.core.inbound.dispatcher import HEADLESS, Dispatcher
-from tidings.core.inbound.settlement import After
+from tidings.core.inbound.abilities import HEADLESS
 from tidings.core.settings import Work
 from tidings.core.store.store import Row, Store, Transaction
+from tidings.core.store.wakeups import CommandDue
 from tidings.core.types import Errand, Sender, workspace_name
 from tidings.core.work.processes import foreground
 from tidings.core.work.schedules import rows as schedule_rows
@@ -32,28 +32,27 @@ INTERRUPTED = "interrupted by a restart; whether it took effect is unknown"
 
 
 class Jobs:
-    def __init__(self, store: Store, clock: Clock, settings: Work, dispatcher: Dispatcher, workspaces: Path) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: Work, workspaces: Path) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings
-        self._dispatcher = dispatcher
         self._workspaces = workspaces
         # By schedule: one of each runs at a time.
         self._working: dict[str, asyncio.Task[None]] = {}
+        # Schedules that became due again while their last command was about to end.
+        self._again: set[str] = set()
         self._places = asyncio.Semaphore(AT_ONCE)
-        self._looking: set[asyncio.Task[None]] = set()
         self._stopped = False
+        store.wakeups.subscribe(CommandDue, lambda due: self._work_on(due.schedule))
 
     async def start(self) -> None:
         """What a dead process was at is told as interrupted; what only waited begins."""
-        self._dispatcher.hurry(await self._store.insist(self._interrupt))
+        await self._store.insist(self._interrupt)
         await self.sweep()
 
-    def _interrupt(self, tx: Transaction) -> After:
-        after = After()
+    def _interrupt(self, tx: Transaction) -> None:
         for row in tx.all(f"SELECT id FROM firings WHERE {schedule_rows.OPEN} AND state = 'running' AND run = ''"):
-            after += schedule_rows.end(tx, row["id"], Outcome(OutcomeKind.FAILED, INTERRUPTED, ""), self._clock)
-        return after
+            schedule_rows.end(tx, row["id"], Outcome(OutcomeKind.FAILED, INTERRUPTED, ""), self._clock)
 
     async def sweep(self) -> None:
         rows = await self._store.insist(
@@ -63,13 +62,6 @@ class Jobs:
         )
         for row in rows:
             self._work_on(row["schedule"])
-
-    def hurry(self) -> None:
-        """Something may wait."""
-        if not self._stopped:
-            looking = asyncio.create_task(self.sweep(), context=Context())
-            self._looking.add(looking)
-            looking.add_done_callback(self._looking.discard)
 
     @property
     def busy(self) -> bool:
@@ -82,13 +74,14 @@ class Jobs:
     async def stop(self) -> None:
         """What is cut off is reported at the next start."""
         self.pause()
-        tasks = [*self._working.values(), *self._looking]
-        for task in tasks:
+        for task in self._working.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._working.values(), return_exceptions=True)
 
     def _work_on(self, schedule: str) -> None:
-        if schedule not in self._working and not self._stopped:
+        if schedule in self._working:
+            self._again.add(schedule)
+        elif not self._stopped:
             task = self._working[schedule] = asyncio.create_task(self._work(schedule), context=Context())
             task.add_done_callback(lambda task: self._left(schedule, task))
 
@@ -96,6 +89,9 @@ class Jobs:
         self._working.pop(schedule, None)
         if not task.cancelled() and (error := task.exception()):
             log.error("a scheduled command was left by a fault: %r", error, exc_info=error)
+        elif schedule in self._again:
+            self._again.discard(schedule)
+            self._work_on(schedule)
 
     async def _work(self, schedule: str) -> None:
         while await self._work_once(schedule):
@@ -108,8 +104,7 @@ class Jobs:
             if row is None:
                 return False
             outcome = await self._run(row)
-        after = await self._store.insist(lambda tx: schedule_rows.end(tx, row["id"], outcome, self._clock))
-        self._dispatcher.hurry(after)
+        await self._store.insist(lambda tx: schedule_rows.end(tx, row["id"], outcome, self._clock))
         return True
 
     def _claim(self, tx: Transaction, schedule: str) -> Row | None:

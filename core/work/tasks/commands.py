@@ -72,7 +72,7 @@ class Requests:
             workspace=Path(),
         )
         try:
-            begun, after = self._delegation.put(tx, session, Goal(prompt, prompt, Manner.TELL))
+            begun = self._delegation.put(tx, session, Goal(prompt, prompt, Manner.TELL))
         except Unsupported:
             return Obeyed(whispered(inbound, "bg") or NO_BG)
         except Overdrawn as error:
@@ -80,7 +80,7 @@ class Requests:
         words = (
             f"I work on it in the background and tell you here how it ended. /tasks cancel {short(begun.task)} ends it."
         )
-        return Obeyed(words, after=after)
+        return Obeyed(words)
 
     def _look(self, tx: Transaction, inbound: Inbound) -> Obeyed:
         match inbound.argument.split():
@@ -96,13 +96,12 @@ class Requests:
         found = _find(tx, inbound.conversation.id, id)
         if isinstance(found, str):
             return Obeyed(found)
-        row = self._tasks.ask_stop(tx, found["id"], inbound.sender.name or inbound.sender.id)
-        if row is None:
+        if not task_rows.ask_stop(tx, found["id"], inbound.sender.name or inbound.sender.id):
             return Obeyed(f"“{found['title']}” has ended already: {WORDS[TaskState(found['state'])]}.")
         # Whoever was promised a notice hears of the end by that.
         promised = found["manner"] != Manner.NOTHING
         words = f"I end “{found['title']}”" + ("; you hear when it has ended." if promised else ".")
-        return Obeyed(words, then=lambda: self._tasks.stop_soon(row))
+        return Obeyed(words)
 
     def _list(self, tx: Transaction, owner: str) -> str:
         rows = task_rows.rows_of(tx, owner, LISTED)
@@ -143,9 +142,9 @@ class Requests:
         if not self._can(replace(inbound, target=homes.as_home(inbound.target))).async_delivery:
             return Obeyed("This cannot be a home: nothing can be sent here by itself.")
         home = homes.as_home(inbound.target)
-        told = homes.choose(tx, home, self._clock.now())
+        homes.choose(tx, home, self._clock.now())
         words = f"From now on, news of the gateway comes here ({home}), and so does `tidings notify {home.adapter}`."
-        return Obeyed(words, after=told)
+        return Obeyed(words)
 
 
 def _find(tx: Transaction, owner: str, id: str) -> Row | str:

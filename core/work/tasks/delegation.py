@@ -14,9 +14,8 @@ from tidings.core.desk.runs import Numbered
 from tidings.core.desk.work import Delegated, Goal, Manner, TaskState
 from tidings.core.errors import Lagged, Overdrawn
 from tidings.core.inbound import inbox
-from tidings.core.inbound.dispatcher import Dispatcher
 from tidings.core.inbound.inbox import Claim
-from tidings.core.inbound.settlement import After
+from tidings.core.inbound.slots import Slots
 from tidings.core.settings import Work
 from tidings.core.store.store import Store, Transaction
 from tidings.core.types import Conversation, Errand, Inbound, Origin, workspace_name
@@ -37,24 +36,20 @@ STATES = {
 
 
 class Delegation:
-    def __init__(
-        self, store: Store, clock: Clock, settings: Work, dispatcher: Dispatcher, follow: Follow, stop: Stop
-    ) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: Work, slots: Slots, follow: Follow, stop: Stop) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings
-        self._dispatcher = dispatcher
+        self._slots = slots
         self._follow = follow
         self._stop = stop
 
     async def begin(self, goal: Goal) -> Delegated:
         session = context.current()
-        begun, after = await self._store.write(lambda tx: self.put(tx, session, goal))
-        self._dispatcher.hurry(after)
-        return begun
+        return await self._store.write(lambda tx: self.put(tx, session, goal))
 
     async def finish(self, begun: Delegated) -> Outcome:
-        with self._dispatcher.lending():
+        with self._slots.lent():
             try:
                 return await self._end_of(begun.run)
             except asyncio.CancelledError:
@@ -73,12 +68,12 @@ class Delegation:
             except Lagged:
                 continue
 
-    def put(self, tx: Transaction, session: Session, goal: Goal) -> tuple[Delegated, After]:
+    def put(self, tx: Transaction, session: Session, goal: Goal) -> Delegated:
         """The promise and the work are one transaction; refused before anything begins."""
         if goal.manner in (Manner.TELL, Manner.WAKE):
             session.require("async_delivery")
         if row := task_rows.known(tx, goal.key):
-            return Delegated(row["id"], row["work"]), After()
+            return Delegated(row["id"], row["work"])
         depth = (session.errand.depth if session.errand else 0) + 1
         if depth > self._settings.depth:
             raise Overdrawn(f"work may be handed on {self._settings.depth} times and no further: do it yourself")
@@ -97,9 +92,8 @@ class Delegation:
             key=goal.key,
         )
         task = task_rows.begin(tx, session, new, self._clock.now())
-        message = self._message(session, goal, task, depth)
-        inbox.put(tx, message, run, self._clock.now())
-        return Delegated(task, run), After(conversations=(message.conversation.id,))
+        inbox.put_unclaimed(tx, self._message(session, goal, task, depth), run, self._clock.now())
+        return Delegated(task, run)
 
     def _message(self, session: Session, goal: Goal, task: str, depth: int) -> Inbound:
         # Whoever hands work on lets it work in the same folder.
@@ -126,12 +120,12 @@ class Delegation:
             errand=errand,
         )
 
-    def ended(self, tx: Transaction, claimed: Claim, outcome: Outcome) -> After:
+    def ended(self, tx: Transaction, claimed: Claim, outcome: Outcome) -> None:
         assert claimed.inbound.errand is not None
         row = task_rows.find(tx, claimed.inbound.errand.id)
         words = told(row["title"], outcome)
         end = End(STATES[outcome.kind], outcome.reason, words, outcome.text, outcome.files)
-        return task_rows.end(tx, row, end, self._clock)
+        task_rows.end(tx, row, end, self._clock)
 
 
 def told(title: str, outcome: Outcome) -> str:

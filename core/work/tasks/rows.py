@@ -12,11 +12,11 @@ from tidings.core.context import Session
 from tidings.core.desk.work import Manner, Task, TaskState
 from tidings.core.errors import Overdrawn, Unknown
 from tidings.core.inbound import inbox
-from tidings.core.inbound.settlement import After
 from tidings.core.outbound import notices, outbox
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.redaction import one_line, plain
 from tidings.core.store.store import Row, Transaction
+from tidings.core.store.wakeups import TaskDue, TaskStopAsked
 from tidings.core.types import Asker, Body, Conversation, File, Inbound, Origin, Sender, Target, encode
 
 # Kinds that are no agent's own.
@@ -76,6 +76,8 @@ def begin(tx: Transaction, session: Session, new: New, now: float) -> str:
         new.key,
         encode(session.asker) if session.asker else None,
     )
+    if new.state is TaskState.WAITING:
+        tx.announce(TaskDue(task, max(new.due, now)))
     return task
 
 
@@ -112,12 +114,21 @@ def check_wake(tx: Transaction, owner: str) -> None:
         raise Overdrawn(f"this talk has gone on by itself {TURNS_ALONE} times: say so, and wait for the person")
 
 
+def ask_stop(tx: Transaction, id: str, by: str) -> bool:
+    """Stores the wish, so that a restart does not forget it. False for a task that has ended."""
+    find(tx, id)
+    asked = tx.count(f"UPDATE tasks SET stop_asked = coalesce(stop_asked, ?) WHERE id = ? AND {OPEN}", by, id)
+    if asked:
+        tx.announce(TaskStopAsked(id))
+    return bool(asked)
+
+
 def claim(tx: Transaction, task: str, now: float) -> Row | None:
     tx.execute("UPDATE tasks SET state = 'running', started = ? WHERE id = ? AND state = 'waiting'", now, task)
     return tx.one("SELECT * FROM tasks WHERE id = ? AND state = 'running'", task)
 
 
-def end(tx: Transaction, row: Row, how: End, clock: Clock) -> After:
+def end(tx: Transaction, row: Row, how: End, clock: Clock) -> None:
     """Once: whoever comes second finds it ended, and nothing is told twice."""
     ended = tx.count(
         f"UPDATE tasks SET state = ?, reason = ?, output = ?, ended = ? WHERE id = ? AND {OPEN}",
@@ -127,14 +138,15 @@ def end(tx: Transaction, row: Row, how: End, clock: Clock) -> After:
         clock.now(),
         row["id"],
     )
-    return tell(tx, row, how.words, clock, f"end/{row['id']}", how.files) if ended else After()
+    if ended:
+        tell(tx, row, how.words, clock, f"end/{row['id']}", how.files)
 
 
-def tell(tx: Transaction, row: Row, words: str, clock: Clock, key: str, files: tuple[File, ...] = ()) -> After:
+def tell(tx: Transaction, row: Row, words: str, clock: Clock, key: str, files: tuple[File, ...] = ()) -> None:
     """News of a task, there where it was begun and as it was promised; the key keeps news from being told twice."""
     manner = Manner(row["manner"])
     if manner is Manner.NOTHING or not words:
-        return After()
+        return
     target = msgspec.json.decode(row["target"], type=Target)
     conversation = msgspec.json.decode(row["conversation"], type=Conversation)
     words = plain(words)
@@ -142,20 +154,19 @@ def tell(tx: Transaction, row: Row, words: str, clock: Clock, key: str, files: t
         # Whoever goes on with the talk has the same folder, and can pass them on from there.
         names = plain(", ".join(file.name for file in files))
         words = f"{words}\n\n(Files: {names})" if names else words
-        return _wake(tx, row, conversation, target, words, clock, key)
+        _wake(tx, row, conversation, target, words, clock, key)
+        return
     source = f"the task “{row['title'] or row['kind']}”"
     body = Body(text=words, files=files)
     owed = Owed(ids.new("dlv"), Class.REPLY, target, body, None, row["id"], key, source=source)
-    if outbox.put_once(tx, owed, clock.now()) != owed.id:
-        return After()
-    # The conversation knows how it ended even if the notice never arrives.
-    notices.remember(tx, conversation.id, owed.notice, clock.wall())
-    return After((target.lane,))
+    if outbox.put_once(tx, owed, clock.now()) == owed.id:
+        # The conversation knows how it ended even if the notice never arrives.
+        notices.remember(tx, conversation.id, owed.notice, clock.wall())
 
 
 def _wake(
     tx: Transaction, row: Row, conversation: Conversation, target: Target, words: str, clock: Clock, key: str
-) -> After:
+) -> None:
     """The news are a message of the task's own in the conversation, and the bot's answer to it is what is told."""
     message = Inbound(
         key=key,
@@ -166,10 +177,8 @@ def _wake(
         text=words,
         bot=row["bot"],
     )
-    if inbox.find(tx, message) is not None:
-        return After()
-    inbox.put(tx, message, ids.new("run"), clock.now())
-    return After(conversations=(conversation.id,))
+    if inbox.find(tx, message) is None:
+        inbox.put_unclaimed(tx, message, ids.new("run"), clock.now())
 
 
 def all_of(tx: Transaction, owner: str, limit: int, ahead: float) -> list[Task]:

@@ -17,11 +17,11 @@ from tidings.core.clock import Clock, Timer
 from tidings.core.desk.work import Delegated, Goal, Task, TaskState
 from tidings.core.errors import Unknown
 from tidings.core.failpoints import fail_here
-from tidings.core.inbound.dispatcher import NOTHING, Dispatcher
-from tidings.core.inbound.settlement import After
+from tidings.core.inbound.abilities import NOTHING
 from tidings.core.outbound.courier import Courier
 from tidings.core.redaction import one_line, plain
 from tidings.core.store.store import Row, Store, Transaction
+from tidings.core.store.wakeups import TaskDue, TaskStopAsked
 from tidings.core.types import Conversation, Sender, Target, workspace_name
 from tidings.core.work.mandates import Mandates
 from tidings.core.work.tasks import rows as task_rows
@@ -51,7 +51,6 @@ class Tasks:
         store: Store,
         clock: Clock,
         courier: Courier,
-        dispatcher: Dispatcher,
         delegation: Delegation,
         kinds: Iterable[TaskKind],
         workspaces: Path,
@@ -62,7 +61,6 @@ class Tasks:
         self._store = store
         self._clock = clock
         self._courier = courier
-        self._dispatcher = dispatcher
         self._delegation = delegation
         self._kinds = {kind.name: kind for kind in kinds}
         self._workspaces = workspaces
@@ -71,6 +69,8 @@ class Tasks:
         self._open: dict[str, Timer | asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._stopping = False
+        store.wakeups.subscribe(TaskDue, lambda due: self._expect(due.task, due.at))
+        store.wakeups.subscribe(TaskStopAsked, lambda due: self._spawn(self._end_asked(due.task)))
 
     async def start(self) -> None:
         """After recovery, before anything is sent: whoever is owed a notice of a lost task gets it first."""
@@ -79,28 +79,26 @@ class Tasks:
     async def sweep(self) -> None:
         """What nobody works on any more runs again, or is reported as lost; what waits gets its timer."""
 
-        def unit(tx: Transaction) -> tuple[list[Row], list[Row], After]:
-            after = After()
+        def unit(tx: Transaction) -> tuple[list[Row], list[Row]]:
             for row in tx.all(f"SELECT * FROM tasks WHERE {task_rows.OPEN} AND state = 'running'"):
                 if row["id"] not in self._open and row["kind"] not in ELSEWHERE:
-                    after += self._take_up(tx, row)
+                    self._take_up(tx, row)
             waiting = tx.all(f"SELECT id, due FROM tasks WHERE {task_rows.OPEN} AND state = 'waiting'")
-            return waiting, tx.all(f"SELECT * FROM tasks WHERE stop_asked IS NOT NULL AND {task_rows.OPEN}"), after
+            return waiting, tx.all(f"SELECT * FROM tasks WHERE stop_asked IS NOT NULL AND {task_rows.OPEN}")
 
-        waiting, asked, after = await self._store.insist(unit)
+        waiting, asked = await self._store.insist(unit)
         for row in waiting:
             self._expect(row["id"], row["due"])
         for row in asked:
-            self._stop(row, row["stop_asked"])
-        self._dispatcher.hurry(after)
+            self._spawn(self._end(row))
 
-    def _take_up(self, tx: Transaction, row: Row) -> After:
+    def _take_up(self, tx: Transaction, row: Row) -> None:
         kind = self._kinds.get(row["kind"])
         if kind and kind.resumable:
             tx.execute("UPDATE tasks SET state = 'waiting' WHERE id = ?", row["id"])
-            return After()
+            return
         words = f"⚠ The background task {_name(row)} was lost in a restart; it did not report an end."
-        return task_rows.end(tx, row, End(TaskState.LOST, "the gateway restarted", words), self._clock)
+        task_rows.end(tx, row, End(TaskState.LOST, "the gateway restarted", words), self._clock)
 
     async def stop(self) -> None:
         self._stopping = True
@@ -116,11 +114,9 @@ class Tasks:
         if kind not in self._kinds:
             raise Unknown(f"there is no kind of background task named {kind!r}")
         now = self._clock.now()
-        due = now + max(after, 0.0)
-        new = New(kind, argument, argument, due=due)
+        new = New(kind, argument, argument, due=now + max(after, 0.0))
         task = await self._store.write(lambda tx: task_rows.begin(tx, session, new, now))
         fail_here("bg.promised")
-        self._expect(task, due)
         return task
 
     async def delegate(self, goal: Goal) -> Delegated:
@@ -136,23 +132,21 @@ class Tasks:
         return await self._store.read(lambda tx: task_rows.task_of(task_rows.find(tx, id), self._clock.ahead))
 
     async def cancel(self, id: str, by: str) -> bool:
-        row = await self._store.write(lambda tx: self.ask_stop(tx, id, by))
+        return await self._store.write(lambda tx: task_rows.ask_stop(tx, id, by))
+
+    async def _end_asked(self, task: str) -> None:
+        row = await self._store.read(
+            lambda tx: tx.one(f"SELECT * FROM tasks WHERE id = ? AND stop_asked IS NOT NULL AND {task_rows.OPEN}", task)
+        )
         if row is not None:
-            self.stop_soon(row)
-        return row is not None
+            await self._end(row)
 
-    def ask_stop(self, tx: Transaction, id: str, by: str) -> Row | None:
-        """Stored first, so that it ends even if nobody is left to end it now; none for one that has ended."""
-        task_rows.find(tx, id)
-        tx.execute(f"UPDATE tasks SET stop_asked = coalesce(stop_asked, ?) WHERE id = ? AND {task_rows.OPEN}", by, id)
-        return tx.one(f"SELECT * FROM tasks WHERE id = ? AND stop_asked IS NOT NULL AND {task_rows.OPEN}", id)
-
-    def stop_soon(self, row: Row) -> None:
-        self._stop(row, row["stop_asked"])
-
-    def _stop(self, row: Row, by: str) -> None:
+    async def _end(self, row: Row) -> None:
         stop: Stop = self._stops.get(row["kind"], self._end_own)
-        ending = asyncio.create_task(stop(row, by), context=Context())
+        await stop(row, row["stop_asked"])
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        ending = asyncio.create_task(work, context=Context())
         self._ending.add(ending)
         ending.add_done_callback(self._ended)
 
@@ -171,10 +165,10 @@ class Tasks:
             working.cancel()
             self._open.pop(row["id"], None)
         end = _cancelled(row, by)
-        self._dispatcher.hurry(await self._store.insist(lambda tx: task_rows.end(tx, row, end, self._clock)))
+        await self._store.insist(lambda tx: task_rows.end(tx, row, end, self._clock))
 
     def _expect(self, task: str, due: float) -> None:
-        if task not in self._open:
+        if task not in self._open and not self._stopping:
             wait = max(due - self._clock.now(), 0.0)
             self._open[task] = self._clock.call_later(wait, lambda: self._launch(task))
 
@@ -184,32 +178,29 @@ class Tasks:
 
     async def _run(self, task: str) -> None:
         try:
-            row, after = await self._store.insist(lambda tx: self._claim(tx, task))
-            self._dispatcher.hurry(after)
+            row = await self._store.insist(lambda tx: self._claim(tx, task))
             fail_here("bg.spawned")
             if row is not None:
                 end = await self._work(row)
                 fail_here("bg.pre_notify")
-                after = await self._store.insist(lambda tx: task_rows.end(tx, row, end, self._clock))
-                self._dispatcher.hurry(after)
+                await self._store.insist(lambda tx: task_rows.end(tx, row, end, self._clock))
         finally:
             self._open.pop(task, None)
 
-    def _claim(self, tx: Transaction, task: str) -> tuple[Row | None, After]:
+    def _claim(self, tx: Transaction, task: str) -> Row | None:
         """Cancels a task of a removed person before it begins, and tells the owner."""
         row = task_rows.find(tx, task)
         why = self._mandates.lapsed(task_rows.asker_of(row))
         if not why:
-            return task_rows.claim(tx, task, self._clock.now()), After()
+            return task_rows.claim(tx, task, self._clock.now())
         end = End(TaskState.CANCELLED, why, f"{_name(row)} was cancelled: {why}.")
-        told = self._mandates.tell(tx, f"{_name(row)} (task) did not run", why, f"lapsed/{task}")
-        return None, task_rows.end(tx, row, end, self._clock) + told
+        task_rows.end(tx, row, end, self._clock)
+        self._mandates.tell(tx, f"{_name(row)} (task) did not run", why, f"lapsed/{task}")
+        return None
 
     def end_lapsed(self) -> None:
         """Stops what goes on for people who were removed."""
-        ending = asyncio.create_task(self._end_lapsed(), context=Context())
-        self._ending.add(ending)
-        ending.add_done_callback(self._ended)
+        self._spawn(self._end_lapsed())
 
     async def _end_lapsed(self) -> None:
         rows = await self._store.read(lambda tx: tx.all(f"SELECT * FROM tasks WHERE {task_rows.OPEN}"))

@@ -11,7 +11,7 @@ from tidings.bots.app.roster import Bot
 from tidings.bots.assistant.commands import commands
 from tidings.bots.assistant.model_choice import permit
 from tidings.bots.assistant.settings import ModelChoice
-from tidings.core.inbound.dispatcher import Bots
+from tidings.core.inbound.bots import Bots
 from tidings.core.settings import Rule
 
 ROSA = Bot(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +15,6 @@ from tidings.core.agent import Event, Finished, Turn
 from tidings.core.clock import SystemClock
 from tidings.core.desk.board import Block, CardFile, CardState, Hand, NewCard, Order
 from tidings.core.errors import Unkeepable
-from tidings.core.inbound.settlement import After
 from tidings.core.settings import Access, Board, Core
 from tidings.core.store import migrate
 from tidings.core.store.sqlite import DATABASE, SqliteTransaction, open_store
@@ -116,24 +113,14 @@ async def test_a_run_of_an_archived_card_is_not_taken_up_again_after_a_crash(tmp
         assert len(agent.turns) == 1
 
 
-class Errands:
-    """Whoever else would be told; nobody is in this test."""
-
-    def hurry(self, after: object) -> None:
-        assert after is not None
-
-
 async def test_a_process_is_not_let_go_for_a_card_that_was_archived_since_its_claim(tmp_path: Path) -> None:
     store = await open_store(tmp_path / DATABASE)
-    gone, ended = asyncio.Event(), list[Hold]()
-    errands: Any = Errands()
+    ended = list[Hold]()
 
-    def judge(tx: Transaction, hold: Hold, verdict: object, notes: str) -> After:
+    def judge(tx: Transaction, hold: Hold, verdict: object, notes: str) -> None:
         ended.append(hold)
-        return After()
 
-    crew = Crew(store, SystemClock(), Board(), tmp_path, judge, errands)
-    crew.changed = gone.set
+    crew = Crew(store, SystemClock(), Board(), tmp_path, judge)
 
     def claim(tx: Transaction) -> Job:
         board_rules.add(tx, NewCard("a", assignee="joiner"), NOBODY, ("joiner",), 9, AT, anybody)
@@ -147,7 +134,7 @@ async def test_a_process_is_not_let_go_for_a_card_that_was_archived_since_its_cl
         # As it was for whoever ended it: nobody works on it yet.
         crew.end(1, 1)
         crew.begin(job)
-        await gone.wait()
+        await crew.idle()
         assert not (tmp_path / "workspace" / "begun").exists()
         assert ended == [], "nobody gives a verdict on it"
     finally:

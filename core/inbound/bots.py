@@ -1,0 +1,70 @@
+"""Bots: which agent answers a message, by name, by the rules of the settings, or by default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tidings.core.agent import Agent
+from tidings.core.settings import Rule
+from tidings.core.types import Asker, Inbound, Origin
+
+
+class _Now(NamedTuple):
+    agents: Mapping[str, Agent]
+    default: str
+    rules: Sequence[Rule]
+
+
+class Bots:
+    """The bots as they are now; every part that asks has the same ones, also after a reload."""
+
+    def __init__(self, agents: Mapping[str, Agent], default: str, rules: Sequence[Rule] = ()) -> None:
+        self.renew(agents, default, rules)
+
+    def renew(self, agents: Mapping[str, Agent], default: str, rules: Sequence[Rule] = ()) -> None:
+        # Replaced as a whole: the store's thread reads it, too.
+        self._now = _Now(agents, default, rules)
+
+    @property
+    def agents(self) -> Mapping[str, Agent]:
+        return self._now.agents
+
+    @property
+    def default(self) -> str:
+        return self._now.default
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The default bot first."""
+        now = self._now
+        return (now.default, *sorted(name for name in now.agents if name != now.default))
+
+    def find(self, inbound: Inbound) -> str:
+        """Who was asked for by name, else the first rule's, else the default."""
+        now = self._now
+        if inbound.bot in now.agents:
+            return inbound.bot
+        # What is done for a card has no place of its own; the rules hold where it was asked for.
+        asked = inbound.asker if inbound.target.adapter == Origin.CARD else None
+        rule = _first(now, asked or inbound)
+        return rule.bot if rule else now.default
+
+    def rule_for(self, said: Inbound | Asker) -> Rule | None:
+        """The first rule that matches where this was said."""
+        return _first(self._now, said)
+
+
+def _first(now: _Now, said: Inbound | Asker) -> Rule | None:
+    return next((rule for rule in now.rules if rule.bot in now.agents and _holds(rule, said)), None)
+
+
+def _holds(rule: Rule, said: Inbound | Asker) -> bool:
+    # A chat that has moved may be named by where its conversation began or by where it is now.
+    began, now = said.conversation, said.target
+    return (
+        rule.platform in ("", now.adapter)
+        and rule.account in ("", now.account)
+        and rule.chat in ("", began.chat, now.chat)
+        and rule.thread in ("", began.thread, now.thread)
+    )
