@@ -111,7 +111,7 @@ class Machine(RuleBasedStateMachine):
     def add(self, parents: list[str], triage: bool, priority: int) -> str:
         self.made += 1
         new = NewCard("a card", assignee="bot", parents=tuple(parents), triage=triage, priority=priority)
-        return str(self.unit(lambda: board_rules.add(self.tx, new, WATCHER, ROSTER, 1000, self.at, anybody)).card["id"])
+        return str(self.unit(lambda: board_rules.add(self.tx, new, WATCHER, ROSTER, 1000, self.at, anybody))["id"])
 
     @rule(parent=cards, child=cards)
     def link(self, parent: str, child: str) -> None:
