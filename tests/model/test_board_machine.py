@@ -27,6 +27,7 @@ from tidings.core.desk.board import Block, CardState, Hand, NewCard
 from tidings.core.errors import Fenced, Unkeepable
 from tidings.core.store import migrate
 from tidings.core.store.sqlite import SqliteTransaction
+from tidings.core.store.wakeups import BoardChanged
 from tidings.core.types import Target
 from tidings.core.work.board import cards as card_rows
 from tidings.core.work.board import rules as board_rules
@@ -241,12 +242,16 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.zombies and self.made > 3)
     @rule(card=cards)
     def archive(self, card: str) -> None:
+        ended = "SELECT count(*) FROM card_attempts WHERE card = ? AND ending = 'archived'"
+        before = self.connection.execute(ended, (card,)).fetchone()[0]
+        self.tx.announced.clear()
         try:
-            freed = self.unit(lambda: board_rules.archive(self.tx, card, WATCHER, self.at))
+            self.unit(lambda: board_rules.archive(self.tx, card, WATCHER, self.at))
         except Unkeepable:
             return
         held = self.live.pop(int(card), None)
-        assert (freed.attempt is None) == (held is None), "whoever worked on it is to be ended"
+        assert self.connection.execute(ended, (card,)).fetchone()[0] - before == (held is not None)
+        assert BoardChanged() in self.tx.announced, "the supervisor hears that a worker lost its card"
 
     @rule(seconds=st.sampled_from([1.0, 20.0, 60.0]))
     def time_passes(self, seconds: float) -> None:
