@@ -167,8 +167,12 @@ def test_marks_and_escapes_are_read_as_they_were_seen(text: str, words: str) -> 
     ],
 )
 def test_no_text_takes_long_to_read(text: str) -> None:
-    reader().event(payload(text=f"x{text}"))
-    reader().event(payload(text=text))
+    """Where a pattern looks at everything again from each place, this takes hours."""
+    marked = reader().event(payload(text=f"x{text}"))
+    plain = reader().event(payload(text=text))
+    assert marked is not None
+    assert marked.text.startswith("x")
+    assert plain is None or len(plain.text) <= len(text)
 
 
 def test_the_name_of_who_speaks_is_told_where_it_is_known() -> None:
@@ -389,19 +393,17 @@ def test_time_is_the_events_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "event",
+    ("event", "error"),
     [
-        {"ts": None},
-        {"channel": None, "ts": "1.1", "text": 7, "files": 3},
-        {"attachments": ["x"]},
-        {"files": [{}]},
-        {"subtype": "message_changed"},
-        {"subtype": "message_deleted"},
-        {"type": "agent_session_stopped"},
+        ({"ts": None}, ValueError),
+        ({"channel": None, "ts": "1.1", "text": 7, "files": 3}, TypeError),
+        ({"attachments": ["x"]}, AttributeError),
+        ({"files": [{}]}, LookupError),
+        ({"subtype": "message_changed"}, LookupError),
+        ({"subtype": "message_deleted"}, LookupError),
+        ({"type": "agent_session_stopped"}, LookupError),
     ],
 )
-def test_strange_shapes_raise_what_the_caller_expects(event: dict[str, Any]) -> None:
-    try:
+def test_strange_shapes_raise_what_the_caller_expects(event: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
         reader().event(payload(**event))
-    except (AttributeError, LookupError, TypeError, ValueError):
-        return

@@ -23,7 +23,7 @@ from tests.contract.agents import session_of
 from tests.worlds.fakes import FakeClock, FakeDesk
 from tidings.bots.assistant.settings import McpServer
 from tidings.bots.assistant.tools import mcp
-from tidings.bots.assistant.tools.mcp import McpServers, tool_name
+from tidings.bots.assistant.tools.mcp import McpServers, Patience, tool_name
 from tidings.bots.assistant.tools.tool import Occasion, Tool, ToolError
 from tidings.core import context
 from tidings.core.agent import Effect
@@ -53,10 +53,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         process.kill()
 
 
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine is slow to start Python; where a test is about patience, it says so."""
-    monkeypatch.setattr(mcp, "PATIENCE_SECONDS", 20.0)
+# A busy machine is slow to start Python; where a test is about patience, it says so.
+PATIENT = Patience(turn=20.0)
 
 
 def started(log: Path, *more: str, by: tuple[str, ...] = PLAIN, **settings: Any) -> McpServer:
@@ -102,9 +100,11 @@ async def eventually(holds: Callable[[], object]) -> None:
 
 
 @asynccontextmanager
-async def connected(clock: FakeClock | None = None, **servers: McpServer) -> AsyncIterator[McpServers]:
+async def connected(
+    clock: FakeClock | None = None, patience: Patience = PATIENT, **servers: McpServer
+) -> AsyncIterator[McpServers]:
     before = asyncio.all_tasks()
-    found = McpServers(servers, clock=clock)
+    found = McpServers(servers, clock=clock, patience=patience)
     try:
         yield found
     finally:
@@ -265,9 +265,9 @@ async def test_a_server_dies_with_a_gateway_that_was_killed(log: Path) -> None:
         "import asyncio, sys\n"
         "from tidings.bots.assistant.settings import McpServer\n"
         "from tidings.bots.assistant.tools import mcp\n"
-        "mcp.PATIENCE_SECONDS = 20.0\n"
         "async def main():\n"
-        "    servers = mcp.McpServers({'sim': McpServer(command=sys.argv[2:], env={'PYTHONPATH': sys.argv[1]})})\n"
+        "    server = McpServer(command=sys.argv[2:], env={'PYTHONPATH': sys.argv[1]})\n"
+        "    servers = mcp.McpServers({'sim': server}, patience=mcp.Patience(turn=20.0))\n"
         "    print(len((await servers.tools())['sim']), flush=True)\n"
         "    await asyncio.Event().wait()\n"
         "asyncio.run(main())\n"
@@ -286,20 +286,32 @@ async def test_a_server_dies_with_a_gateway_that_was_killed(log: Path) -> None:
     await eventually(lambda: not alive(pid))
 
 
-async def test_a_connection_belongs_to_no_session(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[object] = []
+class Overhearing(logging.Handler):
+    """Notes to which session the task belongs that hears a server's complaint."""
 
-    def look() -> None:
-        try:
-            found.append(context.current())
-        except NoSession:
-            found.append(None)
+    def __init__(self) -> None:
+        super().__init__()
+        self.sessions: list[object] = []
 
-    monkeypatch.setattr(mcp, "_load", look)
-    async with connected(sim=started(log)) as servers:
-        with context.bind(session_of("run_1")):
-            await servers.tools()
-    assert found == [None]
+    def emit(self, record: logging.LogRecord) -> None:
+        if " says: " in record.getMessage():
+            try:
+                self.sessions.append(context.current())
+            except NoSession:
+                self.sessions.append(None)
+
+
+async def test_a_connection_belongs_to_no_session(log: Path, caplog: pytest.LogCaptureFixture) -> None:
+    overhearing = Overhearing()
+    caplog.set_level(logging.DEBUG, mcp.log.name)
+    mcp.log.addHandler(overhearing)
+    try:
+        async with connected(sim=bad(log, "sys.exit('no such table')")) as servers:
+            with context.bind(session_of("run_1")):
+                await servers.tools()
+    finally:
+        mcp.log.removeHandler(overhearing)
+    assert set(overhearing.sessions) == {None}
 
 
 # Servers that fail.
@@ -350,28 +362,34 @@ async def test_a_server_that_comes_up_later_is_found(log: Path) -> None:
             assert servers.failures() == {}
 
 
-async def test_a_server_that_never_answers_holds_up_one_turn_and_only_for_a_moment(
-    log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with connected(good=started(log.with_suffix(".good")), sim=bad(log, HANGS)) as servers:
+async def test_a_server_that_never_answers_holds_up_one_turn_and_only_for_a_moment(log: Path) -> None:
+    patience = Patience(turn=0.2)
+    async with connected(good=started(log.with_suffix(".good")), sim=bad(log, HANGS), patience=patience) as servers:
         warm = servers._servers["good"].begin()
         assert warm is not None
         await warm.opened
-        monkeypatch.setattr(mcp, "PATIENCE_SECONDS", 0.2)
         offered = await servers.tools()
         assert (len(offered["good"]) > 5, offered["sim"]) == (True, ())
         await eventually(lambda: pids(log))
-        # It is still being waited for, but by nobody's turn.
-        monkeypatch.setattr(mcp, "PATIENCE_SECONDS", 1000.0)
+
+
+async def test_a_server_that_one_turn_has_waited_for_holds_up_no_other(log: Path) -> None:
+    clock = FakeClock()
+    async with connected(clock, sim=bad(log, HANGS), patience=Patience(1000.0, 2000.0)) as servers:
+        first = asyncio.create_task(servers.tools())
+        await eventually(lambda: pids(log))
+        await clock.advance(1000.0)
+        # The server is still being connected, but no turn waits for it any more.
         async with asyncio.timeout(10):
-            await servers.tools()
+            assert (await servers.tools())["sim"] == ()
+        first.cancel()
+        await asyncio.wait([first])
         (pid,) = pids(log)
     assert not alive(pid)
 
 
-async def test_a_server_that_never_answers_is_given_up(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp, "CONNECT_SECONDS", 0.5)
-    async with connected(sim=bad(log, HANGS)) as servers:
+async def test_a_server_that_never_answers_is_given_up(log: Path) -> None:
+    async with connected(sim=bad(log, HANGS), patience=Patience(turn=20.0, connection=0.5)) as servers:
         assert (await servers.tools())["sim"] == ()
         assert "did not answer in time" in servers.failures()["sim"]
 
@@ -431,11 +449,8 @@ async def test_a_server_at_an_address_that_dies_in_a_call_is_reached_again(log: 
         assert (await tools["sim__add"].act('{"a": 1, "b": 1}', OCCASION)).text == "2"
 
 
-async def test_a_bot_that_closes_while_it_connects_leaves_nothing_behind(
-    log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mcp, "PATIENCE_SECONDS", 0.0)
-    async with connected(sim=bad(log, HANGS)) as servers:
+async def test_a_bot_that_closes_while_it_connects_leaves_nothing_behind(log: Path) -> None:
+    async with connected(sim=bad(log, HANGS), patience=Patience(turn=0.0)) as servers:
         await servers.tools()
         await eventually(lambda: pids(log))
     assert not alive(pids(log)[0])

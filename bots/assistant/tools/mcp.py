@@ -15,7 +15,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidings.bots.assistant.settings import McpServer
 from tidings.bots.assistant.tools.tool import Occasion, Result, Tool, ToolError
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# How long a turn waits for servers that are not connected yet.
-PATIENCE_SECONDS = 4.0
-# How long a connection may take; a command may have to download its program first.
-CONNECT_SECONDS = 60.0
 RETRY_SECONDS = 30.0
 # Longer than the library takes to kill a server that does not listen.
 CLOSE_SECONDS = 10.0
@@ -61,10 +57,22 @@ os.execvpe(command[0], command, {name: os.environ[name] for name in names.split(
 """
 
 
+class Patience(NamedTuple):
+    """How long tool servers are waited for, in seconds."""
+
+    # A turn waits so long for servers that are not connected yet.
+    turn: float = 4.0
+    # A connection may take so long; a command may have to download its program first.
+    connection: float = 60.0
+
+
 class McpServers:
-    def __init__(self, servers: Mapping[str, McpServer], *, clock: Clock | None = None) -> None:
-        clock = clock or SystemClock()
-        self._servers = {name: _Server(name, settings, clock) for name, settings in servers.items()}
+    def __init__(
+        self, servers: Mapping[str, McpServer], *, clock: Clock | None = None, patience: Patience | None = None
+    ) -> None:
+        self._clock = clock or SystemClock()
+        patience = patience or Patience()
+        self._servers = {name: _Server(name, settings, self._clock, patience) for name, settings in servers.items()}
 
     async def tools(self) -> Mapping[str, Sequence[Tool]]:
         """The tools by server; a server that is down has none, appears in `failures`, and is tried again later.
@@ -72,7 +80,7 @@ class McpServers:
         The name of a tool contains its server's name and is valid for every model.
         """
         attempts = [attempt for server in self._servers.values() if (attempt := server.begin())]
-        now = asyncio.get_running_loop().time()
+        now = self._clock.now()
         patience = max((attempt.patient_until - now for attempt in attempts), default=0.0)
         if patience > 0:
             # A turn waits for a slow server only once; later turns go on without it.
@@ -114,11 +122,12 @@ def tool_name(server: str, tool: str) -> str:
 class _Server:
     """One configured server, across all connections to it."""
 
-    def __init__(self, name: str, settings: McpServer, clock: Clock) -> None:
+    def __init__(self, name: str, settings: McpServer, clock: Clock, patience: Patience) -> None:
         self.name = name
         self.settings = settings
+        self.patience = patience
         self.failure = ""
-        self._clock = clock
+        self.clock = clock
         self._attempt: _Connection | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._retry_at = -math.inf
@@ -130,8 +139,8 @@ class _Server:
         return self._attempt.tools if self._attempt is not None else ()
 
     def begin(self) -> _Connection | None:
-        """The connection attempt that is under way; starts one if there is none."""
-        if self._attempt is None and not self._closed and self._clock.now() >= self._retry_at:
+        """The attempt that is under way, which may be a new one."""
+        if self._attempt is None and not self._closed and self.clock.now() >= self._retry_at:
             self._attempt = attempt = _Connection(self)
             self._ending.add(attempt.task)
             attempt.task.add_done_callback(partial(self._ended, attempt))
@@ -175,7 +184,7 @@ class _Server:
 
     async def _connected(self) -> _Connection:
         if attempt := self.begin():
-            await asyncio.wait({attempt.opened}, timeout=PATIENCE_SECONDS)
+            await asyncio.wait({attempt.opened}, timeout=self.patience.turn)
         if self._attempt is None or self._attempt.client is None:
             why = self.failure or f"the tool server {self.name} is not ready yet"
             raise ToolError(f"{why}; nothing was done")
@@ -212,7 +221,7 @@ class _Server:
         elif connection.opened.done():
             log.warning("the connection to the tool server %s broke: %s", self.name, _innermost(error))
         else:
-            self._retry_at = self._clock.now() + RETRY_SECONDS
+            self._retry_at = self.clock.now() + RETRY_SECONDS
             self.failure = one_line(f"the tool server {self.name} cannot be reached: {connection.why(error)}")
             log.warning("%s", self.failure)
         if self._attempt is connection:
@@ -231,7 +240,7 @@ class _Connection:
         self.tools: tuple[Tool, ...] = ()
         # Done when the connection succeeded or failed.
         self.opened: asyncio.Future[None] = loop.create_future()
-        self.patient_until = loop.time() + PATIENCE_SECONDS
+        self.patient_until = server.clock.now() + server.patience.turn
         self.left = False
         self._scope: anyio.CancelScope | None = None
         self._complaints = _Complaints(server.name)
@@ -254,7 +263,7 @@ class _Connection:
         from mcp import Client
 
         settings = self.server.settings
-        with anyio.CancelScope(deadline=anyio.current_time() + CONNECT_SECONDS) as self._scope:
+        with anyio.CancelScope(deadline=anyio.current_time() + self.server.patience.connection) as self._scope:
             if self.left:
                 return
             way = self._by_address() if settings.url else self._by_command()
@@ -302,8 +311,8 @@ class _Connection:
 
         settings = self.server.settings
         headers = {name: value.get_secret_value() for name, value in settings.headers.items()}
-        # Each call has its own time limit.
-        timeout = httpx2.Timeout(10.0, read=settings.call_seconds + CONNECT_SECONDS)
+        # What a call may take is bounded by the call itself.
+        timeout = httpx2.Timeout(10.0, read=settings.call_seconds + self.server.patience.connection)
         async with httpx2.AsyncClient(headers=headers, timeout=timeout) as client:
             yield streamable_http_client(settings.url, http_client=client)
 

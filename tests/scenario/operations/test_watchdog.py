@@ -66,8 +66,10 @@ class Asked:
         self.error: Unstored | None = None
         self.answers = asyncio.Event()
         self.answers.set()
+        self.times = 0
 
     async def __call__(self) -> Health:
+        self.times += 1
         await self.answers.wait()
         if self.error is not None:
             raise self.error
@@ -164,10 +166,14 @@ async def test_where_nobody_waits_for_signs_only_the_line_for_people_is_told(
     assert "WATCHDOG=1" not in heard
 
 
-async def test_without_a_service_manager_nothing_is_told() -> None:
-    async with Watchdog({}, FakeClock()) as watchdog:
-        watchdog.ready(Asked())
+async def test_without_a_service_manager_nothing_is_told_and_nobody_is_asked(manager: Manager) -> None:
+    clock, asked = FakeClock(), Asked()
+    async with Watchdog({}, clock) as watchdog:
+        watchdog.ready(asked)
+        await clock.advance(10 * PERIOD)
         watchdog.stopping()
+    assert manager.heard() == []
+    assert asked.times == 0
 
 
 async def test_a_manager_that_has_gone_takes_nobody_with_it(manager: Manager, caplog: pytest.LogCaptureFixture) -> None:
