@@ -19,7 +19,7 @@ from tidings.core.gateway import restarts
 from tidings.core.gateway.desk import FrontDesk
 from tidings.core.gateway.parts import Office
 from tidings.core.gateway.reports import AccountReports
-from tidings.core.gateway.supervisor import Supervisor
+from tidings.core.gateway.supervisor import USUAL, Pauses, Supervisor
 from tidings.core.inbound import access, recovery
 from tidings.core.inbound.access import Access
 from tidings.core.inbound.bots import Bots
@@ -76,8 +76,9 @@ class Gateway(FrontDesk):
         owner: Target | None = None,
         notices: Sequence[str] = (),
         governed: bool = False,
+        pauses: Pauses = USUAL,
     ) -> None:
-        """`governed` slows down starts that follow each other quickly."""
+        """`governed` slows down starts that follow each other quickly; `pauses` are those of the supervisor."""
         _check_bots(settings.rules, bots, default_bot, settings.board)
         self._home = home
         self._settings = settings
@@ -93,6 +94,7 @@ class Gateway(FrontDesk):
         self._clock: Clock
         self._grouped = grouped
         self._governed = governed
+        self._pauses = pauses
         self._lock = HomeLock(home)
         self._adapters: dict[tuple[str, str], Adapter] = {}
         self._access = Access(settings.access)
@@ -157,7 +159,7 @@ class Gateway(FrontDesk):
         self.meters = Meters()
 
     def _build_the_way_out(self) -> None:
-        self._supervisor = Supervisor(self._clock, self._alarms)
+        self._supervisor = Supervisor(self._clock, self._alarms, self._pauses)
         self._feed = Feed(self._store)
         self._courier = Courier(self._store, self._clock, self._adapters, self._alarms, self.meters)
         self.upkeep = Upkeep(

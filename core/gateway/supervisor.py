@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextvars import Context
+from typing import NamedTuple
 
 from tidings.core.clock import Clock, Timer
 from tidings.core.desk.health import PartHealth
@@ -15,19 +16,29 @@ from tidings.core.telemetry.alarms import Alarms
 
 log = logging.getLogger(__name__)
 
-BACKOFF_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-# A part that lived so long was well; its next failure starts the back-off anew.
-WELL_SECONDS = 60.0
-STEADY_SECONDS = 10.0
-# Whoever could not be reached may hang for a while before that shows again; a part that says `mended` is believed.
-UNREACHED_SECONDS = 120.0
-# What the owner must mend is looked at now and then, in case they have.
-MISCONFIGURED_SECONDS = 300.0
+
+class Pauses(NamedTuple):
+    """How long a supervisor waits, in seconds."""
+
+    # Before each new start of a part that has failed; the last one is repeated.
+    backoff: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+    # A part that lived so long was well; its next failure starts the back-off anew.
+    well: float = 60.0
+    # A part that was degraded shows as well after so long without trouble.
+    steady: float = 10.0
+    # A platform that could not be reached may hang for a while before that shows again; `mended` is believed at once.
+    unreached: float = 120.0
+    # A part that the owner must correct is tried again so often, in case the owner has.
+    misconfigured: float = 300.0
+
+
+USUAL = Pauses()
 
 
 class Supervisor:
-    def __init__(self, clock: Clock, alarms: Alarms) -> None:
+    def __init__(self, clock: Clock, alarms: Alarms, pauses: Pauses = USUAL) -> None:
         self._clock = clock
+        self._pauses = pauses
         self._alarms = alarms
         self._health: dict[str, PartHealth] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -78,16 +89,16 @@ class Supervisor:
         self._troubled.discard(name)
         # Between two lives a late word of the last one counts for nothing.
         if name in self._timers and self._health[name].state == "degraded":
-            self._expect(name, STEADY_SECONDS)
+            self._expect(name, self._pauses.steady)
 
     async def _keep(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
-        failures, steady = 0, STEADY_SECONDS
+        failures, steady = 0, self._pauses.steady
         while True:
             began = self._clock.now()
             # After a failure it shows as well again only when it has lived for a while.
             doubted = failures or self._health[name].state == "standing by"
             self._expect(name, steady if doubted else 0.0)
-            steady = STEADY_SECONDS
+            steady = self._pauses.steady
             try:
                 await part()
                 reason, state = "it ended by itself", "degraded"
@@ -102,14 +113,14 @@ class Supervisor:
                 self._troubled.discard(name)
                 reason, state = str(error), "misconfigured"
             except Unreachable as error:
-                reason, state, steady = str(error), "degraded", UNREACHED_SECONDS
+                reason, state, steady = str(error), "degraded", self._pauses.unreached
             except (Exception, SystemExit) as error:
                 reason, state = f"{error}" or type(error).__name__, "degraded"
                 log.debug("%s failed", name, exc_info=True)
             finally:
                 self._timers.pop(name).cancel()
-            failures = 0 if self._clock.now() - began > WELL_SECONDS else failures
-            pause = MISCONFIGURED_SECONDS if state == "misconfigured" else backoff(failures)
+            failures = 0 if self._clock.now() - began > self._pauses.well else failures
+            pause = self._pauses.misconfigured if state == "misconfigured" else self._backoff(failures)
             failures += 1
             self._set(name, state, clean(reason), restarted=True)
             self._alarms.sound("adapter", f"{name} is {state}: {reason}; next try in {pause:g} s", name)
@@ -154,6 +165,5 @@ class Supervisor:
         restarts = (known.restarts if known else 0) + int(restarted)
         self._health[name] = PartHealth(name, state, self._clock.wall(), restarts, error)
 
-
-def backoff(failures: int) -> float:
-    return BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)]
+    def _backoff(self, failures: int) -> float:
+        return self._pauses.backoff[min(failures, len(self._pauses.backoff) - 1)]

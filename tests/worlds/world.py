@@ -7,8 +7,9 @@
 World(home, agent, ...)   agent is one Agent or {name: Agent}; sender "7" is allowed on every paper platform;
                           limits={"runs": 1}, work={"depth": 1}, allow=[...], kind=Kind(...) for the one platform
                           "paper" or platforms={"paper": Kind(...), "other": Kind(...)}, clock=FakeClock(), kinds=,
-                          commands=, rules=, owner=, owners=[...]; settings={"call_seconds": 0.1} changes what the
-                          adapters are configured with, and adapter= their class, a subclass of Doorway
+                          commands=, rules=, owner=, owners=[...], pauses=Pauses(...) of the supervisor;
+                          settings={"call_seconds": 0.1} changes what the adapters are configured with, and adapter=
+                          their class, a subclass of Doorway
 world.paper, .papers[n]   the platforms, which outlive the gateway
 world.gateway             the running gateway, which is also the desk
 world.receive(handed(..)) hands something to the door directly, with fields that paper cannot express
@@ -55,6 +56,7 @@ from tidings.core.adapter import Host, Local, Platform, Receive, Server, Taken
 from tidings.core.agent import Agent, Ended, Event, Finished, JournalEvent, TextDelta, Turn
 from tidings.core.clock import Clock
 from tidings.core.gateway.gateway import Gateway
+from tidings.core.gateway.supervisor import USUAL, Pauses
 from tidings.core.inbound.commands import Command
 from tidings.core.settings import Access, Board, Core, Limits, Rule, Work
 from tidings.core.store.sqlite import DATABASE
@@ -281,6 +283,7 @@ class World:
         rules: Iterable[Rule] = (),
         limit: int = 2000,
         grouped: bool = True,
+        pauses: Pauses = USUAL,
         settings: Mapping[str, Any] | None = None,
         adapter: type[Doorway] = Doorway,
     ) -> None:
@@ -310,6 +313,7 @@ class World:
         self._gateway: Gateway | None = None
         self._reader: sqlite3.Connection | None = None
         self._grouped = grouped
+        self._pauses = pauses
         self._adapter = adapter
         self._local: Local = FakeLocal()
         self._http: Server = FakeServer()
@@ -366,6 +370,7 @@ class World:
             grouped=self._grouped,
             owner=self.owner,
             notices=self.notices,
+            pauses=self._pauses,
         )
         await gateway.__aenter__()
         self._gateway = gateway

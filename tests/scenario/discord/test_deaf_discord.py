@@ -5,21 +5,16 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from tests.worlds.black_hole import black_hole
 from tests.worlds.discord import DiscordWorld
 from tests.worlds.world import Echo
 from tidings.adapters.discord.socket import USUAL, Limits
-from tidings.core.gateway import supervisor
+from tidings.core.gateway.supervisor import Pauses
 
 QUICK = Limits(heartbeat_seconds=0.4, connect_seconds=0.4, troubled_seconds=0.3, pauses=(0.0, 0.05, 0.05, 0.05, 0.05))
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.1,))
-    monkeypatch.setattr(supervisor, "STEADY_SECONDS", 0.1)
+SOON = Pauses(backoff=(0.1,), steady=0.1)
 
 
 def state(world: DiscordWorld) -> str:
@@ -34,11 +29,10 @@ def test_a_black_hole_is_noticed_within_three_minutes() -> None:
     assert USUAL.heartbeat_seconds + 2 * 41.25 < 180
 
 
-@pytest.mark.usefixtures("quick")
 async def test_a_network_that_swallows_everything_is_told_of_and_then_it_hears_again(tmp_path: Path) -> None:
     """A38."""
     async with DiscordWorld(
-        tmp_path, Echo(), server={"heartbeat_interval": 0.1}, built_with={"limits": QUICK}
+        tmp_path, Echo(), pauses=SOON, server={"heartbeat_interval": 0.1}, built_with={"limits": QUICK}
     ) as world:
         await world.discord.outage(True)
         seen = []
@@ -56,11 +50,10 @@ async def test_a_network_that_swallows_everything_is_told_of_and_then_it_hears_a
         await world.until(lambda: world.posts == ["you said: hi"])
 
 
-@pytest.mark.usefixtures("quick")
 async def test_a_gateway_that_tells_and_no_longer_listens_is_left_and_the_session_goes_on(tmp_path: Path) -> None:
     """Events keep coming and no heartbeat is answered: to the library that is a sign of life."""
     async with DiscordWorld(
-        tmp_path, Echo(), server={"heartbeat_interval": 0.1}, built_with={"limits": QUICK}
+        tmp_path, Echo(), pauses=SOON, server={"heartbeat_interval": 0.1}, built_with={"limits": QUICK}
     ) as world:
         world.discord.stop_acking()
         # Others talk all the time, so that there is never a silence which could be noticed.

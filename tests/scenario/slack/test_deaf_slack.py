@@ -11,9 +11,10 @@ from tests.worlds.slack import SlackWorld
 from tests.worlds.world import Echo
 from tidings.adapters.shared.http_client import Timeouts
 from tidings.adapters.slack import socket
-from tidings.core.gateway import supervisor
+from tidings.core.gateway.supervisor import Pauses
 
 QUICK = {"ack_seconds": 0.3, "retry_seconds": (0.0, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3)}
+SOON = Pauses(backoff=(0.1,), steady=0.1)
 
 
 @pytest.fixture
@@ -22,8 +23,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "OPEN_SECONDS", 0.3)
     monkeypatch.setattr(socket, "TROUBLED_SECONDS", 0.5)
     monkeypatch.setattr(socket, "PAUSES", (0.05, 0.05, 0.05, 0.05))
-    monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.1,))
-    monkeypatch.setattr(supervisor, "STEADY_SECONDS", 0.1)
 
 
 def state(world: SlackWorld) -> str:
@@ -40,7 +39,7 @@ def test_a_black_hole_is_noticed_within_three_minutes() -> None:
 @pytest.mark.usefixtures("quick")
 async def test_a_deaf_socket_without_a_successor_is_told_of_and_then_it_hears_again(tmp_path: Path) -> None:
     """A38."""
-    async with SlackWorld(tmp_path, Echo(), server=QUICK) as world:
+    async with SlackWorld(tmp_path, Echo(), pauses=SOON, server=QUICK) as world:
         world.slack.hang_next(False, "apps.connections.open", count=100)
         world.slack.deafen()
         await world.eventually(lambda: state(world) == "degraded")
@@ -55,7 +54,7 @@ async def test_a_deaf_socket_without_a_successor_is_told_of_and_then_it_hears_ag
 
 @pytest.mark.usefixtures("quick")
 async def test_a_network_that_swallows_everything_shows_until_it_is_over(tmp_path: Path) -> None:
-    async with SlackWorld(tmp_path, Echo(), server=QUICK) as world:
+    async with SlackWorld(tmp_path, Echo(), pauses=SOON, server=QUICK) as world:
         await world.slack.outage(True)
         seen = []
         async with black_hole(world.slack.address) as came:
@@ -75,7 +74,7 @@ async def test_a_socket_that_is_told_to_go_still_hears_so_nobody_is_alarmed(
 ) -> None:
     """Slack turns its sockets over now and then; while the next one waits its turn, the old one does the work."""
     monkeypatch.setattr(socket, "TROUBLED_SECONDS", 0.0)
-    async with SlackWorld(tmp_path, Echo(), server=QUICK) as world:
+    async with SlackWorld(tmp_path, Echo(), pauses=SOON, server=QUICK) as world:
         world.slack.fail_next(429, retry_after=1, method="apps.connections.open")
         world.slack.disconnect(close=False)
         await world.until(lambda: len(world.slack.calls("apps.connections.open")) == 3)

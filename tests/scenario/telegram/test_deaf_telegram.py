@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.worlds.black_hole import black_hole
 from tests.worlds.telegram import TelegramWorld
 from tests.worlds.world import Echo
 from tidings.adapters.telegram.listen import USUAL, Limits
-from tidings.core.gateway import supervisor
+from tidings.core.gateway.supervisor import Pauses
 
 QUICK = Limits(
     poll_seconds=1,
@@ -22,11 +20,7 @@ QUICK = Limits(
 )
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that takes minutes takes a moment here; the proportions are the same."""
-    monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.1,))
-    monkeypatch.setattr(supervisor, "STEADY_SECONDS", 0.1)
+SOON = Pauses(backoff=(0.1,), steady=0.1)
 
 
 def state(world: TelegramWorld) -> str:
@@ -45,10 +39,9 @@ def test_a_black_hole_is_noticed_within_three_minutes() -> None:
     assert first + max(USUAL.troubled_seconds - first, 0) + following < 180
 
 
-@pytest.mark.usefixtures("quick")
 async def test_polls_that_are_never_answered_are_told_of_and_then_it_hears_again(tmp_path: Path) -> None:
     """A38. Only the polls: who looks at calls alone sees a bot that is well."""
-    async with TelegramWorld(tmp_path, Echo(), built_with={"limits": QUICK}) as world:
+    async with TelegramWorld(tmp_path, Echo(), pauses=SOON, built_with={"limits": QUICK}) as world:
         telegram = world.telegram
         telegram.hang_next(False, "getUpdates", count=100)
         await world.eventually(lambda: state(world) == "degraded")
@@ -62,9 +55,8 @@ async def test_polls_that_are_never_answered_are_told_of_and_then_it_hears_again
         assert telegram.conflicts == 0, "whoever looks whether it hears takes no poll away"
 
 
-@pytest.mark.usefixtures("quick")
 async def test_a_network_that_swallows_everything_is_borne_and_shows_until_it_is_over(tmp_path: Path) -> None:
-    async with TelegramWorld(tmp_path, Echo(), built_with={"limits": QUICK}) as world:
+    async with TelegramWorld(tmp_path, Echo(), pauses=SOON, built_with={"limits": QUICK}) as world:
         telegram = world.telegram
         await telegram.outage(True)
         seen = []
@@ -81,9 +73,8 @@ async def test_a_network_that_swallows_everything_is_borne_and_shows_until_it_is
         await world.eventually(lambda: state(world) == "up")
 
 
-@pytest.mark.usefixtures("quick")
 async def test_an_answer_that_comes_bit_by_bit_without_end_is_not_waited_for(tmp_path: Path) -> None:
-    async with TelegramWorld(tmp_path, Echo(), built_with={"limits": QUICK}) as world:
+    async with TelegramWorld(tmp_path, Echo(), pauses=SOON, built_with={"limits": QUICK}) as world:
         telegram = world.telegram
         telegram.dribble_next(60.0, "getUpdates")
         telegram.says("one")
