@@ -24,7 +24,7 @@ class Bot(Assistant):
         description='Who answers: assistant, demo, echo, or your own as "package.module:object"; '
         "empty is the assistant where a model is set, else the demo.",
     )
-    name: str = Field("", description="What the bot is called; empty is the agent's own name.")
+    name: str = Field("", description="The bot's name; empty means the agent's name.")
 
     @property
     def chosen_agent(self) -> str:

@@ -14,8 +14,8 @@ class BotLimits(Section):
 
     requests: int = Field(40, ge=0, description="Requests to the model in one run.")
     tokens: int = Field(1_000_000, ge=0, description="Tokens in one run, in and out together.")
-    money: float = Field(0.0, ge=0, description="US dollars in one run, by the list prices that are known.")
-    delegated: int = Field(20, ge=1, description="Requests to the model that work handed to another agent may make.")
+    money: float = Field(0.0, ge=0, description="US dollars in one run, by known list prices.")
+    delegated: int = Field(20, ge=1, description="Requests to the model that delegated work may make.")
     alone_seconds: float = Field(
         3000.0, ge=0, description="Seconds of work without a person; below [limits] errand_seconds."
     )
@@ -45,24 +45,22 @@ class Rail(Section):
 
 
 class Rails(Section):
-    enabled: bool = Field(True, description="Whether a run that goes in circles is halted, with a word.")
+    enabled: bool = Field(True, description="Whether a run that goes in circles is halted, with an explanation.")
     same_call: Rail = Field(Rail(warn=2, halt=4), description="The same call failing the same way: warn, halt.")
-    one_tool: Rail = Field(Rail(warn=3, halt=6), description="One tool failing, however it is called: warn, halt.")
-    no_progress: Rail = Field(
-        Rail(warn=4, halt=8), description="Calls that bring nothing new, one after the other: warn, halt."
-    )
+    one_tool: Rail = Field(Rail(warn=3, halt=6), description="One tool failing, with any arguments: warn, halt.")
+    no_progress: Rail = Field(Rail(warn=4, halt=8), description="Calls in a row that bring nothing new: warn, halt.")
 
 
 class McpServer(Section):
     """A server of tools by the Model Context Protocol: started by a command, or reached at an address."""
 
-    command: tuple[str, ...] = Field((), description='What starts it, such as ["uvx", "some-server"].')
-    url: str = Field("", description="Where it is reached by streamable HTTP, instead of a command.")
-    env: dict[str, SecretStr] = Field({}, description="Environment of the command, and nothing else but PATH.")
+    command: tuple[str, ...] = Field((), description='The command that starts it, such as ["uvx", "some-server"].')
+    url: str = Field("", description="Its address for streamable HTTP, instead of a command.")
+    env: dict[str, SecretStr] = Field({}, description="Environment of the command, besides PATH, HOME and LANG.")
     headers: dict[str, SecretStr] = Field({}, description="Headers of each request, such as Authorization.")
-    allow: tuple[str, ...] = Field((), description="Its tools that may act without anybody being asked.")
-    idempotent: tuple[str, ...] = Field((), description="Its tools that may be repeated without harm.")
-    pure: tuple[str, ...] = Field((), description="Its tools that only look.")
+    allow: tuple[str, ...] = Field((), description="Its tools that may act without asking.")
+    idempotent: tuple[str, ...] = Field((), description="Its tools that may safely be repeated.")
+    pure: tuple[str, ...] = Field((), description="Its tools that only read.")
     call_seconds: float = Field(60.0, gt=0, description="How long one call may take.")
 
     @model_validator(mode="after")
@@ -78,10 +76,10 @@ class ModelChoice(Section):
     model: str = Field(
         "", description='"provider:name", such as "openai:gpt-5-mini"; setting it makes the assistant answer.'
     )
-    base_url: str = Field("", description="Address of an OpenAI-compatible server, or another one of the provider's.")
+    base_url: str = Field("", description="Address of an OpenAI-compatible server, or another address of the provider.")
     api_key: SecretStr = Field(
         SecretStr(""),
-        description='The key: itself, "env:NAME" or "file:PATH"; empty takes the variable the provider is known for.',
+        description='The key itself, "env:NAME" or "file:PATH"; empty takes the variable usual for the provider.',
     )
 
     @model_validator(mode="before")
@@ -93,9 +91,11 @@ class ModelChoice(Section):
 class Assistant(ModelChoice):
     """The settings of `[bot]` and `[bots.NAME]` that concern a model; all are optional."""
 
-    fallbacks: tuple[ModelChoice, ...] = Field((), description="Models to ask when this one cannot be had, in order.")
+    fallbacks: tuple[ModelChoice, ...] = Field(
+        (), description="Models to ask, in order, when this one does not answer."
+    )
     models: tuple[str, ...] = Field(
-        (), description="What /model may choose; empty means any model of this provider, by its name."
+        (), description="The models that /model may choose; empty means any model of this provider."
     )
     persona: str = Field("", description="Who the bot is: a text, or the path of a Markdown file (ends in .md).")
     tools: tuple[str, ...] = Field(
@@ -104,26 +104,28 @@ class Assistant(ModelChoice):
         " terminal, send_message, schedules, delegate, board.",
     )
     send_to: tuple[str, ...] = Field(
-        (), description="Targets of send_message, such as telegram:123; empty means everybody who is admitted."
+        (), description="Targets of send_message, such as telegram:123; empty means everyone who is admitted."
     )
-    fetch_hosts: tuple[str, ...] = Field((), description="Hosts that fetch_url may reach although they are not public.")
-    mcp: dict[str, McpServer] = Field({}, description="Servers of tools, by name.")
-    limits: BotLimits = Field(BotLimits(), description="How far one run may go.")
+    fetch_hosts: tuple[str, ...] = Field((), description="Private hosts that fetch_url may reach.")
+    mcp: dict[str, McpServer] = Field({}, description="MCP servers, by name.")
+    limits: BotLimits = Field(BotLimits(), description="What one run may spend.")
     rails: Rails = Field(Rails(), description="When a run that goes in circles is halted.")
     connect_seconds: float = Field(10.0, gt=0, description="How long to wait for a connection to the provider.")
     read_seconds: float = Field(120.0, gt=0, description="How long to wait for the first byte of an answer.")
-    stall_seconds: float = Field(60.0, gt=0, description="A stream without a byte for that long is broken.")
-    retries: int = Field(3, ge=0, description="How often a model is asked again before the next fallback is.")
-    retry_seconds: float = Field(
-        1.0, ge=0, description="The pause before the first of those; each later one doubles it."
+    stall_seconds: float = Field(
+        60.0, gt=0, description="How long a stream may stay silent before it counts as broken."
     )
-    stream: bool = Field(True, description="Whether answers are streamed by the provider.")
+    retries: int = Field(3, ge=0, description="How often a model is asked again before the next fallback.")
+    retry_seconds: float = Field(
+        1.0, ge=0, description="The pause before the first retry; each later pause is twice as long."
+    )
+    stream: bool = Field(True, description="Whether the provider streams its answers.")
     needs_finish_reason: bool = Field(
         True,
-        description="Whether an answer that ends without saying why is a failure; false for servers that never say.",
+        description="Whether an answer without a finish reason is a failure; false for servers that never send one.",
     )
-    window_tokens: int = Field(0, ge=0, description="The model's window; 0 takes what is known of it, else 128,000.")
-    images: bool | None = Field(None, description="Whether the model takes images; unset asks what is known of it.")
+    window_tokens: int = Field(0, ge=0, description="The model's window; 0 takes the known size, or 128,000.")
+    images: bool | None = Field(None, description="Whether the model takes images; unset means as known for the model.")
 
     @field_validator("model")
     @classmethod

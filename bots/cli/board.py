@@ -123,7 +123,7 @@ def watch(
     target: str = typer.Argument(metavar="TARGET", help="Who is told: platform:CHAT or console."),
     off: bool = typer.Option(False, "--off", help="No longer."),
 ) -> None:
-    """Tell somebody when a card is done or blocked."""
+    """Notify a chat when a card is done or blocked."""
     _do(context, "unwatch" if off else "watch", id=card, target=target)
 
 

@@ -24,7 +24,7 @@ DONE_AT_ONCE = "(It was done at once and not in the background, because the resu
 
 
 class Delegate(Arguments, frozen=True):
-    goal: Annotated[str, Meta(min_length=1, description="What to do and what the report shall say.")]
+    goal: Annotated[str, Meta(min_length=1, description="What to do and what the report should say.")]
     context: Annotated[str, Meta(description="All it needs to know: it sees nothing of this talk.")] = ""
     tools: Annotated[
         list[str] | None, Meta(description="Which of your groups of tools it may use; all of them if left out.")

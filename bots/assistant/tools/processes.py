@@ -26,7 +26,7 @@ INPUT_CHARACTERS = 30_000
 
 LOOKING = (
     "Looks at the commands that terminal runs in the background of this conversation. list: all of them. "
-    "poll: how one fares, and the end of its output. log: its output from a byte on. wait: until it has ended, or "
+    "poll: the state of one, and the end of its output. log: its output from a byte on. wait: until it has ended, or "
     "some seconds. A promised notice of its end arrives all the same."
 )
 ACTING = (

@@ -30,7 +30,7 @@ class Wish(Arguments, frozen=True):
     ] = ""
     prompt: Annotated[
         str,
-        Meta(description="For add: what you shall do then, understood without this talk; you will see nothing of it."),
+        Meta(description="For add: what to do then, understandable without this conversation, which you will not see."),
     ] = ""
     name: Annotated[str, Meta(description="For add: a few words by which the person knows it.")] = ""
     zone: Annotated[str, Meta(description="The person's time zone, such as Europe/Berlin; empty is the machine's.")] = (
@@ -48,7 +48,7 @@ async def act(asked: Wish, occasion: Occasion) -> Result:
         if asked.action == "add":
             prompt = asked.prompt.strip()
             if not prompt:
-                raise ToolError("Say in prompt what shall be done then.")
+                raise ToolError("Say in prompt what to do then.")
             plan = Plan(
                 name=asked.name.strip() or prompt[:NAME_CHARACTERS],
                 when=asked.when,
@@ -101,7 +101,7 @@ def _line(schedule: Schedule) -> str:
 TOOLS = (
     define(
         "schedules",
-        "Plans something that you shall do later, once or again and again; lists and changes what was planned in this "
+        "Plans something for you to do later, once or repeatedly; lists and changes what was planned in this "
         "conversation. What you answer then is sent here as a message of its own.",
         Wish,
         Effect.EFFECT,

@@ -26,7 +26,7 @@ COMMAND_BYTES = 100_000
 DESCRIPTION = (
     "Runs a shell command in this conversation's workspace and returns its output and exit code. It gets "
     "no input, and what it leaves running in the background is ended with it. What takes longer than a few "
-    "minutes, or shall go on after your answer, is run with background=true and looked after with the tool process."
+    "minutes, or should go on after your answer, is run with background=true and looked after with the tool process."
 )
 
 HEADLESS = (
