@@ -20,7 +20,7 @@ from tests.statements import statements
 from tidings.core.store.sqlite import connect
 
 # SQLite's own files: they open, check and migrate it.
-SQLITE = {"core/store/migrate.py", "core/store/checks.py", "core/operations/restore.py"}
+SQLITE = {"core/store/migrate.py", "core/store/at_rest.py", "core/store/checks.py"}
 QUOTED = r"'(?:[^']|'')*'"
 TYPES = (
     (r"--[^\n]*", ""),

@@ -35,6 +35,7 @@ from tidings.core.operations.upkeep import Upkeep
 from tidings.core.outbound import homes, outbox
 from tidings.core.outbound.courier import Courier
 from tidings.core.outbound.outbox import Class, Owed
+from tidings.core.runs import lookup
 from tidings.core.runs.feed import Feed
 from tidings.core.store.store import Store, Transaction
 from tidings.core.telemetry.alarms import Alarms
@@ -78,7 +79,7 @@ class FrontDesk:
         return self._bots.names
 
     async def run(self, id: str) -> Run:
-        run = await self._store.read(lambda tx: memory_history.run(tx, id, self._clock.ahead))
+        run = await self._store.read(lambda tx: lookup.run(tx, id, self._clock.ahead))
         return replace(run, bot=self._bots.find(run.message))
 
     async def forget(self, run: str) -> None:

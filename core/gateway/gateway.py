@@ -31,7 +31,7 @@ from tidings.core.inbound.slots import Slots
 from tidings.core.operations import overview
 from tidings.core.operations.erasure import Erasure
 from tidings.core.operations.upkeep import Upkeep
-from tidings.core.outbound import draft
+from tidings.core.outbound import draft, outbox
 from tidings.core.outbound.courier import Courier
 from tidings.core.outbound.draft import Drafts
 from tidings.core.runs.feed import Feed
@@ -44,6 +44,8 @@ from tidings.core.store.store import Store
 from tidings.core.telemetry.alarms import Alarms
 from tidings.core.telemetry.metrics import Meters
 from tidings.core.types import Body, Target
+from tidings.core.work.schedules import rows as schedule_rows
+from tidings.core.work.tasks import rows as task_rows
 from tidings.core.work.tasks.tasks import TaskKind
 
 log = logging.getLogger(__name__)
@@ -51,6 +53,8 @@ log = logging.getLogger(__name__)
 # How often a live process looks for what was forgotten.
 SWEEP_SECONDS = 15.0
 LAST_SECONDS = 5.0
+# The rooms whose rows wait by steady time.
+POSTPONED = (outbox.postpone, task_rows.postpone, schedule_rows.postpone)
 UNCONFIRMED = (
     "the machine has rebooted, and its clock is more than a day off from the last use: check the date. Nothing expires"
     " or is pruned until a time server has set the clock or the machine has run for an hour"
@@ -285,7 +289,7 @@ class Gateway(FrontDesk):
             now = self._clock.now()
             await self._store.insist(lambda tx, now=now: steady_time.mark(tx, now))  # type: ignore[misc]
             if not self._steady.confirmed and await self._store.insist(
-                lambda tx: steady_time.confirm(tx, self._steady)
+                lambda tx: steady_time.confirm(tx, self._steady, POSTPONED)
             ):
                 log.info("the clock is confirmed: time has caught up with it")
             await self._dispatcher.sweep()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from tidings.core.inbound import inbox, policy
-from tidings.core.memory import undo, usage
+from tidings.core.inbound import inbox, policy, undo
+from tidings.core.memory import conversations, usage
 from tidings.core.store.store import Transaction
 from tidings.core.types import Inbound
 
@@ -90,7 +90,7 @@ def _whoami(tx: Transaction, inbound: Inbound) -> Obeyed:
 
 
 def _new(tx: Transaction, inbound: Inbound) -> Obeyed:
-    inbox.begin_generation(tx, inbound.conversation.id)
+    conversations.begin_generation(tx, inbound.conversation.id)
     if inbox.live_run(tx, inbound.conversation.id):
         return Obeyed("A new conversation begins. The answer that is still running belongs to the old one.")
     return Obeyed("A new conversation begins; I no longer look at what was said before.")

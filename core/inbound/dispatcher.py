@@ -288,7 +288,9 @@ class Dispatcher:
             checkpoint=claimed.checkpoint,
             preferences=claimed.preferences,
         )
-        journal = Journal(self._store, self._clock, run, claimed.fence, claimed.journalled)
+        journal = Journal(
+            self._store, self._clock, inbox.keep_checkpoint, run, fence=claimed.fence, last=claimed.journalled
+        )
         interrupt = self._live[run]
         self._askers[run] = inbound.asker
         began = self._clock.now()

@@ -10,21 +10,18 @@ import msgspec
 from tidings.core.agent import Outcome
 from tidings.core.errors import Fenced
 from tidings.core.failpoints import fail_here
-from tidings.core.memory import preferences
+from tidings.core.memory import conversations, history, preferences
+from tidings.core.outbound import view_rows
 from tidings.core.runs import journal
 from tidings.core.store import wakeups
 from tidings.core.store.store import Row, Transaction
-from tidings.core.types import Author, Entry, Inbound, Kind, Origin, Quoted, View, encode
+from tidings.core.types import Author, Entry, Inbound, Kind, Origin, Quoted, View, encode, workspace_name
 
 # An album has no end mark: it is complete when nothing came for a second, after ten at the latest.
 ALBUM_QUIET_SECONDS = 1.0
 ALBUM_LONGEST_SECONDS = 10.0
-# What an agent without a memory of its own is given; the rest stays readable in the store.
-HISTORY_ENTRIES = 100
 # Of so many runs of a conversation the memory is kept, so that they can be taken back.
 KEPT_CHECKPOINTS = 10
-# The run that ended last comes first: runs do not always end in the order in which their messages came in.
-NEWEST_END = "ended DESC, seq DESC"
 
 
 class Claim(NamedTuple):
@@ -60,7 +57,7 @@ def find(tx: Transaction, inbound: Inbound) -> Known | None:
 def put(tx: Transaction, inbound: Inbound, run: str, now: float) -> str:
     """The run that it has become, which is another one when it joined an album that waits already."""
     conversation = inbound.conversation.id
-    tx.execute("INSERT INTO conversations (id) VALUES (?) ON CONFLICT (id) DO NOTHING", conversation)
+    conversations.add(tx, conversation)
     leader = _album_leader(tx, inbound)
     ready = now + ALBUM_QUIET_SECONDS if inbound.group else now
     if leader is not None:
@@ -193,7 +190,7 @@ def live_run(tx: Transaction, conversation: str) -> str | None:
 def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
     """Takes the oldest waiting message, if the conversation is free and the message may be taken."""
     row = tx.one(
-        "SELECT run, message, attempt, fence, generation, ready, checkpoint, view, album FROM inbox"
+        "SELECT run, message, attempt, fence, generation, ready, checkpoint, album FROM inbox"
         " WHERE conversation = ? AND state = 'waiting' ORDER BY said, seq LIMIT 1",
         conversation,
     )
@@ -218,9 +215,10 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
         attempt=row["attempt"] + 1,
         fence=row["fence"] + 1,
         generation=generation,
-        history=history(tx, conversation, generation) if given is None else given,
+        history=history.recall(tx, conversation, generation) if given is None else given,
         checkpoint=checkpoint,
-        view=msgspec.json.decode(row["view"], type=View) if row["view"] else None,
+        # A run that was never begun has shown nothing.
+        view=view_rows.find(tx, row["run"]) if row["attempt"] else None,
         journalled=journal.last(tx, row["run"]) if row["attempt"] else 0,
         preferences=preferences.read(tx, conversation),
     )
@@ -261,35 +259,6 @@ def _with_album(tx: Transaction, run: str, inbound: Inbound, album: str) -> Inbo
     )
 
 
-def history(tx: Transaction, conversation: str, generation: int) -> tuple[Entry, ...]:
-    rows = tx.all(
-        "SELECT author, text, run, at, source FROM history WHERE conversation = ? AND generation = ? AND undone = 0"
-        " ORDER BY seq DESC LIMIT ?",
-        conversation,
-        generation,
-        HISTORY_ENTRIES,
-    )
-    return tuple(map(entry_of, reversed(rows)))
-
-
-def entry_of(row: Row) -> Entry:
-    return Entry(author=Author(row["author"]), text=row["text"], run=row["run"], at=row["at"], source=row["source"])
-
-
-def remember(
-    tx: Transaction, conversation: str, generation: int, author: Author, text: str, run: str, at: float
-) -> None:
-    tx.execute(
-        "INSERT INTO history (conversation, generation, author, text, run, at) VALUES (?, ?, ?, ?, ?, ?)",
-        conversation,
-        generation,
-        author,
-        text,
-        run,
-        at,
-    )
-
-
 def finish(tx: Transaction, claimed: Claim, outcome: Outcome, now: float) -> None:
     """Sets the outcome, once and for ever; raises Fenced when the run is no longer ours."""
     done = tx.count(
@@ -311,26 +280,25 @@ def keep_memory(tx: Transaction, claimed: Claim, outcome: Outcome, at: float) ->
     """What was said becomes history, and the run's last checkpoint the generation's."""
     conversation, run = claimed.inbound.conversation.id, claimed.run
     said = Author.PERSON if claimed.inbound.origin is Origin.PERSON else Author.NOTICE
-    remember(tx, conversation, claimed.generation, said, claimed.inbound.in_full, run, at)
+    history.remember(tx, conversation, claimed.generation, said, claimed.inbound.in_full, run, at)
     if outcome.text:
-        remember(tx, conversation, claimed.generation, Author.BOT, outcome.text, run, at)
+        history.remember(tx, conversation, claimed.generation, Author.BOT, outcome.text, run, at)
     if outcome.reason:
-        remember(tx, conversation, claimed.generation, Author.NOTICE, outcome.reason, run, at)
-    tx.execute(
-        "UPDATE conversations SET checkpoint = (SELECT coalesce(inbox.checkpoint, conversations.checkpoint)"
-        " FROM inbox WHERE run = ?) WHERE id = ? AND generation = ?",
-        run,
-        conversation,
-        claimed.generation,
-    )
+        history.remember(tx, conversation, claimed.generation, Author.NOTICE, outcome.reason, run, at)
+    conversations.keep_checkpoint(tx, conversation, claimed.generation, run)
     # Whoever takes back more than this goes on from the history; a long talk is long, and each run has all of it.
     tx.execute(
         "UPDATE inbox SET checkpoint = NULL WHERE seq = (SELECT seq FROM inbox WHERE conversation = ?"
         " AND kind = 'message' AND state = 'done' AND checkpoint IS NOT NULL"
-        f" ORDER BY {NEWEST_END} LIMIT 1 OFFSET ?)",
+        f" ORDER BY {conversations.NEWEST_END} LIMIT 1 OFFSET ?)",
         conversation,
         KEPT_CHECKPOINTS,
     )
+
+
+def keep_checkpoint(tx: Transaction, run: str, checkpoint: bytes, after: int) -> None:
+    """`after` is the number of the last event before it."""
+    tx.execute("UPDATE inbox SET checkpoint = ?, checkpoint_after = ? WHERE run = ?", checkpoint, after, run)
 
 
 def ask_stop(tx: Transaction, run: str, by: str) -> bool:
@@ -346,24 +314,13 @@ def ask_stop(tx: Transaction, run: str, by: str) -> bool:
 
 def is_shown_in(tx: Transaction, run: str, handle: str) -> bool:
     """Is this the view in which the run's answer grows?"""
-    row = tx.one("SELECT view FROM inbox WHERE run = ?", run)
-    if row is None or row["view"] is None:
-        return False
-    return msgspec.json.decode(row["view"], type=View).handle == handle
+    view = view_rows.find(tx, run)
+    return view is not None and view.handle == handle
 
 
 def stop_asked(tx: Transaction, run: str) -> str | None:
     row = tx.one("SELECT stop_asked FROM inbox WHERE run = ?", run)
     return row["stop_asked"] if row else None
-
-
-def begin_generation(tx: Transaction, conversation: str) -> None:
-    """The history stays readable; the next run starts without it."""
-    tx.execute(
-        "INSERT INTO conversations (id, generation) VALUES (?, 2) ON CONFLICT (id)"
-        " DO UPDATE SET generation = conversations.generation + 1, checkpoint = NULL",
-        conversation,
-    )
 
 
 def amend(tx: Transaction, change: Inbound) -> Row | None:
@@ -437,6 +394,24 @@ def asked_to_stop(tx: Transaction) -> list[tuple[str, str]]:
 def waiting_attended(tx: Transaction) -> list[str]:
     """Waiting runs that should end with their connection."""
     return [row["run"] for row in tx.all("SELECT run FROM inbox WHERE state = 'waiting' AND attended = 1")]
+
+
+def open_workspaces(tx: Transaction) -> set[str]:
+    """The folders in which a run is at work or soon will be; in a store of any version."""
+    found: set[str] = set()
+    rows = tx.all(
+        "SELECT message FROM inbox WHERE state = 'waiting' UNION ALL SELECT message FROM inbox WHERE state = 'running'"
+    )
+    for row in rows:
+        inbound = msgspec.json.decode(row["message"], type=Inbound)
+        found.add(str(workspace_name(inbound.conversation)))
+        if inbound.errand and inbound.errand.workspace:
+            found.add(inbound.errand.workspace)
+    return found
+
+
+def count_open(tx: Transaction) -> int:
+    return count_waiting(tx) + len(open_runs(tx))
 
 
 def count_waiting(tx: Transaction) -> int:

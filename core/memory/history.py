@@ -1,40 +1,65 @@
-"""What one can ask about: a run, the conversations, what was said in one; nothing here changes anything."""
+"""What was said in each conversation, entry by entry: added, read in pages, taken back."""
 
 from __future__ import annotations
 
 import msgspec
 
-from tidings.core.desk.runs import ConversationLine, HistoryLine, Run
-from tidings.core.errors import Unknown
-from tidings.core.inbound import inbox
-from tidings.core.runs import journal
+from tidings.core.desk.runs import ConversationLine, HistoryLine
 from tidings.core.store.store import Row, Transaction
-from tidings.core.types import Conversation, Entry, Inbound, Target
+from tidings.core.types import Author, Conversation, Entry, Inbound, Target
 
 # No message has such a number.
 NEVER = 2**62
+# What an agent without a memory of its own is given; the rest stays readable in the store.
+RECALLED_ENTRIES = 100
 
 
-def run(tx: Transaction, id: str, ahead: float) -> Run:
-    """`ahead` is what the wall clock shows more than steady time."""
-    row = tx.one(
-        "SELECT run, message, state, accepted, ended, stop_asked, forget FROM inbox"
-        " WHERE run = ? AND kind = 'message' AND state IN ('waiting', 'running', 'done')",
-        id,
+def remember(
+    tx: Transaction,
+    conversation: str,
+    generation: int,
+    author: Author,
+    text: str,
+    run: str,
+    at: float,
+    source: str = "",
+) -> None:
+    tx.execute(
+        "INSERT INTO history (conversation, generation, author, text, run, at, source) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        conversation,
+        generation,
+        author,
+        text,
+        run,
+        at,
+        source,
     )
-    if row is None:
-        raise Unknown(f"there is no run {id}")
-    return Run(
-        id=row["run"],
-        message=msgspec.json.decode(row["message"], type=Inbound),
-        state=row["state"],
-        accepted=row["accepted"] + ahead,
-        ended=None if row["ended"] is None else row["ended"] + ahead,
-        stop_asked=row["stop_asked"] is not None,
-        forgotten=bool(row["forget"]),
-        outcome=journal.outcome(tx, id),
-        void=journal.void(tx, id),
+
+
+def recall(tx: Transaction, conversation: str, generation: int) -> tuple[Entry, ...]:
+    """The newest entries of a generation, oldest first, without those that were taken back."""
+    rows = tx.all(
+        "SELECT author, text, run, at, source FROM history WHERE conversation = ? AND generation = ? AND undone = 0"
+        " ORDER BY seq DESC LIMIT ?",
+        conversation,
+        generation,
+        RECALLED_ENTRIES,
     )
+    return tuple(map(entry_of, reversed(rows)))
+
+
+def entry_of(row: Row) -> Entry:
+    return Entry(author=Author(row["author"]), text=row["text"], run=row["run"], at=row["at"], source=row["source"])
+
+
+def take_back(tx: Transaction, run: str) -> None:
+    """Hides the entries of a run from agents; people can still read them."""
+    tx.execute("UPDATE history SET undone = 1 WHERE run = ?", run)
+
+
+def erase(tx: Transaction, run: str) -> None:
+    """Removes the entries of a run, of a task's end or of a notice."""
+    tx.execute("DELETE FROM history WHERE run = ?", run)
 
 
 def conversations(
@@ -101,7 +126,7 @@ def memory(tx: Transaction, conversation: str, before: str, limit: int) -> tuple
         before,
         limit,
     )
-    return tuple(inbox.entry_of(row) for row in reversed(rows))
+    return tuple(entry_of(row) for row in reversed(rows))
 
 
 def history(tx: Transaction, conversation: str, limit: int, after: int) -> list[HistoryLine]:
@@ -112,7 +137,7 @@ def history(tx: Transaction, conversation: str, limit: int, after: int) -> list[
         after,
         limit,
     )
-    return [HistoryLine(row["seq"], inbox.entry_of(row), bool(row["undone"])) for row in rows]
+    return [HistoryLine(row["seq"], entry_of(row), bool(row["undone"])) for row in rows]
 
 
 def knows(tx: Transaction, conversation: str) -> bool:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import sqlite3
 import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
 import msgspec
 
 from tidings.core.errors import StoreRefused, TidingsError
+from tidings.core.inbound import inbox
+from tidings.core.outbound import files
+from tidings.core.store import at_rest
 from tidings.core.store.checks import inspect
-from tidings.core.types import Body, Conversation, Inbound, workspace_name
+from tidings.core.work.tasks import rows as task_rows
 
 FORMAT = 1
 # What stands first says what this is; what stands last says that it is whole.
@@ -96,11 +98,7 @@ def copy_at_rest(database: Path, to: Path) -> None:
         raise TidingsError(f"there is nothing to back up in {database.parent}")
     inspect(database)
     to.touch(mode=SECRET_MODE)
-    try:
-        with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(to)) as copy:
-            source.backup(copy)
-    except sqlite3.Error as error:
-        raise TidingsError(f"{database} cannot be copied: {error}") from error
+    at_rest.copy(database, to)
 
 
 def pack(
@@ -116,13 +114,12 @@ def pack(
     named: Sequence[str] = (),
 ) -> Packed:
     """`essential` takes only those files along that open work refers to; `named` are paths below the settings."""
-    with closing(sqlite3.connect(snapshot)) as store:
-        # A single file, which leaves nothing beside it.
-        store.execute("PRAGMA journal_mode = DELETE")
+    at_rest.make_single(snapshot)
     inspect(snapshot)
-    with closing(sqlite3.connect(f"{snapshot.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as store:
-        schema = store.execute("PRAGMA user_version").fetchone()[0]
-        owed, places = _files_owed(store), _open_places(store)
+    with at_rest.looked_at(snapshot, immutable=True) as found:
+        schema, owed = found.schema, files.owed(found.tx)
+        at_work = inbox.open_workspaces(found.tx) | task_rows.open_workspaces(found.tx)
+    places = {("workspaces", name) for name in at_work}
     strangers = sorted(path for path in owed if not Path(path).is_relative_to(home) and Path(path).is_file())
     outside = {path: f"{OUTSIDE}/{number}/{Path(path).name}" for number, path in enumerate(strangers, start=1)}
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
@@ -217,27 +214,6 @@ def _files_below(folder: Path, skipped: list[str]) -> Iterator[Path]:
                 skipped.append(f"{path}: no plain file")
             else:
                 yield path
-
-
-def _files_owed(store: sqlite3.Connection) -> set[str]:
-    rows = store.execute(
-        "SELECT body FROM deliveries WHERE state <> 'delivered' UNION ALL SELECT p.body FROM parts p"
-        " JOIN deliveries d ON d.id = p.delivery WHERE d.state <> 'delivered'"
-    )
-    return {file.path for (body,) in rows for file in msgspec.json.decode(body, type=Body).files}
-
-
-def _open_places(store: sqlite3.Connection) -> set[tuple[str, ...]]:
-    """The workspaces in which somebody is at work or soon will be."""
-    places: set[str] = set()
-    for (message,) in store.execute("SELECT message FROM inbox WHERE state IN ('waiting', 'running')"):
-        inbound = msgspec.json.decode(message, type=Inbound)
-        places.add(str(workspace_name(inbound.conversation)))
-        if inbound.errand and inbound.errand.workspace:
-            places.add(inbound.errand.workspace)
-    for (conversation,) in store.execute("SELECT conversation FROM tasks WHERE state IN ('waiting', 'running')"):
-        places.add(str(workspace_name(msgspec.json.decode(conversation, type=Conversation))))
-    return {("workspaces", place) for place in places}
 
 
 def read_manifest(data: bytes, file: Path) -> Manifest:

@@ -13,16 +13,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 
 from tidings.core.clock import Clock
-from tidings.core.errors import Unknown
-from tidings.core.inbound import inbox
-from tidings.core.memory import undo
-from tidings.core.operations import old_files, retention
+from tidings.core.inbound import forgetting, inbox
+from tidings.core.inbound import pruning as inbound_pruning
+from tidings.core.memory import conversations, history
+from tidings.core.operations import old_files
+from tidings.core.outbound import pruning as outbound_pruning
+from tidings.core.outbound import view_rows
 from tidings.core.runs import journal
 from tidings.core.store.store import Row, Store, Transaction
 from tidings.core.types import Inbound, is_passing, workspace_name
+from tidings.core.work.processes import processes
+from tidings.core.work.tasks import rows as task_rows
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +33,6 @@ log = logging.getLogger(__name__)
 PATIENCE_SECONDS = 60.0
 # Runs that one sweep looks at, and erases.
 LOOKED_AT, AT_ONCE = 200, 20
-FORGOTTEN = "forgotten"
 
 
 class Erasure:
@@ -43,7 +45,7 @@ class Erasure:
 
     async def forget(self, run: str) -> None:
         """Raises Unknown. A run that is still at work or being read is erased later."""
-        await self._store.insist(lambda tx: ask(tx, run))
+        await self._store.insist(lambda tx: forgetting.ask(tx, run))
         await self._erase(run)
 
     async def sweep(self) -> None:
@@ -58,11 +60,6 @@ class Erasure:
         for path in await self._store.insist(lambda tx: files_of(tx, run, self._home)):
             await asyncio.to_thread(_remove, path)
         await self._store.insist(lambda tx: erase(tx, run) if is_over(tx, run) else None)
-
-
-def ask(tx: Transaction, run: str) -> None:
-    if not tx.count("UPDATE inbox SET forget = 1 WHERE run = ? AND state <> 'closed'", run):
-        raise Unknown(f"there is no run {run}")
 
 
 def wanted(tx: Transaction, since: float) -> list[str]:
@@ -101,27 +98,21 @@ def erase(tx: Transaction, run: str) -> None:
         if task["work"] and tx.one("SELECT 1 FROM inbox WHERE run = ? AND state = 'done'", task["work"]):
             erase(tx, task["work"])
         # The notice about its end is in the history under its id.
-        tx.execute("DELETE FROM history WHERE run = ?", task["id"])
-        tx.execute("DELETE FROM processes WHERE task = ?", task["id"])
-        tx.execute("DELETE FROM tasks WHERE id = ?", task["id"])
+        history.erase(tx, task["id"])
+        processes.remove(tx, task["id"])
+        task_rows.remove(tx, task["id"])
     for delivery in _deliveries(tx, run):
-        tx.execute("DELETE FROM parts WHERE delivery = ?", delivery["id"])
-        tx.execute("DELETE FROM deliveries WHERE id = ?", delivery["id"])
-    tx.execute("DELETE FROM journal WHERE run = ?", run)
-    tx.execute("DELETE FROM history WHERE run = ?", run)
+        outbound_pruning.remove(tx, delivery["id"])
+    view_rows.remove(tx, run)
+    journal.erase(tx, run)
+    history.erase(tx, run)
     # Later runs have seen it: memory goes back to before it, and the history supplies the rest.
-    tx.execute(
-        "UPDATE inbox SET checkpoint = NULL WHERE conversation = ? AND kind = 'message' AND generation = ?"
-        " AND seq >= ? AND checkpoint IS NOT NULL",
-        conversation,
-        generation,
-        row["seq"],
-    )
-    undo.restore(tx, conversation, generation)
+    forgetting.drop_checkpoints(tx, conversation, generation, row["seq"])
+    conversations.restore_checkpoint(tx, conversation, generation)
     for part in (row, *tx.all("SELECT run, message FROM inbox WHERE joined = ?", run)):
-        _empty(tx, part)
+        forgetting.empty(tx, part)
     if is_passing(conversation) and not _others(tx, conversation, run):
-        retention.leave_nothing(tx, conversation)
+        inbound_pruning.leave_nothing(tx, conversation)
 
 
 def files_of(tx: Transaction, run: str, home: Path) -> list[Path]:
@@ -161,19 +152,7 @@ def _tasks(tx: Transaction, owner: str, run: str) -> list[Row]:
 def _others(tx: Transaction, conversation: str, run: str) -> bool:
     """Does the conversation have any other run?"""
     other = "SELECT 1 FROM inbox WHERE conversation = ? AND kind = 'message' AND run <> ? AND reason <> ? LIMIT 1"
-    return tx.one(other, conversation, run, FORGOTTEN) is not None
-
-
-def _empty(tx: Transaction, row: Row) -> None:
-    said = msgspec.json.decode(row["message"], type=Inbound)
-    silent = replace(said, text="", attachments=(), quoted=None, forwarded="", given=None)
-    tx.execute(
-        "UPDATE inbox SET state = 'closed', outcome = NULL, reason = ?, joined = NULL, message = ?, checkpoint = NULL,"
-        " view = NULL, usage = NULL, forget = 0 WHERE run = ?",
-        FORGOTTEN,
-        msgspec.json.encode(silent),
-        row["run"],
-    )
+    return tx.one(other, conversation, run, forgetting.FORGOTTEN) is not None
 
 
 def _remove(path: Path) -> None:

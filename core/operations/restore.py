@@ -6,12 +6,10 @@ import hashlib
 import lzma
 import os
 import shutil
-import sqlite3
 import tarfile
 import time
 import zlib
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import IO, NamedTuple, Self
 
@@ -19,11 +17,14 @@ import msgspec
 
 from tidings.core.errors import StoreRefused, TidingsError
 from tidings.core.failpoints import fail_here
+from tidings.core.inbound import inbox
 from tidings.core.operations import backup
 from tidings.core.operations.backup import COPY_BYTES, FOLDERS, MANIFEST, OUTSIDE, SEAL, SECRET_MODE, STORE, Manifest
-from tidings.core.store import migrate
+from tidings.core.outbound import files, outbox
+from tidings.core.store import at_rest
 from tidings.core.store.lock import HomeLock
-from tidings.core.types import Body, File, encode
+from tidings.core.types import File
+from tidings.core.work.board import cards
 
 # Where a backup is unpacked, in the same file system as the home.
 STAGE = ".restoring"
@@ -163,54 +164,20 @@ def _extract(content: IO[bytes], to: Path, member: tarfile.TarInfo) -> str:
 
 
 def _check_store(database: Path, manifest: Manifest, home: Path) -> tuple[int, int, int]:
-    """Whole, ours and not newer than we are; and what it refers to lies in this home from now on."""
-    try:
-        with closing(sqlite3.connect(database, isolation_level=None)) as store:
-            migrate.check_owner(store, database)
-            verdict = store.execute("PRAGMA integrity_check(1)").fetchone()[0]
-            if verdict != "ok":
-                raise StoreRefused(f"the store in the backup is damaged ({' '.join(verdict.split())})")
-            _lead_home(store, manifest, home)
-            # A single file again, which takes nothing beside it along.
-            store.execute("PRAGMA journal_mode = DELETE")
-            counted = [store.execute(sql).fetchone()[0] for sql in _OPEN]
-    except sqlite3.Error as error:
-        raise StoreRefused(f"the store in the backup cannot be read: {error}") from error
-    runs, owed, doubtful = counted
-    return runs, owed, doubtful
-
-
-_OPEN = (
-    "SELECT count(*) FROM inbox WHERE state IN ('waiting', 'running')",
-    "SELECT count(*) FROM deliveries WHERE kind <> 'opening' AND state IN ('waiting', 'held', 'doubtful')",
-    "SELECT count(*) FROM deliveries d WHERE kind <> 'opening' AND (state = 'doubtful'"
-    " OR EXISTS (SELECT 1 FROM parts WHERE delivery = d.id AND state = 'sending'))",
-)
-
-
-def _lead_home(store: sqlite3.Connection, manifest: Manifest, home: Path) -> None:
-    """Files that deliveries wait for have moved with the home."""
+    """Whole, ours and not newer than we are; and the files that it names lie in this home from now on."""
     moved = {path: str(home / "attachments" / "restored" / name) for path, name in manifest.outside.items()}
 
-    def here(file: File) -> File:
-        path = Path(file.path)
+    def here(place: str) -> str:
+        path = Path(place)
         if path.is_relative_to(manifest.home):
-            return File(path=str(home / path.relative_to(manifest.home)), name=file.name)
-        return File(path=moved.get(file.path, file.path), name=file.name)
+            return str(home / path.relative_to(manifest.home))
+        return moved.get(place, place)
 
-    store.execute("BEGIN IMMEDIATE")
-    for table, key in (("deliveries", "id = ?"), ("parts", "delivery = ? AND position = ?")):
-        columns = "id, body" if table == "deliveries" else "delivery, position, body"
-        rows = store.execute(f"SELECT {columns} FROM {table} WHERE instr(body, ?) > 0", (b'"files":[{',)).fetchall()
-        for *row, data in rows:
-            body = msgspec.json.decode(data, type=Body)
-            led = encode(msgspec.structs.replace(body, files=tuple(map(here, body.files))))
-            store.execute(f"UPDATE {table} SET body = ? WHERE {key}", (led, *row))
-    if store.execute("SELECT 1 FROM sqlite_master WHERE name = 'card_files'").fetchone():
-        for (place,) in store.execute("SELECT DISTINCT place FROM card_files WHERE place LIKE '/%'").fetchall():
-            led_place = here(File(path=place, name="")).path
-            store.execute("UPDATE card_files SET place = ? WHERE place = ?", (led_place, place))
-    store.execute("COMMIT")
+    with at_rest.adopted(database) as tx:
+        files.redirect(tx, lambda file: File(path=here(file.path), name=file.name))
+        cards.redirect_files(tx, here)
+        owed, doubtful = outbox.count_owed(tx)
+        return inbox.count_open(tx), owed, doubtful
 
 
 def _move_aside(home: Path) -> Path | None:

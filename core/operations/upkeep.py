@@ -14,7 +14,6 @@ from tidings.core.clock import Clock
 from tidings.core.desk.deliveries import DeliveryLine, Pruned
 from tidings.core.errors import Conflict
 from tidings.core.operations import retention
-from tidings.core.operations.backup import STORE
 from tidings.core.outbound import repair
 from tidings.core.outbound.courier import Courier
 from tidings.core.settings import Retention as Periods
@@ -52,7 +51,7 @@ class Upkeep:
         shutil.rmtree(home / SNAPSHOTS, ignore_errors=True)
 
     async def sweep(self) -> None:
-        if self._looking is None and (self._home / STORE).stat().st_size > self._checked_bytes:
+        if self._looking is None and await self._store.size() > self._checked_bytes:
             self._looking = asyncio.create_task(self._look_over(), context=Context())
         await self._retention.sweep()
 
@@ -63,7 +62,7 @@ class Upkeep:
 
     async def _look_over(self) -> None:
         """Once after the start, for what the start did not wait for."""
-        if found := await checks.damage(self._home / STORE):
+        if found := await self._store.damage():
             self._alarms.sound("store", f"the store is damaged ({found}); stop, and restore your newest backup")
 
     async def snapshot(self) -> Path:
@@ -85,8 +84,7 @@ class Upkeep:
 
     async def prune(self, older_than: float | None, *, rehearsal: bool) -> Pruned:
         pruned = await self._retention.prune(older_than, rehearsal=rehearsal)
-        spare = await self._store.read(retention.spare_bytes)
-        return msgspec.structs.replace(pruned, spare_bytes=spare)
+        return msgspec.structs.replace(pruned, spare_bytes=await self._store.spare())
 
     async def deliveries(self, *, waiting: bool, limit: int, before: int = 0) -> list[DeliveryLine]:
         states = repair.OPEN if waiting else repair.IN_TROUBLE

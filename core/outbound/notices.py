@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tidings.core.memory import history
 from tidings.core.store.store import Transaction
 from tidings.core.types import Author, Body, Conversation, Receipt, Target
 
@@ -35,16 +36,10 @@ def remember(tx: Transaction, conversation: str, notice: Notice, wall: float) ->
     if tx.one("SELECT 1 FROM history WHERE run = ? AND conversation = ?", notice.delivery, conversation):
         return
     known = tx.one("SELECT generation FROM conversations WHERE id = ?", conversation)
-    tx.execute(
-        "INSERT INTO history (conversation, generation, author, text, run, at, source) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        conversation,
-        # A conversation without messages gets its first generation with the first message.
-        known["generation"] if known else 1,
-        Author.NOTICE,
-        notice.text,
-        notice.delivery,
-        wall,
-        notice.source,
+    # A conversation without messages gets its first generation with the first message.
+    generation = known["generation"] if known else 1
+    history.remember(
+        tx, conversation, generation, Author.NOTICE, notice.text, notice.delivery, wall, source=notice.source
     )
 
 

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import msgspec
 
 from tidings.core.errors import Conflict, Unknown
-from tidings.core.outbound import notices
+from tidings.core.outbound import notices, view_rows
 from tidings.core.outbound.notices import Notice
 from tidings.core.redaction import one_line, plain
+from tidings.core.store.steady_time import Lag
 from tidings.core.store.store import Row, Transaction
 from tidings.core.store.wakeups import Lane
 from tidings.core.types import (
@@ -212,13 +213,12 @@ def head_of(tx: Transaction, row: Row) -> Head:
 def _view_of_run(tx: Transaction, owed: Owed) -> View | None:
     if owed.kind is not Class.FINAL:
         return None
-    row = tx.one("SELECT view FROM inbox WHERE run = ?", owed.run)
-    return _decode_view(row["view"]) if row else None
+    return view_rows.find(tx, owed.run)
 
 
 def opening_of(tx: Transaction, run: str) -> Opening | None:
     row = tx.one(
-        "SELECT d.id, d.state, i.view FROM deliveries d JOIN inbox i ON i.run = d.run"
+        "SELECT d.id, d.state, v.view FROM deliveries d LEFT JOIN views v ON v.run = d.run"
         " WHERE d.run = ? AND d.kind = 'opening'",
         run,
     )
@@ -357,7 +357,7 @@ def delivered(tx: Transaction, next_part: Head, receipt: Receipt, now: float, wa
         position,
     )
     if next_part.kind is PartKind.OPENING and receipt.view:
-        tx.execute("UPDATE inbox SET view = ? WHERE run = ?", encode(receipt.view), owed.run)
+        view_rows.keep(tx, owed.run, receipt.view)
     if next_part.kind is PartKind.ANCHOR and receipt.view:
         _hand_over_anchor(tx, owed.id, receipt.view)
     if next_part.marked and next_part.view:
@@ -431,7 +431,7 @@ def forget_view(tx: Transaction, next_part: Head) -> None:
         next_part.owed.id,
         next_part.position,
     )
-    tx.execute("UPDATE inbox SET view = NULL WHERE run = ?", next_part.owed.run)
+    view_rows.remove(tx, next_part.owed.run)
 
 
 def hold(tx: Transaction, next_part: Head, reason: str) -> None:
@@ -509,6 +509,16 @@ def expired(tx: Transaction, now: float) -> list[Head]:
     return [head_of(tx, row) for row in rows]
 
 
+def postpone(tx: Transaction, lag: Lag) -> None:
+    """Deliveries that were owed while steady time lagged are as old as before."""
+    tx.execute(
+        "UPDATE deliveries SET created = created + ? WHERE state <> 'delivered'"
+        " AND state IN ('waiting', 'held', 'doubtful') AND created > ?",
+        lag.seconds,
+        lag.since,
+    )
+
+
 def counts(tx: Transaction) -> dict[str, int]:
     rows = tx.all(
         "SELECT state, sum(n) AS n FROM (SELECT state, count(*) AS n FROM deliveries WHERE state <> 'delivered'"
@@ -517,6 +527,16 @@ def counts(tx: Transaction) -> dict[str, int]:
         " GROUP BY state"
     )
     return {row["state"]: row["n"] for row in rows}
+
+
+def count_owed(tx: Transaction) -> tuple[int, int]:
+    """Deliveries on their way but openings, and those of them that may have arrived."""
+    row = tx.one(
+        "SELECT count(*) AS owed, sum(CASE WHEN state = 'doubtful' OR EXISTS (SELECT 1 FROM parts p"
+        " WHERE p.delivery = d.id AND p.state = 'sending') THEN 1 ELSE 0 END) AS unsure FROM deliveries d"
+        " WHERE kind <> 'opening' AND state <> 'delivered' AND state IN ('waiting', 'held', 'doubtful')"
+    )
+    return (row["owed"], row["unsure"] or 0) if row else (0, 0)
 
 
 def state_of(tx: Transaction, id: str) -> DeliveryState | None:

@@ -13,12 +13,12 @@ from tidings.core.background import Background
 from tidings.core.clock import Clock, ended_within
 from tidings.core.errors import Misconfigured, Moved, RateLimited, Rejected, Stopped, ViewLost
 from tidings.core.failpoints import fail_here
-from tidings.core.outbound import outbox, pace
+from tidings.core.outbound import outbox, pace, view_rows
 from tidings.core.outbound.outbox import Class, Opening, Owed
 from tidings.core.outbound.pace import Budgets
 from tidings.core.store.store import Store, Transaction
 from tidings.core.store.wakeups import Lane
-from tidings.core.types import Body, Capabilities, Signal, Target, View, encode
+from tidings.core.types import Body, Capabilities, Signal, Target, View
 
 log = logging.getLogger(__name__)
 
@@ -157,8 +157,7 @@ class Views:
             return view
         fail_here("edit.effect")
         if shown != view:
-            data = encode(shown)
-            await self._store.insist(lambda tx: tx.execute("UPDATE inbox SET view = ? WHERE run = ?", data, run))
+            await self._store.insist(lambda tx: view_rows.keep(tx, run, shown))
         return shown
 
     async def _pause(self, can: Capabilities, error: RateLimited) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -35,13 +35,17 @@ _decode = msgspec.json.Decoder(JournalEvent).decode
 _encode = msgspec.json.Encoder().encode
 UNREADABLE = "the outcome was written by a newer version and cannot be read"
 
+# Stores the checkpoint of a run with the number of its last event, in the transaction of those events.
+KeepCheckpoint = Callable[[Transaction, str, bytes, int], None]
+
 
 class Journal:
     """The writer of one run: one write at a time, numbers without gaps; a writer with an old fence is refused."""
 
-    def __init__(self, store: Store, clock: Clock, run: str, fence: int, last: int) -> None:
+    def __init__(self, store: Store, clock: Clock, keep: KeepCheckpoint, run: str, *, fence: int, last: int) -> None:
         self._store = store
         self._clock = clock
+        self._keep = keep
         self._run = run
         self._fence = fence
         self._last = last
@@ -137,12 +141,7 @@ class Journal:
             check_fence(tx, self._run, self._fence)
             write(tx, self._run, entries)
             if checkpoint is not None:
-                tx.execute(
-                    "UPDATE inbox SET checkpoint = ?, checkpoint_after = ? WHERE run = ?",
-                    checkpoint,
-                    self._last,
-                    self._run,
-                )
+                self._keep(tx, self._run, checkpoint, self._last)
 
         await self._store.insist(unit)
 
@@ -185,6 +184,18 @@ def outcome(tx: Transaction, run: str) -> Outcome | None:
     row = tx.one("SELECT seq, kind, event, at FROM journal WHERE run = ? AND kind = 'ended'", run)
     entry = _entry(run, row) if row else None
     return entry.event if entry and isinstance(entry.event, Outcome) else None
+
+
+def trim(tx: Transaction, run: str, *, rehearsal: bool = False) -> int:
+    """Removes the entries of an ended run but its end, which stays as long as the run; returns how many."""
+    if rehearsal:
+        row = tx.one("SELECT count(*) AS n FROM journal WHERE run = ? AND kind <> 'ended'", run)
+        return int(row["n"]) if row else 0
+    return tx.count("DELETE FROM journal WHERE run = ? AND kind <> 'ended'", run)
+
+
+def erase(tx: Transaction, run: str) -> None:
+    tx.execute("DELETE FROM journal WHERE run = ?", run)
 
 
 def void(tx: Transaction, run: str) -> int:

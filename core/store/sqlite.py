@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from tidings.core.errors import Clash, StoreRefused, Unstored
 from tidings.core.failpoints import fail_here
-from tidings.core.store import migrate
+from tidings.core.store import checks, migrate
 from tidings.core.store.checks import CHECKED_BYTES
-from tidings.core.store.store import Row, T, Unit
+from tidings.core.store.store import Row, T, Transaction, Unit
 from tidings.core.store.wakeups import Due, Wakeups
 
 log = logging.getLogger(__name__)
@@ -204,6 +204,15 @@ class SqliteStore:
         finally:
             self._copying = False
 
+    async def size(self) -> int:
+        return self._path.stat().st_size
+
+    async def spare(self) -> int:
+        return await self.read(spare_bytes)
+
+    async def damage(self) -> str:
+        return await checks.damage(self._path)
+
     async def close(self) -> None:
         if self._closed:
             return
@@ -302,6 +311,12 @@ class SqliteStore:
             self._fault_logged = time.monotonic()
             log.error("%s; nothing is confirmed until it can", self.fault)
         return [_Done(job.future, None, Unstored(self.fault)) for job in batch]
+
+
+def spare_bytes(tx: Transaction) -> int:
+    """The space inside the file that no row uses."""
+    pages, size = tx.one("PRAGMA freelist_count"), tx.one("PRAGMA page_size")
+    return int(pages["freelist_count"]) * int(size["page_size"]) if pages and size else 0
 
 
 def _perform(connection: sqlite3.Connection, transaction: SqliteTransaction, job: _Job) -> _Done:

@@ -6,7 +6,8 @@ and that cannot be undone: so time continues from where it was until the clock i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from tidings.core import clock as clocks
 from tidings.core.clock import SystemClock
@@ -48,39 +49,34 @@ def steady_clock(tx: Transaction, is_right: Callable[[], bool] = is_right) -> Sy
     return clock
 
 
-def confirm(tx: Transaction, clock: SystemClock, is_right: Callable[[], bool] = is_right) -> bool:
+class Lag(NamedTuple):
+    """By how much steady time has caught up with the wall clock, and when it had stood still."""
+
+    seconds: float
+    # The moment from which the gateway has worked with too early a time: steady, and by the wall clock.
+    since: float
+    since_wall: float
+
+
+# A room's own rows that have begun meanwhile: they stay as old as they were, and are due as late.
+Postpone = Callable[[Transaction, Lag], None]
+
+
+def confirm(
+    tx: Transaction, clock: SystemClock, postponed: Sequence[Postpone], is_right: Callable[[], bool] = is_right
+) -> bool:
     """Lets time catch up with the wall clock if the clock can be trusted by now."""
     # The stored row decides: a commit that failed is made up for.
     row = tx.one("SELECT clock_offset, confirmed FROM epoch")
     if row is None or row["confirmed"] or not is_right():
         return clock.confirmed
     clock.confirm()
-    _carry_along(tx, clock, clock.offset - row["clock_offset"])
+    seconds = clock.offset - row["clock_offset"]
+    lag = Lag(seconds, clock.resumed, clock.wall() - (clock.now() - seconds - clock.resumed))
+    for postpone in postponed:
+        postpone(tx, lag)
     _store(tx, clock)
     return True
-
-
-def _carry_along(tx: Transaction, clock: SystemClock, seconds: float) -> None:
-    """What has begun since the boot did not wait while the machine was off: it is as old as before, and due as late."""
-    resumed = clock.wall() - (clock.now() - seconds - clock.resumed)
-    tx.execute(
-        "UPDATE deliveries SET created = created + ? WHERE state <> 'delivered'"
-        " AND state IN ('waiting', 'held', 'doubtful') AND created > ?",
-        seconds,
-        clock.resumed,
-    )
-    tx.execute(
-        "UPDATE tasks SET due = due + ? WHERE state IN ('waiting', 'running') AND state = 'waiting' AND created > ?",
-        seconds,
-        clock.resumed,
-    )
-    tx.execute(
-        "UPDATE schedules SET next = next + ? WHERE next IS NOT NULL AND paused = 0 AND removed = 0 AND steady = 1"
-        " AND created > ?",
-        seconds,
-        # By the wall clock, as they have it.
-        resumed,
-    )
 
 
 def _store(tx: Transaction, clock: SystemClock) -> None:

@@ -73,4 +73,16 @@ class Store(Protocol):
         """A whole copy in a file of its own, while others write. Raises Unstored when there can be none."""
         ...
 
+    async def size(self) -> int:
+        """How many bytes the store takes."""
+        ...
+
+    async def spare(self) -> int:
+        """How many of these bytes no row uses."""
+        ...
+
+    async def damage(self) -> str:
+        """What is wrong with the store, empty where nothing is; reads all of it while others write."""
+        ...
+
     async def close(self) -> None: ...

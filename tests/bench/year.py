@@ -27,8 +27,7 @@ from tidings.core.agent import Outcome, OutcomeKind, TextDelta
 from tidings.core.clock import SystemClock
 from tidings.core.desk.deliveries import Pruned
 from tidings.core.gateway.gateway import Gateway
-from tidings.core.inbound import inbox
-from tidings.core.memory import undo
+from tidings.core.inbound import inbox, undo
 from tidings.core.operations import retention
 from tidings.core.outbound import outbox
 from tidings.core.settings import Core
@@ -249,8 +248,8 @@ async def _slices(gateway: Gateway) -> Measure:
     times, pruned = [], Pruned()
     while place is not None:
         if len(times) % SLICES == SLICES - 1:
-            place = retention.Place(place.stage + 1)
-            if place.stage >= retention.STAGES:
+            place = retention.Place(place.walk + 1)
+            if place.walk >= len(retention.WALKS):
                 break
         began = time.perf_counter()
         place, some = await gateway._store.write(lambda tx, place=place: retention.step(tx, place, terms))  # type: ignore[misc]

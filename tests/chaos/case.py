@@ -40,6 +40,7 @@ class Books:
             self.journal = rows("SELECT run, seq, kind, event FROM journal ORDER BY run, seq")
             self.deliveries = rows("SELECT * FROM deliveries ORDER BY seq")
             self.tasks = rows("SELECT * FROM tasks")
+            self.views = rows("SELECT run, view FROM views")
         finally:
             connection.close()
 

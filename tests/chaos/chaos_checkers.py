@@ -70,7 +70,7 @@ class NightCase(Case):
     def __init__(self, night: Night) -> None:
         super().__init__(night)
         self.night = night
-        views = {row["run"]: _view_id(row["view"]) for row in self.books.inbox if row["view"]}
+        views = {row["run"]: _view_id(row["view"]) for row in self.books.views}
         # What opened a view is part of the answer only where the run kept it; its text may look complete.
         lone = {copy for copy in self.copies if self._is_lone(copy, views)}
         known = set(self.orphans)

@@ -17,12 +17,12 @@ from tidings.core.agent import Ended, Outcome
 from tidings.core.context import Session
 from tidings.core.desk.runs import Numbered, Remembered
 from tidings.core.gateway.gateway import Gateway
-from tidings.core.inbound import door, inbox, recovery
+from tidings.core.inbound import door, inbox, recovery, undo
 from tidings.core.inbound.dispatcher import Dispatcher
 from tidings.core.inbound.door import Door
 from tidings.core.inbound.inbox import Claim
-from tidings.core.memory import person_notes, undo
-from tidings.core.memory.undo import TakenBack
+from tidings.core.inbound.undo import TakenBack
+from tidings.core.memory import person_notes
 from tidings.core.outbound import outbox
 from tidings.core.outbound.courier import Courier, Reserved
 from tidings.core.outbound.outbox import Head, Owed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -15,6 +17,7 @@ from tidings.core.outbound.draft import Draft
 from tidings.core.outbound.moved_chats import Aliases
 from tidings.core.outbound.outbox import Head, Owed
 from tidings.core.outbound.resolver import Settler
+from tidings.core.store.at_rest import StoreFile
 from tidings.core.store.store import Transaction
 from tidings.core.types import Body, Capabilities, DeliveryState, Target
 
@@ -115,7 +118,12 @@ def asks_for_ever() -> None:
 
 def half_of_it_is_done() -> None:
     """What belongs together is committed piece by piece."""
-    swap(offline, "_one_transaction", offline._opened)
+
+    @contextmanager
+    def transaction(self: StoreFile) -> Iterator[Transaction]:
+        yield self.tx
+
+    swap(StoreFile, "transaction", transaction)
 
 
 def looks_where_it_may_not() -> None:

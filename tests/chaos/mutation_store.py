@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from tests.chaos.mutation_seams import swap
 from tidings.core.clock import Clock
-from tidings.core.inbound import inbox
+from tidings.core.inbound import inbox, pruning
+from tidings.core.memory import conversations
 from tidings.core.operations import erasure, retention
 from tidings.core.store import steady_time
 from tidings.core.store.store import Row, Transaction
@@ -29,7 +30,7 @@ def pruned_by_a_clock_that_may_be_wrong() -> None:
 
 def single_requests_kept_for_ever() -> None:
     """Every conversation keeps its last ten, also one that nobody can ever name again."""
-    swap(retention, "is_passing", lambda conversation: False)
+    swap(pruning, "is_passing", lambda conversation: False)
 
 
 def wish_to_forget_only_in_memory() -> None:
@@ -55,4 +56,4 @@ def forgotten_but_remembered() -> None:
     def restore(tx: Transaction, conversation: str, generation: int) -> None:
         return
 
-    swap(erasure.undo, "restore", restore)
+    swap(conversations, "restore_checkpoint", restore)

@@ -16,11 +16,12 @@ from tidings.core.desk.runs import Numbered
 from tidings.core.desk.work import Log, Plan
 from tidings.core.inbound import answer
 from tidings.core.operations import retention
-from tidings.core.operations.retention import Place, Step, Terms
+from tidings.core.operations.retention import Place, Step
 from tidings.core.outbound import homes, notices, outbox
 from tidings.core.outbound.notices import Notice
 from tidings.core.outbound.outbox import Owed
 from tidings.core.runs import journal
+from tidings.core.store.pruning import Terms
 from tidings.core.store.store import Row, Transaction
 from tidings.core.types import Author, Body, File, Inbound, Receipt, Target
 from tidings.core.work.processes import identity

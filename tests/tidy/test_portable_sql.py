@@ -3,6 +3,7 @@
 `make portable` asks a real PostgreSQL about the same statements.
 """
 
+import ast
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -11,13 +12,15 @@ from contextlib import closing
 import pytest
 
 from tests.portability import RESERVED, refusals
+from tests.sources import PACKAGES, ROOT, modules, tree
 from tests.statements import Statement, statements
 from tidings.core.store.sqlite import connect
 
 pytestmark = pytest.mark.xdist_group("house")
 
+OWN = re.compile(r"(PRAGMA|VACUUM|ATTACH|BEGIN IMMEDIATE|COMMIT$|.*\bsqlite_master\b)")
 # SQLite's own files: they open, check and migrate it.
-SQLITE = {"core/store/migrate.py", "core/store/checks.py", "core/operations/restore.py"}
+SQLITE = {"core/store/migrate.py", "core/store/at_rest.py", "core/store/checks.py"}
 
 
 def races(found: list[Statement]) -> list[str]:
@@ -35,6 +38,22 @@ def races(found: list[Statement]) -> list[str]:
     ]
 
 
+def own_words(source: ast.AST) -> set[str]:
+    """The names and texts of a module by which it would speak to SQLite itself."""
+    found = set()
+    for node in ast.walk(source):
+        match node:
+            case ast.Import(names=names):
+                found |= {each.name for each in names if each.name == "sqlite3"}
+            case ast.ImportFrom(module=str(module)) if module == "sqlite3":
+                found.add(module)
+            case ast.Constant(value=str(text)) if OWN.match(text):
+                found.add(text.split()[0])
+            case _:
+                continue
+    return found
+
+
 @pytest.fixture(scope="module")
 def product() -> list[Statement]:
     return [*statements(SQLITE)]
@@ -49,6 +68,31 @@ def schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connect
 def test_every_statement_is_one_that_postgresql_takes(product: list[Statement]) -> None:
     assert [f"{each.place} {why}: {each.sql}" for each in product for why in refusals(each.sql)] == []
     assert len(product) > 300, "the reader has gone blind"
+
+
+def test_only_the_store_speaks_to_sqlite_itself() -> None:
+    """Every other room asks the store for its size, its damage or a copy."""
+    found = {
+        str(path.relative_to(ROOT)): words
+        for path in modules(*PACKAGES)
+        if path.parent != ROOT / "core/store" and (words := own_words(tree(path)))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import sqlite3",
+        "from sqlite3 import connect",
+        "tx.one('PRAGMA page_size')",
+        "tx.execute('VACUUM')",
+        "tx.execute('BEGIN IMMEDIATE')",
+        "tx.one(f'SELECT 1 FROM sqlite_master WHERE name = {name!r}')",
+    ],
+)
+def test_a_module_that_speaks_to_sqlite_itself_is_found(source: str) -> None:
+    assert own_words(ast.parse(source))
 
 
 def test_no_number_of_a_new_row_is_guessed(product: list[Statement]) -> None:

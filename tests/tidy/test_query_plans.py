@@ -15,7 +15,7 @@ from tidings.core.store.sqlite import connect
 pytestmark = pytest.mark.xdist_group("house")
 
 # They work on a store before anything runs there or on a copy of it, and may take their time.
-AT_REST = {"core/store/migrate.py", "core/operations/restore.py", "core/operations/backup.py", "core/store/checks.py"}
+AT_REST = {"core/store/migrate.py", "core/store/at_rest.py", "core/store/checks.py", "core/outbound/files.py"}
 
 # Tables that may be read from end to end, and why they stay small.
 SMALL = {

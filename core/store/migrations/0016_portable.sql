@@ -14,3 +14,11 @@ UPDATE deliveries SET has_files = 1 WHERE instr(body, CAST('"files":[{' AS BLOB)
 
 -- Restarts of a run are found by their kind.
 UPDATE journal SET kind = 'restarted' WHERE kind = 'event' AND instr(event, CAST('{"type":"restarted"' AS BLOB)) = 1;
+
+-- The view in which the answer of a run grows belongs to what goes out, not to the message that came in.
+CREATE TABLE views (
+    run TEXT PRIMARY KEY,
+    view BLOB NOT NULL
+) WITHOUT ROWID;
+INSERT INTO views (run, view) SELECT run, view FROM inbox WHERE view IS NOT NULL;
+ALTER TABLE inbox DROP COLUMN view;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -161,6 +161,12 @@ def attach(tx: Transaction, card: int, file: CardFile) -> None:
         one_line(file.name),
         one_line(file.by),
     )
+
+
+def redirect_files(tx: Transaction, here: Callable[[str], str]) -> None:
+    """Each file of a card is named where it lies now, after the home has moved."""
+    for row in tx.all("SELECT DISTINCT place FROM card_files WHERE place LIKE '/%'"):
+        tx.execute("UPDATE card_files SET place = ? WHERE place = ?", here(row["place"]), row["place"])
 
 
 def words(text: str) -> str:

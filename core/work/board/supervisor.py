@@ -19,6 +19,7 @@ from tidings.core.errors import Unstored
 from tidings.core.inbound import inbox
 from tidings.core.inbound.bots import Bots
 from tidings.core.inbound.inbox import Claim
+from tidings.core.memory import conversations
 from tidings.core.runs import journal
 from tidings.core.settings import Board
 from tidings.core.store.store import Row, Store, Transaction
@@ -275,7 +276,7 @@ class Foreman:
             ),
         )
         # What an earlier attempt had in mind comes by its notes; what it was told would only mislead.
-        inbox.begin_generation(tx, conversation.id)
+        conversations.begin_generation(tx, conversation.id)
         inbox.put_unclaimed(tx, message, run, at.now)
         tx.execute(
             "UPDATE card_attempts SET run = ?, log = ? WHERE card = ? AND number = ?", run, run, hold.card, hold.attempt

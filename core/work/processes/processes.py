@@ -145,7 +145,7 @@ class Processes:
 
     def _refuse(self, tx: Transaction, task: str, reason: str) -> None:
         """It was never promised."""
-        tx.execute("UPDATE tasks SET manner = 'nothing' WHERE id = ?", task)
+        task_rows.silence(tx, task)
         task_rows.end(tx, task_rows.find(tx, task), End(TaskState.FAILED, reason, ""), self._clock)
 
     def _order(self, launch: Launch) -> Order:
@@ -296,7 +296,7 @@ class Processes:
         old = [row["task"] for place, row in enumerate(ended) if place >= KEPT_FOLDERS or row["ended"] < oldest]
         for task in old[-REMOVED_AT_ONCE:]:
             await asyncio.to_thread(self._traces(task).remove)
-            await self._store.insist(lambda tx, task=task: tx.execute("DELETE FROM processes WHERE task = ?", task))  # type: ignore[misc]
+            await self._store.insist(lambda tx, task=task: remove(tx, task))  # type: ignore[misc]
 
     def _remove_strays(self, known: set[str]) -> None:
         """Of launches that nobody knows of, as when an older database was put back: nothing runs unowned."""
@@ -324,6 +324,10 @@ async def _check(launch: Launch) -> None:
         raise Unkeepable(ended.output.strip())
     if ended.code != 0:
         raise Unkeepable("the patterns could not be read: try again, or use simpler ones")
+
+
+def remove(tx: Transaction, task: str) -> None:
+    tx.execute("DELETE FROM processes WHERE task = ?", task)
 
 
 def _end_all(task: str, keeper: int | None) -> None:

@@ -10,9 +10,11 @@ from tidings.core.clock import Clock
 from tidings.core.desk.work import Firing, Plan, Schedule
 from tidings.core.errors import Unknown
 from tidings.core.inbound import inbox
+from tidings.core.memory import conversations
 from tidings.core.outbound import notices, outbox
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.redaction import one_line, plain
+from tidings.core.store.steady_time import Lag
 from tidings.core.store.store import Row, Transaction
 from tidings.core.store.wakeups import CommandDue
 from tidings.core.types import Body, Conversation, Errand, File, Given, Inbound, Origin, Sender, Target, encode
@@ -76,7 +78,7 @@ def begin(tx: Transaction, schedule: str, plan: Plan, instant: float, due: float
         return firing
     message = _message(schedule, plan, firing, told(due, plan.zone, clock.wall()))
     # Each time without what was said the last time.
-    inbox.begin_generation(tx, message.conversation.id)
+    conversations.begin_generation(tx, message.conversation.id)
     inbox.put_unclaimed(tx, message, run, clock.now())
     return firing
 
@@ -92,6 +94,16 @@ def _message(schedule: str, plan: Plan, firing: str, due: str) -> Inbound:
         bot=plan.bot,
         given=Given(instructions=INSTRUCTIONS.format(due=due)),
         errand=Errand(id=firing, tools=plan.tools, asker=plan.asker),
+    )
+
+
+def postpone(tx: Transaction, lag: Lag) -> None:
+    """Schedules that were made while steady time lagged, and count from then, are due as late as before."""
+    tx.execute(
+        "UPDATE schedules SET next = next + ? WHERE next IS NOT NULL AND paused = 0 AND removed = 0 AND steady = 1"
+        " AND created > ?",
+        lag.seconds,
+        lag.since_wall,
     )
 
 

@@ -15,9 +15,10 @@ from tidings.core.inbound import inbox
 from tidings.core.outbound import notices, outbox
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.redaction import one_line, plain
+from tidings.core.store.steady_time import Lag
 from tidings.core.store.store import Row, Transaction
 from tidings.core.store.wakeups import TaskDue, TaskStopAsked
-from tidings.core.types import Asker, Body, Conversation, File, Inbound, Origin, Sender, Target, encode
+from tidings.core.types import Asker, Body, Conversation, File, Inbound, Origin, Sender, Target, encode, workspace_name
 
 # Kinds that are no agent's own.
 DELEGATE, PROCESS = "delegate", "process"
@@ -179,6 +180,30 @@ def _wake(
     )
     if inbox.find(tx, message) is None:
         inbox.put_unclaimed(tx, message, ids.new("run"), clock.now())
+
+
+def postpone(tx: Transaction, lag: Lag) -> None:
+    """Tasks that were begun while steady time lagged are due as late as before."""
+    tx.execute(
+        "UPDATE tasks SET due = due + ? WHERE state IN ('waiting', 'running') AND state = 'waiting' AND created > ?",
+        lag.seconds,
+        lag.since,
+    )
+
+
+def open_workspaces(tx: Transaction) -> set[str]:
+    """The folders of conversations whose tasks are not over; in a store of any version."""
+    rows = tx.all(f"SELECT conversation FROM tasks WHERE {OPEN}")
+    return {str(workspace_name(msgspec.json.decode(row["conversation"], type=Conversation))) for row in rows}
+
+
+def silence(tx: Transaction, task: str) -> None:
+    """Nothing is told of the task any more."""
+    tx.execute("UPDATE tasks SET manner = 'nothing' WHERE id = ?", task)
+
+
+def remove(tx: Transaction, task: str) -> None:
+    tx.execute("DELETE FROM tasks WHERE id = ?", task)
 
 
 def all_of(tx: Transaction, owner: str, limit: int, ahead: float) -> list[Task]:

@@ -19,7 +19,7 @@ from tests.worlds.builders import body, target
 from tests.worlds.world import KEYED, Echo, OwnedClock, World
 from tidings.adapters.local.socket import LocalServer
 from tidings.adapters.local.verbs import routes_for
-from tidings.core.errors import Conflict, TidingsError, Unknown
+from tidings.core.errors import Clash, Conflict, TidingsError, Unknown
 from tidings.core.operations import offline
 from tidings.core.outbound import repair
 from tidings.core.outbound.outbox import EXPIRES_SECONDS, MARK
@@ -247,7 +247,7 @@ async def test_without_a_gateway_it_is_done_whole_or_not_at_all(
         )
     stored = "SELECT d.state, d.reason, p.* FROM deliveries d JOIN parts p ON p.delivery = d.id"
     before = [tuple(row) for row in world.rows(stored)]
-    with pytest.raises(sqlite3.Error, match="disk is full"):
+    with pytest.raises(Clash, match="disk is full"):
         verb(world.home, id)
     assert [tuple(row) for row in world.rows(stored)] == before
     with closing(sqlite3.connect(world.home / DATABASE)) as connection, connection:

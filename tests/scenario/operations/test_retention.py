@@ -33,6 +33,7 @@ from tidings.core.operations.old_files import Kept
 from tidings.core.outbound import outbox
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.settings import Core, Retention
+from tidings.core.store.pruning import LOOKED_AT
 from tidings.core.store.sqlite import DATABASE, open_store
 from tidings.core.types import Author, Body, Conversation, Entry, File, Given
 
@@ -258,11 +259,11 @@ async def test_a_walk_goes_on_where_the_last_slice_ended(tmp_path: Path) -> None
         store.executemany(
             "INSERT INTO inbox (run, adapter, account, key, kind, conversation, state, message, accepted, ready)"
             " VALUES (?1, 'a', 'main', ?1, 'commanded', ?1, ?2, '{}', 0, 0)",
-            [(f"{number}", "closed" if number % 3 else "waiting") for number in range(3 * retention.LOOKED_AT)],
+            [(f"{number}", "closed" if number % 3 else "waiting") for number in range(3 * LOOKED_AT)],
         )
         store.execute("COMMIT")
     pruned = offline.prune(tmp_path, Retention(), None, rehearsal=False)
-    assert pruned.runs == 2 * retention.LOOKED_AT
+    assert pruned.runs == 2 * LOOKED_AT
     with closing(connected(tmp_path)) as store:
         assert store.execute("SELECT DISTINCT state FROM inbox").fetchall() == [("waiting",)]
 

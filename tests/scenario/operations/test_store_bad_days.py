@@ -27,7 +27,7 @@ from tidings.core import failpoints
 from tidings.core.clock import Hops, SystemClock, is_synchronised
 from tidings.core.errors import ConfigError, HomeInUse, StoreRefused, TidingsError, Unstored
 from tidings.core.gateway import gateway
-from tidings.core.gateway.gateway import Gateway
+from tidings.core.gateway.gateway import POSTPONED, Gateway
 from tidings.core.inbound import inbox
 from tidings.core.operations import offline
 from tidings.core.outbound import outbox
@@ -734,9 +734,9 @@ async def test_when_the_clock_is_confirmed_time_catches_up_and_what_was_due_is_d
     await owe(path, latest - 3600)
     clock = await steady(path, right=False)
     async with opened(path) as store:
-        assert not await store.write(lambda tx: steady_time.confirm(tx, clock, lambda: False))
+        assert not await store.write(lambda tx: steady_time.confirm(tx, clock, POSTPONED, lambda: False))
         assert not clock.confirmed
-        assert await store.write(lambda tx: steady_time.confirm(tx, clock, lambda: True))
+        assert await store.write(lambda tx: steady_time.confirm(tx, clock, POSTPONED, lambda: True))
     assert clock.confirmed
     assert clock.now() == pytest.approx(time.time(), abs=60)
     assert await expired(path, clock) == 1
@@ -751,7 +751,7 @@ async def test_what_is_owed_since_the_boot_is_as_old_as_before_when_time_catches
     clock = await steady(path, right=False)
     await owe(path, clock.now())
     async with opened(path) as store:
-        assert await store.write(lambda tx: steady_time.confirm(tx, clock, lambda: True))
+        assert await store.write(lambda tx: steady_time.confirm(tx, clock, POSTPONED, lambda: True))
     assert clock.now() == pytest.approx(time.time(), abs=60)
     assert await expired(path, clock) == 0
 
@@ -765,7 +765,7 @@ async def test_what_was_planned_since_the_boot_is_as_far_off_as_before_when_time
     await pretend(path, insert, "new", clock.now() + 1200, clock.wall() + 1)
     await pretend(path, insert, "old", latest + 1200, clock.wall() - FAR - 1)
     async with opened(path) as store:
-        assert await store.write(lambda tx: steady_time.confirm(tx, clock, lambda: True))
+        assert await store.write(lambda tx: steady_time.confirm(tx, clock, POSTPONED, lambda: True))
         rows = await store.read(lambda tx: tx.all("SELECT id, next FROM schedules"))
     left = {row["id"]: row["next"] - clock.now() for row in rows}
     assert left["new"] == pytest.approx(1200, abs=60)
@@ -800,7 +800,7 @@ async def test_a_clock_that_is_set_back_to_the_right_time_has_ended_nothing(tmp_
     await pretend(path, "UPDATE epoch SET clock_offset = clock_offset + ?, latest = latest + ?", FAR, FAR)
     await pretend(path, "UPDATE deliveries SET created = created + ?", FAR)
     async with opened(path) as store:
-        assert await store.write(lambda tx: steady_time.confirm(tx, clock, lambda: True))
+        assert await store.write(lambda tx: steady_time.confirm(tx, clock, POSTPONED, lambda: True))
     assert clock.now() == pytest.approx(real, abs=60)
     assert await expired(path, clock) == 0
 

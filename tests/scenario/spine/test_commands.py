@@ -12,8 +12,8 @@ from tests.worlds.fakes import FakeClock, calm, settle
 from tests.worlds.world import LOOP_TURNS, Echo, Gate, Scripted, World, handed
 from tidings.core.agent import Checkpoint, Event, Finished, OutcomeKind, TextDelta, Turn
 from tidings.core.errors import Clash, Unknown
-from tidings.core.inbound import inbox
 from tidings.core.inbound.commands import Command, Obeyed
+from tidings.core.memory import conversations
 from tidings.core.store.store import Transaction
 from tidings.core.types import Admission, Author, Inbound, Kind
 
@@ -129,7 +129,7 @@ async def test_a_command_that_breaks_says_so_and_the_next_message_is_heard(
     tmp_path: Path, fault: BaseException
 ) -> None:
     def breaks(tx: Transaction, inbound: Inbound) -> Obeyed:
-        inbox.begin_generation(tx, inbound.conversation.id)
+        conversations.begin_generation(tx, inbound.conversation.id)
         raise fault
 
     async with World(tmp_path, Echo(), commands=[Command("boom", "breaks", breaks)]) as world:

@@ -97,7 +97,7 @@ async def test_an_answer_that_was_being_shown_is_finished_in_its_place(tmp_path:
         key = world.paper.says("go")
         await gate.reached()
         await world.paper.until(lambda paper: paper.posts == ["half"])
-        await world.eventually(lambda: world.run(key)["view"])
+        await world.eventually(lambda: world.rows("SELECT view FROM views WHERE run = ?", world.run(key)["run"]))
         await world.crash()
         await world.start()
         await world.settled()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from tidings.core.inbound import inbox
+from tidings.core.memory import conversations, history
 from tidings.core.store.store import Transaction
 from tidings.core.types import Inbound, Kind, Origin
 
@@ -32,22 +33,9 @@ def take_back(tx: Transaction, conversation: str, purpose: str) -> TakenBack:
     for run in runs:
         # The memory of a run that is taken back is never restored.
         tx.execute("UPDATE inbox SET undone = 1, checkpoint = NULL WHERE run = ?", run)
-        tx.execute("UPDATE history SET undone = 1 WHERE run = ?", run)
-    restore(tx, conversation, memory["generation"])
+        history.take_back(tx, run)
+    conversations.restore_checkpoint(tx, conversation, memory["generation"])
     return TakenBack(message, f"Taken back: “{_title(message)}”. I no longer know of it, nor of what came of it.")
-
-
-def restore(tx: Transaction, conversation: str, generation: int) -> None:
-    """Restores a generation's memory to what its newest remaining run left."""
-    tx.execute(
-        "UPDATE conversations SET checkpoint = (SELECT i.checkpoint FROM inbox i WHERE i.conversation = ?"
-        " AND i.kind = 'message' AND i.generation = ? AND i.state = 'done' AND i.undone = 0"
-        f" AND i.checkpoint IS NOT NULL ORDER BY {inbox.NEWEST_END} LIMIT 1) WHERE id = ? AND generation = ?",
-        conversation,
-        generation,
-        conversation,
-        generation,
-    )
 
 
 def again(taken: Inbound, command: Inbound) -> Inbound:

@@ -1,0 +1,39 @@
+"""Deliveries that have ended go with their parts, except losses that their chat has not been told of."""
+
+from __future__ import annotations
+
+from tidings.core.desk.deliveries import Pruned
+from tidings.core.store.pruning import LOOKED_AT, REMOVED, Slice, Terms
+from tidings.core.store.store import Row, Transaction
+
+
+def old_deliveries(tx: Transaction, after: int | str, terms: Terms) -> Slice:
+    page = tx.all(
+        "SELECT seq, id, lane, state, created, closed, untold FROM deliveries WHERE seq > ? ORDER BY seq LIMIT ?",
+        after,
+        LOOKED_AT,
+    )
+    gone = handled = 0
+    for row in page:
+        if gone >= REMOVED:
+            return Slice(row["seq"] - 1, Pruned(deliveries=gone))
+        handled += row["created"] < terms.deliveries
+        if row["state"] not in ("delivered", "dead") or row["closed"] >= terms.deliveries:
+            continue
+        if row["untold"] and not _is_told_by_another(tx, row):
+            continue
+        gone += 1
+        if not terms.rehearsal:
+            remove(tx, row["id"])
+    return Slice(page[-1]["seq"] if len(page) == LOOKED_AT and handled else None, Pruned(deliveries=gone))
+
+
+def _is_told_by_another(tx: Transaction, row: Row) -> bool:
+    """One loss that a chat will be told of stands for all before it."""
+    later = "SELECT 1 FROM deliveries WHERE lane = ? AND untold = 1 AND seq > ?"
+    return tx.one(later, row["lane"], row["seq"]) is not None
+
+
+def remove(tx: Transaction, delivery: str) -> None:
+    tx.execute("DELETE FROM parts WHERE delivery = ?", delivery)
+    tx.execute("DELETE FROM deliveries WHERE id = ?", delivery)

@@ -1,0 +1,33 @@
+"""What can be asked about one run, whatever state it is in."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidings.core.desk.runs import Run
+from tidings.core.errors import Unknown
+from tidings.core.runs import journal
+from tidings.core.store.store import Transaction
+from tidings.core.types import Inbound
+
+
+def run(tx: Transaction, id: str, ahead: float) -> Run:
+    """`ahead` is what the wall clock shows more than steady time."""
+    row = tx.one(
+        "SELECT run, message, state, accepted, ended, stop_asked, forget FROM inbox"
+        " WHERE run = ? AND kind = 'message' AND state IN ('waiting', 'running', 'done')",
+        id,
+    )
+    if row is None:
+        raise Unknown(f"there is no run {id}")
+    return Run(
+        id=row["run"],
+        message=msgspec.json.decode(row["message"], type=Inbound),
+        state=row["state"],
+        accepted=row["accepted"] + ahead,
+        ended=None if row["ended"] is None else row["ended"] + ahead,
+        stop_asked=row["stop_asked"] is not None,
+        forgotten=bool(row["forget"]),
+        outcome=journal.outcome(tx, id),
+        void=journal.void(tx, id),
+    )

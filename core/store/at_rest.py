@@ -1,0 +1,112 @@
+"""A SQLite store that no gateway has open: looked at, copied, changed in one transaction, made small again."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tidings.core.errors import StoreRefused, TidingsError
+from tidings.core.store import migrate
+from tidings.core.store.sqlite import SqliteTransaction, connect, spare_bytes
+
+
+class Found(NamedTuple):
+    """A store that may only be read; an older schema has other tables."""
+
+    tx: SqliteTransaction
+    schema: int
+
+    @property
+    def is_current(self) -> bool:
+        return self.schema >= migrate.files()[-1][0]
+
+
+class StoreFile:
+    """Built by `opened`. Outside a transaction, each statement is committed at once."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self.tx = SqliteTransaction(connection)
+        self._connection = connection
+        self._path = path
+
+    @contextmanager
+    def transaction(self) -> Iterator[SqliteTransaction]:
+        """Closing the file undoes what was not committed."""
+        with _committed(self._connection) as tx:
+            yield tx
+
+    def spare_bytes(self) -> int:
+        return spare_bytes(self.tx)
+
+    def shrink(self) -> None:
+        """Writes the store anew without the space that it does not use, where there is room for two of it."""
+        if self.spare_bytes() and shutil.disk_usage(self._path.parent).free > 2 * self._path.stat().st_size:
+            self._connection.execute("VACUUM")
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+@contextmanager
+def _committed(connection: sqlite3.Connection) -> Iterator[SqliteTransaction]:
+    connection.execute("BEGIN IMMEDIATE")
+    yield SqliteTransaction(connection)
+    connection.execute("COMMIT")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[StoreFile]:
+    """For one process alone, which holds the lock of the home. The store is brought up to this version."""
+    with closing(connect(path)) as connection:
+        yield StoreFile(connection, path)
+
+
+@contextmanager
+def looked_at(path: Path, *, immutable: bool = False) -> Iterator[Found]:
+    """Another process may use the store meanwhile, unless it is `immutable`. Raises StoreRefused."""
+    uri = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
+    try:
+        with closing(sqlite3.connect(uri, uri=True, timeout=5.0)) as connection:
+            connection.row_factory = sqlite3.Row
+            schema = connection.execute("PRAGMA user_version").fetchone()[0]
+            yield Found(SqliteTransaction(connection), schema)
+    except sqlite3.Error as error:
+        raise StoreRefused(f"{path} cannot be read: {error}") from error
+
+
+@contextmanager
+def adopted(path: Path) -> Iterator[SqliteTransaction]:
+    """One transaction on a store from elsewhere, which is checked as a whole and brought up to this version first.
+
+    Raises StoreRefused. Afterwards the store is a single file.
+    """
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.row_factory = sqlite3.Row
+            migrate.check_owner(connection, path)
+            verdict = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            if verdict != "ok":
+                raise StoreRefused(f"the store in the backup is damaged ({' '.join(verdict.split())})")
+            migrate.upgrade(connection, path)
+            with _committed(connection) as tx:
+                yield tx
+            connection.execute("PRAGMA journal_mode = DELETE")
+    except sqlite3.Error as error:
+        raise StoreRefused(f"the store in the backup cannot be read: {error}") from error
+
+
+def make_single(path: Path) -> None:
+    """The store becomes one file, with nothing beside it."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+
+
+def copy(path: Path, to: Path) -> None:
+    """The store as it is, not brought up to this version."""
+    try:
+        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(to)) as copied:
+            source.backup(copied)
+    except sqlite3.Error as error:
+        raise TidingsError(f"{path} cannot be copied: {error}") from error
