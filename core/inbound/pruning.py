@@ -10,7 +10,7 @@ from tidings.core.store.pruning import EVENTS, LOOKED_AT, REMOVED, Slice, Terms,
 from tidings.core.store.store import Row, Transaction
 from tidings.core.types import is_passing
 
-# Of every conversation so many messages stay however old they are: they can be taken back, and it stays listed.
+# The newest messages of every conversation stay, however old: people can undo them, and the conversation stays listed.
 KEPT_MESSAGES = 10
 
 
@@ -34,7 +34,7 @@ def old_runs(tx: Transaction, after: int | str, terms: Terms) -> Slice:
             pruned += _remove_run(tx, row, terms)
         elif row["state"] == "done" and row["ended"] < terms.journals:
             pruned += Pruned(events=journal.trim(tx, row["run"], rehearsal=terms.rehearsal))
-    # Rows come in order of time: a page without an old one is the last.
+    # Rows are in order of time, so a page without an old row is the last.
     return Slice(page[-1]["seq"] if len(page) == LOOKED_AT and handled else None, pruned)
 
 
@@ -50,7 +50,7 @@ def _wanted_runs(tx: Transaction) -> set[str]:
 
 def _may_go(tx: Transaction, row: Row, terms: Terms) -> bool:
     if row["state"] not in ("done", "closed") or (row["ended"] or row["accepted"]) >= terms.runs:
-        # An album's later rows go with the first.
+        # The later rows of an album are removed with the first.
         return False
     if row["kind"] == "message" and row["state"] == "done" and _is_remembered(tx, row, terms):
         return False
@@ -83,7 +83,7 @@ def _remove_run(tx: Transaction, row: Row, terms: Terms) -> Pruned:
     said = counted(tx.one("SELECT count(*) AS n FROM history WHERE run = ?", row["run"])) if passing else 0
     if not terms.rehearsal:
         if passing:
-            # Its conversation can no longer be named or continued.
+            # The conversation of this run is never continued.
             history.erase(tx, row["run"])
         journal.erase(tx, row["run"])
         view_rows.remove(tx, row["run"])
@@ -94,7 +94,7 @@ def _remove_run(tx: Transaction, row: Row, terms: Terms) -> Pruned:
 
 
 def _count_out(tx: Transaction, conversation: str, messages: int) -> None:
-    """A conversation of which no message is left is no longer listed."""
+    """Counts removed messages, and removes a conversation without messages from the list."""
     tx.execute("UPDATE listing SET pruned = pruned + ? WHERE conversation = ?", messages, conversation)
     if tx.one("SELECT 1 FROM inbox WHERE conversation = ? AND kind = 'message' LIMIT 1", conversation):
         return

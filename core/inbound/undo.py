@@ -1,4 +1,4 @@
-"""Takes the last exchange out of a conversation's memory, for good or to try it again."""
+"""Removes the last exchange from a conversation's memory, for good or to try it again."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TITLE_CHARACTERS = 80
 
 
 class TakenBack(NamedTuple):
-    """The message of the exchange; without one, the words that say why nothing was taken back."""
+    """The message of an undone exchange; without a message, `words` say why nothing was undone."""
 
     message: Inbound | None
     words: str
 
 
 def take_back(tx: Transaction, conversation: str, purpose: str) -> TakenBack:
-    """Marks the exchange as undone, and memory is what it was before it; the history stays readable."""
+    """Marks the last exchange as undone and restores the memory from before it; the history stays readable."""
     if inbox.live_run(tx, conversation) or inbox.waiting_in(tx, conversation):
         return TakenBack(None, "I am still at work here. Send /stop first, or wait until I have answered.")
     memory = tx.one("SELECT generation FROM conversations WHERE id = ?", conversation)
@@ -31,22 +31,22 @@ def take_back(tx: Transaction, conversation: str, purpose: str) -> TakenBack:
         return TakenBack(None, f"There is nothing here to {purpose}.")
     runs, message = last
     for run in runs:
-        # The memory of a run that is taken back is never restored.
+        # The checkpoint of an undone run is never restored.
         tx.execute("UPDATE inbox SET undone = 1, checkpoint = NULL WHERE run = ?", run)
         history.take_back(tx, run)
     conversations.restore_checkpoint(tx, conversation, memory["generation"])
-    return TakenBack(message, f"Taken back: “{_title(message)}”. I no longer know of it, nor of what came of it.")
+    return TakenBack(message, f"Undone: “{_title(message)}”. I have forgotten that message and my answer.")
 
 
 def again(taken: Inbound, command: Inbound) -> Inbound:
-    """The same message as a new one; its key is the command's, so that a command told twice is one run."""
+    """The same message as a new one; its key comes from the command, so that a repeated command makes one run."""
     return replace(
         taken,
         key=f"retry by {command.key}",
         kind=Kind.MESSAGE,
         target=command.target,
         sender=command.sender,
-        # It is whole, nobody gave its key, and it ends with no connection.
+        # The new message is no album, has no client's digest and does not end with a connection.
         group="",
         digest="",
         attended=False,
@@ -54,10 +54,10 @@ def again(taken: Inbound, command: Inbound) -> Inbound:
 
 
 def _last_exchange(tx: Transaction, conversation: str, generation: int) -> tuple[list[str], Inbound] | None:
-    """The run of a person's message that ended last and is still remembered, and those that ended after it.
+    """The last ended run of a person's message that is still remembered, and all runs that ended after it.
 
-    Those have seen it, so they go with it. The history is ordered by when runs ended, which may differ from the order
-    in which messages came in.
+    Later runs have seen that message, so they are undone with it. The history is ordered by when runs ended, which
+    may differ from the order in which messages arrived.
     """
     sql = (
         "SELECT h.seq, h.run FROM history h JOIN inbox i ON i.run = h.run WHERE h.conversation = ?"
@@ -76,6 +76,6 @@ def _last_exchange(tx: Transaction, conversation: str, generation: int) -> tuple
 
 
 def _title(message: Inbound) -> str:
-    """Its beginning, on one line."""
+    """The beginning of a message, on one line."""
     line = " ".join((message.text or message.in_full).split())
     return line if len(line) <= TITLE_CHARACTERS else f"{line[: TITLE_CHARACTERS - 1]}…"

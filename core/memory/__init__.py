@@ -1,1 +1,1 @@
-"""What the gateway remembers of a conversation and of a person."""
+"""The memory of conversations and of people."""

@@ -34,7 +34,7 @@ def keep_checkpoint(tx: Transaction, conversation: str, generation: int, run: st
 
 
 def restore_checkpoint(tx: Transaction, conversation: str, generation: int) -> None:
-    """Restores a generation's memory to what its newest remaining run left."""
+    """Restores a generation's memory to the checkpoint of its newest remaining run."""
     tx.execute(
         "UPDATE conversations SET checkpoint = (SELECT i.checkpoint FROM inbox i WHERE i.conversation = ?"
         " AND i.kind = 'message' AND i.generation = ? AND i.state = 'done' AND i.undone = 0"

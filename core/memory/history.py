@@ -8,7 +8,7 @@ from tidings.core.desk.runs import ConversationLine, HistoryLine
 from tidings.core.store.store import Row, Transaction
 from tidings.core.types import Author, Conversation, Entry, Inbound, Target
 
-# No message has such a number.
+# Larger than the number of any message.
 NEVER = 2**62
 # What an agent without a memory of its own is given; the rest stays readable in the store.
 RECALLED_ENTRIES = 100
@@ -65,14 +65,14 @@ def erase(tx: Transaction, run: str) -> None:
 def conversations(
     tx: Transaction, adapter: str, chat: str, limit: int, before: int, ahead: float, member: str = ""
 ) -> list[ConversationLine]:
-    """Each by its newest message; the ids of one chat lie next to each other, so one range holds them."""
+    """Lists conversations by their newest message; the ids of one chat are adjacent, so a range finds them."""
     rows = _of_chat(tx, adapter, chat, limit, before, member) if chat else _of_all(tx, adapter, limit, before)
     return [_conversation(tx, row, ahead) for row in rows]
 
 
 def _of_chat(tx: Transaction, adapter: str, chat: str, limit: int, before: int, member: str) -> list[Row]:
     first = Conversation(adapter=adapter, account="main", chat=chat).id
-    # How the ids of a member end; a thread may be called the same, but then there is one colon less.
+    # Ids with a member end like this; a thread may have the same name, but its id has one colon less.
     whole = Conversation(adapter=adapter, account="main", chat=chat, member=member).id
     end = whole.removeprefix(f"{first}:") if member else ""
     return tx.all(
@@ -94,7 +94,7 @@ def _of_chat(tx: Transaction, adapter: str, chat: str, limit: int, before: int, 
 
 
 def _of_all(tx: Transaction, adapter: str, limit: int, before: int) -> list[Row]:
-    """Walks back from the newest message and stops after a page, however many conversations there are."""
+    """Reads back from the newest message and stops after a page, however many conversations there are."""
     first = f"{Conversation(adapter=adapter, account='', chat='').id}:" if adapter else ""
     return tx.all(
         "SELECT conversation, newest FROM listing WHERE newest < ? AND substr(conversation, 1, ?) = ?"
@@ -145,7 +145,7 @@ def knows(tx: Transaction, conversation: str) -> bool:
 
 
 def is_known(tx: Transaction, target: Target) -> bool:
-    """Has somebody spoken to us there, or in a thread of that chat?"""
+    """Tells whether a person has written to us in that chat or in one of its threads."""
     place = _place(target)
     row = tx.one(
         "SELECT 1 FROM conversations WHERE id = ? OR (id > ? AND id < ?) LIMIT 1", place, f"{place}:", f"{place};"
@@ -154,7 +154,7 @@ def is_known(tx: Transaction, target: Target) -> bool:
 
 
 def newest(tx: Transaction, target: Target) -> Inbound | None:
-    """The newest message to us there; None if all of them are gone."""
+    """The newest message to us in that chat; None if retention has removed all of them."""
     row = tx.one(
         "SELECT i.message FROM listing l JOIN inbox i ON i.seq = l.newest WHERE l.conversation = ?", _place(target)
     )

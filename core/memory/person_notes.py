@@ -1,4 +1,4 @@
-"""Notes of one bot about or for one person, kept across all their conversations on a platform."""
+"""A bot's notes about a person, kept across all conversations of that person on a platform."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tidings.core.errors import Unkeepable
 from tidings.core.store.store import Transaction
 from tidings.core.types import make_storable
 
-# The oldest give way to the newest.
+# The limit of notes for one person and bot; new notes replace the oldest.
 NOTES = 500
 NOTE_CHARACTERS = 2000
 
 
 class Reader(NamedTuple):
-    """The person whom a bot talks to, and whether others can read along."""
+    """The person that a bot talks to, and whether the chat is private."""
 
     bot: str
     # As adapter:sender.
@@ -24,7 +24,7 @@ class Reader(NamedTuple):
 
 
 def keep(tx: Transaction, about: Reader, text: str, at: float) -> bool:
-    """False when it is known already; raises Unkeepable with a sentence for whoever wrote it."""
+    """Stores a note; false when it is already known. Raises Unkeepable with a sentence for its author."""
     text = make_storable(text).strip()
     if not text:
         raise Unkeepable("an empty note cannot be kept; say what to remember")
@@ -50,11 +50,11 @@ def keep(tx: Transaction, about: Reader, text: str, at: float) -> bool:
 
 
 def find(tx: Transaction, about: Reader, words: str, limit: int) -> list[Remembered]:
-    """Notes with any of the words, whatever the case, or all if there are no words; newest first.
+    """Finds notes with any of the words, ignoring case, or all notes for no words; newest first.
 
-    In a group, notes that were made in private are not found.
+    In a group, notes from private chats are not found.
     """
-    # Compared here, since the database folds the case of ASCII letters alone; a person's notes are few.
+    # The database ignores case only in ASCII, so notes are compared here; a person has few.
     wanted = make_storable(words).casefold().split()
     rows = tx.all(
         "SELECT text, at FROM notes WHERE person = ? AND bot IN (?, '') AND private <= ? ORDER BY seq DESC",

@@ -1,4 +1,4 @@
-"""What a conversation has chosen by command, such as another model; it outlives /new and every restart."""
+"""Choices made in a conversation by command, such as another model; they survive /new and every restart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def read(tx: Transaction, conversation: str) -> dict[str, str]:
 
 
 def choose(tx: Transaction, conversation: str, name: str, value: str) -> None:
-    """An empty value takes the choice back."""
+    """Stores a choice; an empty value removes it."""
     if not value:
         tx.execute("DELETE FROM preferences WHERE conversation = ? AND name = ?", conversation, name)
         return

@@ -16,7 +16,7 @@ def old_history(tx: Transaction, after: int | str, terms: Terms) -> Slice:
     newest = tx.one("SELECT max(seq) AS seq FROM history")
     for row in old if not terms.rehearsal else ():
         if newest and row["seq"] == newest["seq"]:
-            # The newest row stays, emptied: else its number would be used again, and paging readers would miss rows.
+            # The newest row stays, emptied: otherwise its number would be reused, and a paging reader would miss rows.
             tx.execute("UPDATE history SET conversation = '', run = '', text = '' WHERE seq = ?", row["seq"])
         else:
             tx.execute("DELETE FROM history WHERE seq = ?", row["seq"])

@@ -1,4 +1,4 @@
-"""Tokens and money by conversation and day: added up as runs end, and told by /usage."""
+"""Tokens and cost by conversation and day: added up as runs end, and shown by /usage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from tidings.core.agent import Usage
 from tidings.core.store.store import Row, Transaction
 
-# So many days before today are told one by one.
+# The days before today that are listed one by one.
 DAYS = 7
 SUMS = (
     "sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens, sum(requests) AS requests,"
@@ -32,10 +32,10 @@ def add(tx: Transaction, conversation: str, used: Usage, wall: float) -> None:
 
 
 def told(tx: Transaction, conversation: str, wall: float) -> str:
-    """Today, each of the days before that has any, and in all."""
+    """The usage of today, of each recent day with any, and in total, in words."""
     total = tx.one(f"SELECT {SUMS} FROM usage WHERE conversation = ?", conversation)
     if total is None or not total["runs"]:
-        return "Nothing yet: no model has been asked in this conversation."
+        return "No usage yet: no model has been asked in this conversation."
     today = date.fromtimestamp(wall)
     rows = tx.all(
         "SELECT * FROM usage WHERE conversation = ? AND day >= ? ORDER BY day DESC",
@@ -45,10 +45,10 @@ def told(tx: Transaction, conversation: str, wall: float) -> str:
     days = {row["day"]: _amount(row) for row in rows}
     lines = [f"Today: {days.pop(today.isoformat(), 'nothing yet')}"]
     lines += [f"{day}: {amount}" for day, amount in days.items()]
-    return "\n".join(["Used in this conversation:", *lines, f"In all: {_amount(total)}"])
+    return "\n".join(["Used in this conversation:", *lines, f"Total: {_amount(total)}"])
 
 
 def _amount(row: Row) -> str:
-    money = f"${row['cost']:.4f}" if row["cost"] > 0 else "price not known"
+    money = f"${row['cost']:.4f}" if row["cost"] > 0 else "price unknown"
     answers = f"{row['runs']:,} answer" + ("s" if row["runs"] != 1 else "")
     return f"{row['input_tokens']:,} tokens in, {row['output_tokens']:,} out, for {answers}; {money}"

@@ -1,1 +1,1 @@
-"""What an operator does with a gateway: look it over, back it up, prune it, repair it."""
+"""Operations on a gateway: check, back up, restore, prune and repair it."""

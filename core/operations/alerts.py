@@ -1,4 +1,4 @@
-"""Tells the owner in a chat what is wrong with the gateway: elsewhere than where it is wrong, and once an hour."""
+"""Alerts: messages to the owner about trouble with the gateway, sent by another account where possible."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tidings.core.types import Body, Target
 
 log = logging.getLogger(__name__)
 
-# What mends itself sooner is nobody's trouble.
+# An adapter that recovers sooner causes no alert.
 PATIENCE_SECONDS = 60.0
-# What a person must do something about; the others are only counted.
+# Alarms that a person must act on; all others are only counted.
 TOLD = {
     "adapter": "does not work",
     "dead": "did not take a message",
@@ -27,11 +27,11 @@ TOLD = {
     "held": "cannot be sent to",
     "gap": "may have missed something",
 }
-# What is wrong with the gateway itself, so that any home is as good as another.
+# Alarms about the gateway itself, which may be sent to any home.
 TOLD_ANYWHERE = {
-    "settings": "The gateway does not run as its settings say",
-    "store": "What the gateway has stored is in danger",
-    "restarts": "The gateway was restarted again and again",
+    "settings": "The gateway does not run with its current settings",
+    "store": "The gateway's stored data is in danger",
+    "restarts": "The gateway was restarted repeatedly",
 }
 
 
@@ -51,7 +51,7 @@ class Alerts:
         self._waiting: dict[str, Timer] = {}
 
     def sounded(self, alarm: Alarm, about: str) -> None:
-        """`about` is where the trouble is, as adapter@account."""
+        """Handles an alarm; `about` is the account in trouble, as `adapter@account`."""
         if alarm.name in TOLD_ANYWHERE:
             self._spawn(alarm, "")
         elif not about or alarm.name not in TOLD:

@@ -1,4 +1,4 @@
-"""Packs a home into one file: a copy of the store, the files it needs to go on, keys and settings; never the log."""
+"""Packs a home into one file: a copy of the store, the files it refers to, keys and settings; never the log."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from tidings.core.store.checks import inspect
 from tidings.core.work.tasks import rows as task_rows
 
 FORMAT = 1
-# What stands first says what this is; what stands last says that it is whole.
+# The manifest is the first member and describes the backup; the seal is the last and proves that it is complete.
 MANIFEST, SEAL = "manifest.json", "seal.json"
 STORE, SETTINGS, SECRETS = "tidings.db", "tidings.toml", "secrets.toml"
-# Files that open deliveries need and that lie outside the home.
+# The folder in the backup for files of open deliveries that lie outside the home.
 OUTSIDE = "outside"
 FOLDERS = ("attachments", "board", "workspaces")
-# Of what lies in the home itself, this belongs to the process that runs there, or is no part of it.
+# Files in the home that belong to the running process or are not part of a backup.
 LEFT_OUT = ("lock", "tidings.db", "tidings.sock", "tidings.log", "stderr.log")
 LEFT_OUT_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tmp", ".log")
-# More of one file is kept on the disk while it is read, not in memory.
+# A larger file is buffered on disk while it is read, not in memory.
 SPOOLED_BYTES = 8 * 1024 * 1024
 COPY_BYTES = 1024 * 1024
 SECRET_MODE = 0o600
@@ -42,30 +42,30 @@ class Manifest(msgspec.Struct, frozen=True):
     format: int
     version: str
     schema: int
-    # Where it lay: paths in the store begin with it.
+    # The folder of the home; paths in the store begin with it.
     home: str
     # When the store was copied, by the wall clock.
     made: float
-    # Whether a gateway went on behind it.
+    # Whether a gateway was running meanwhile.
     running: bool
-    # What lay outside the home, by its path, as it is called here.
+    # The names in the backup of files from outside the home, by their paths.
     outside: dict[str, str] = {}
-    # What the settings name, below their own folder.
+    # Files that the settings name, relative to the settings' folder.
     named: tuple[str, ...] = ()
 
 
 class Packed(NamedTuple):
     files: int
     bytes: int
-    # What could not be read, or is no plain file.
+    # Files that could not be read or are not plain files.
     skipped: tuple[str, ...]
 
 
 @contextmanager
 def written(file: Path, *, replace: bool) -> Iterator[IO[bytes]]:
-    """A new file that is there when it is whole, and never half; only its owner may read it."""
+    """Writes a file that appears only when it is complete; only its owner may read it."""
     if file.exists() and not replace:
-        raise TidingsError(f"{file} exists already; choose another name, or say --force")
+        raise TidingsError(f"{file} already exists; choose another name, or use --force")
     part = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, SECRET_MODE)
@@ -93,7 +93,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def copy_at_rest(database: Path, to: Path) -> None:
-    """For whoever holds the home's lock; the store is copied as it is, and not brought up to this version."""
+    """Copies a store that no gateway uses, without upgrading it; the caller must hold the home's lock."""
     if not database.exists():
         raise TidingsError(f"there is nothing to back up in {database.parent}")
     inspect(database)
@@ -113,7 +113,7 @@ def pack(
     essential: bool = False,
     named: Sequence[str] = (),
 ) -> Packed:
-    """`essential` takes only those files along that open work refers to; `named` are paths below the settings."""
+    """With `essential`, packs only the files that open work refers to; `named` are paths below the settings' folder."""
     at_rest.make_single(snapshot)
     inspect(snapshot)
     with at_rest.looked_at(snapshot, immutable=True) as found:
@@ -151,7 +151,7 @@ class _Archive:
         self._made = made
 
     def add(self, name: str, path: Path) -> None:
-        """A file that grows or shrinks while it is read is taken as it was when it had been read."""
+        """Adds a file; if it changes while it is read, the content that was read is packed."""
         if name in self.digests:
             return
         with tempfile.SpooledTemporaryFile(SPOOLED_BYTES) as spool:
@@ -183,7 +183,7 @@ class _Archive:
 
 
 def _beside(home: Path, settings: Path) -> Iterator[tuple[str, Path]]:
-    """Settings, keys and texts; settings that lie elsewhere are taken along under the name they would have here."""
+    """Settings, keys and texts in the home; settings from elsewhere get the names that they would have here."""
     given = {SETTINGS: settings, SECRETS: settings.with_name(SECRETS)}
     yield from ((name, path) for name, path in given.items() if path.is_file())
     for path in sorted(home.iterdir()):
@@ -194,7 +194,7 @@ def _beside(home: Path, settings: Path) -> Iterator[tuple[str, Path]]:
 
 
 def may_lie_below(name: str) -> bool:
-    """Neither out of the home nor over what the process itself keeps there."""
+    """Tells whether a name stays inside the home and does not overwrite a file of the running process."""
     first, *rest = parts = name.split("/")
     if any(part in ("", ".", "..") for part in parts) or "\0" in name:
         return False
@@ -210,7 +210,7 @@ def _files_below(folder: Path, skipped: list[str]) -> Iterator[Path]:
         for name in sorted(names):
             path = Path(where, name)
             if path.is_symlink() or not path.is_file():
-                # A link may lead anywhere, and a pipe has no end.
+                # A link may lead anywhere, and a pipe may never end.
                 skipped.append(f"{path}: no plain file")
             else:
                 yield path
@@ -220,7 +220,7 @@ def read_manifest(data: bytes, file: Path) -> Manifest:
     try:
         manifest = msgspec.json.decode(data, type=Manifest)
     except msgspec.MsgspecError as error:
-        raise StoreRefused(f"{file} is no backup of Tidings: {error}") from error
+        raise StoreRefused(f"{file} is not a backup of Tidings: {error}") from error
     if manifest.format > FORMAT:
         raise StoreRefused(f"{file} was made by a newer version ({manifest.version}); upgrade first")
     return manifest

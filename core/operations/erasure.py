@@ -1,7 +1,7 @@
-"""Erases a run that its client wants forgotten: text, events and files, once it and its deliveries have ended.
+"""Erases runs at a client's request: text, events and files, once the run and its deliveries have ended.
 
-The wish is stored with the run, so it survives a crash. One row without text stays until retention removes it, so that
-a repeated request does not run twice.
+The request is stored with the run, so it survives a crash. One row without text stays until retention removes it, so
+that a repeated request does not run twice.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from tidings.core.work.tasks import rows as task_rows
 
 log = logging.getLogger(__name__)
 
-# How long an ended run stays readable for a repeated request; once its client was answered, it is erased at once.
+# How long an ended run stays readable for a repeated request; after the client's request, a run is erased at once.
 PATIENCE_SECONDS = 60.0
-# Runs that one sweep looks at, and erases.
+# How many runs one sweep looks at, and how many it erases.
 LOOKED_AT, AT_ONCE = 200, 20
 
 
 class Erasure:
     def __init__(self, store: Store, clock: Clock, home: Path, is_followed: Callable[[str], bool]) -> None:
-        """`is_followed` tells whether somebody reads the events of a run."""
+        """`is_followed` tells whether a reader follows the events of a run."""
         self._store = store
         self._clock = clock
         self._home = home
         self._is_followed = is_followed
 
     async def forget(self, run: str) -> None:
-        """Raises Unknown. A run that is still at work or being read is erased later."""
+        """Erases a run, or marks it for later if it still works or has readers; raises Unknown."""
         await self._store.insist(lambda tx: forgetting.ask(tx, run))
         await self._erase(run)
 
@@ -56,14 +56,14 @@ class Erasure:
     async def _erase(self, run: str) -> None:
         if self._is_followed(run) or not await self._store.insist(lambda tx: is_over(tx, run)):
             return
-        # Files first: after a crash in between, the row still says that they must go.
+        # Files are removed first: after a crash in between, the row still tells that they must go.
         for path in await self._store.insist(lambda tx: files_of(tx, run, self._home)):
             await asyncio.to_thread(_remove, path)
         await self._store.insist(lambda tx: erase(tx, run) if is_over(tx, run) else None)
 
 
 def wanted(tx: Transaction, since: float) -> list[str]:
-    """Runs to be forgotten that ended before `since` and are over."""
+    """Runs marked for erasure that ended before `since` and are over."""
     rows = tx.all(
         "SELECT run FROM inbox WHERE forget = 1 AND state = 'done' AND ended < ? ORDER BY seq LIMIT ?", since, LOOKED_AT
     )
@@ -71,7 +71,7 @@ def wanted(tx: Transaction, since: float) -> list[str]:
 
 
 def is_over(tx: Transaction, run: str) -> bool:
-    """Have the run, its tasks and its deliveries ended, and is no run live that may have it in memory?"""
+    """Tells whether the run, its tasks and its deliveries have ended, and no live run can still remember it."""
     row = tx.one("SELECT conversation FROM inbox WHERE run = ? AND state = 'done' AND forget = 1", run)
     return row is not None and _has_ended(tx, row["conversation"], run)
 
@@ -84,7 +84,7 @@ def _has_ended(tx: Transaction, conversation: str, run: str) -> bool:
     for task in _tasks(tx, conversation, run):
         if task["ended"] is None:
             return False
-        # What it was handed to may have begun something itself, which goes on.
+        # The run that did the task may have started work of its own, which must end too.
         work = tx.one("SELECT conversation FROM inbox WHERE run = ?", task["work"]) if task["work"] else None
         if work is not None and not _has_ended(tx, work["conversation"], task["work"]):
             return False
@@ -97,7 +97,7 @@ def erase(tx: Transaction, run: str) -> None:
     for task in _tasks(tx, conversation, run):
         if task["work"] and tx.one("SELECT 1 FROM inbox WHERE run = ? AND state = 'done'", task["work"]):
             erase(tx, task["work"])
-        # The notice about its end is in the history under its id.
+        # The history keeps the notice about a task under the task's id.
         history.erase(tx, task["id"])
         processes.remove(tx, task["id"])
         task_rows.remove(tx, task["id"])
@@ -106,7 +106,7 @@ def erase(tx: Transaction, run: str) -> None:
     view_rows.remove(tx, run)
     journal.erase(tx, run)
     history.erase(tx, run)
-    # Later runs have seen it: memory goes back to before it, and the history supplies the rest.
+    # Later checkpoints may contain the run, so memory returns to the last one before it; the history supplies the rest.
     forgetting.drop_checkpoints(tx, conversation, generation, row["seq"])
     conversations.restore_checkpoint(tx, conversation, generation)
     for part in (row, *tx.all("SELECT run, message FROM inbox WHERE joined = ?", run)):
@@ -116,7 +116,7 @@ def erase(tx: Transaction, run: str) -> None:
 
 
 def files_of(tx: Transaction, run: str, home: Path) -> list[Path]:
-    """Copies made for sending, output of its commands, and the workspace if the conversation ends with this run."""
+    """Files of a run: copies for sending, output of its commands, and the workspace if no other run uses it."""
     row, outcome = _row(tx, run), journal.outcome(tx, run)
     handed = [Path(file.path) for file in outcome.files] if outcome else []
     found = [path for path in handed if home / old_files.ATTACHMENTS in path.parents]
@@ -150,13 +150,13 @@ def _tasks(tx: Transaction, owner: str, run: str) -> list[Row]:
 
 
 def _others(tx: Transaction, conversation: str, run: str) -> bool:
-    """Does the conversation have any other run?"""
+    """Tells whether the conversation has another run."""
     other = "SELECT 1 FROM inbox WHERE conversation = ? AND kind = 'message' AND run <> ? AND reason <> ? LIMIT 1"
     return tx.one(other, conversation, run, forgetting.FORGOTTEN) is not None
 
 
 def _remove(path: Path) -> None:
-    """Removes a file or folder; it may be gone already."""
+    """Removes a file or folder, if it still exists."""
     try:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What the command line may do with the store while no gateway runs, under the home's own lock."""
+"""Operations of the command line on the store while no gateway runs, under the home's lock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tidings.core.types import Note
 
 
 class OfflineNotebook:
-    """An adapter's notebook; each line is written at once."""
+    """An adapter's notebook without a gateway; each entry is stored at once."""
 
     def __init__(self, tx: Transaction, adapter: str, account: str) -> None:
         self._tx = tx
@@ -75,20 +75,20 @@ def check_store(home: Path) -> list[str]:
 
 
 def look_over(home: Path) -> Overview | None:
-    """What runs and waits by the store alone, whoever uses it now; None for none. Raises StoreRefused."""
+    """Reads the overview from the store, even while a gateway uses it; None without a store. Raises StoreRefused."""
     path = home / DATABASE
     if not is_there(home, DATABASE):
         return None
     with at_rest.looked_at(path) as found:
         if not found.is_current:
-            # The next start brings it up to this version; until then its tables are others.
+            # The store has the tables of an older version until the next start upgrades it.
             return None
         return overview.overview(found.tx, steady_time.read(found.tx).ahead)
 
 
 @contextmanager
 def copied(home: Path) -> Iterator[Path]:
-    """A copy of the store; nobody starts there as long as it is needed. Raises HomeInUse."""
+    """Makes a temporary copy of the store and keeps gateways from starting meanwhile; raises HomeInUse."""
     if not is_there(home):
         raise TidingsError(f"there is nothing to back up in {home}")
     lock = HomeLock(home)
@@ -103,7 +103,7 @@ def copied(home: Path) -> Iterator[Path]:
 
 
 def prune(home: Path, periods: Periods, older_than: float | None, *, rehearsal: bool) -> Pruned:
-    """As a running gateway does it, and then gives the space back to the disk."""
+    """Prunes as a running gateway would, and then returns the space to the disk."""
     _need_store(home)
     with _opened(home) as store:
         clock = steady_time.read(store.tx)
@@ -122,7 +122,7 @@ def prune(home: Path, periods: Periods, older_than: float | None, *, rehearsal: 
 
 
 def _need_store(home: Path) -> None:
-    """Whoever only looks shall not make one."""
+    """Raises an error instead of creating a store."""
     if not is_there(home, DATABASE):
         raise TidingsError(f"nothing is stored in {home} yet")
 
@@ -136,7 +136,7 @@ def deliveries(home: Path, *, waiting: bool, limit: int) -> list[DeliveryLine]:
 
 
 def retry(home: Path, id: str) -> str:
-    """The next start sends it."""
+    """Makes a delivery due again; the next start sends it."""
     _need_store(home)
     with _opened(home) as store, store.transaction() as tx:
         return repair.retry(tx, id, steady_time.read(tx).now(), edits=False)
@@ -153,7 +153,7 @@ def _opened(home: Path) -> Iterator[StoreFile]:
     """Raises HomeInUse while a gateway runs."""
     lock = HomeLock(home)
     lock.take()
-    # A store that is made here is the owner's alone, as one that a gateway makes.
+    # Only the owner may read a store that is created here.
     before = os.umask(0o077)
     try:
         with at_rest.opened(home / DATABASE) as store:

@@ -1,4 +1,4 @@
-"""Files that may go after a while: what was fetched for one run, and what the workers of ended cards have said."""
+"""Removes old files: attachments, and the logs of workers on cards that have ended."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tidings.core.types import Body
 log = logging.getLogger(__name__)
 
 ATTACHMENTS, BOARD = "attachments", "board"
-# What a worker that is a process has said, in the folder of its card.
+# Logs of worker processes, in the folder of each card.
 RECORDS = "attempt-*.log"
 
 
 class Kept(NamedTuple):
-    """What somebody may still need: files by their paths, and cards that are not over by their numbers."""
+    """What must be kept: files by their paths, and open cards by their numbers."""
 
     files: frozenset[str]
     cards: frozenset[str]
 
 
 def kept(tx: Transaction) -> Kept:
-    """What a delivery would still need, also one that the owner may retry; and what belongs to a card."""
+    """Files of deliveries that may still be sent or retried, files of cards, and open cards."""
     rows = tx.all(
         "SELECT body FROM deliveries WHERE state <> 'delivered' AND kind <> 'opening' AND dismissed = 0"
         " AND has_files = 1"
@@ -44,8 +44,8 @@ def kept(tx: Transaction) -> Kept:
 
 
 def remove(home: Path, kept: Kept, fetched: float, records: float, *, rehearsal: bool) -> Pruned:
-    """By their age alone, as the wall clock has it: what was fetched before, and what workers have left before."""
-    # A home may be reached by another name than it was when the file was put there.
+    """Removes attachments fetched before `fetched` and worker logs written before `records`, by the wall clock."""
+    # The home may have had another path when the file was stored.
     places = {os.path.realpath(path) for path in kept.files}
     attachments, board = home / ATTACHMENTS, home / BOARD
 
@@ -72,15 +72,15 @@ def _remove_old(
                     _remove_empty(path.parent, folder)
                 count, size = count + 1, size + found.st_size
         except OSError as error:
-            # Somebody else was quicker, or it is not ours to remove; the rest still is.
+            # The file may be gone already or belong to another user; the others are still removed.
             log.warning("%s cannot be removed: %s", path, error.strerror)
     return Pruned(files=count, bytes=size)
 
 
 def _remove_empty(place: Path, folder: Path) -> None:
-    """What was handed over lay in a folder of its own, as do the records of a card; those of the platforms stay."""
+    """Removes the empty folder of a sent file or a card; the folders of platforms stay."""
     if place != folder and (folder.name == BOARD or place.parent != folder):
-        # It may hold more.
+        # The folder may contain other files.
         with suppress(OSError):
             place.rmdir()
 

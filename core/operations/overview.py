@@ -1,4 +1,4 @@
-"""What runs, what waits and what will not arrive, at one glance; nothing here changes anything."""
+"""An overview of the store: running runs, waiting messages and lost deliveries; only reads."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tidings.core.outbound import outbox
 from tidings.core.store.store import Transaction
 from tidings.core.types import Inbound, Target
 
-# So many are listed; the counts say how many there are.
+# The length of each list; the counts include the rest.
 LISTED = 10
-# Whoever was silent for longer than this was silent for long enough not to be remembered.
+# How many of the newest rows are read to find when each account was last active.
 LATEST = 10_000
 LATEST_SENT = 1_000
 
 
 def overview(tx: Transaction, ahead: float) -> Overview:
-    """`ahead` is what the wall clock shows more than steady time."""
+    """`ahead` turns steady time into wall time."""
     waiting = tx.one("SELECT count(*) AS n, min(accepted) AS oldest FROM inbox WHERE state = 'waiting'")
     owed = tx.all(
         "SELECT state, min(created) AS oldest FROM deliveries WHERE state IN ('waiting', 'held', 'doubtful')"
@@ -61,7 +61,7 @@ def _count(tx: Transaction, sql: str) -> int:
 
 
 def moments(tx: Transaction, ahead: float) -> dict[str, Moments]:
-    """When each account was last heard of and last written to, as far as the store still tells."""
+    """When each account last received and last sent a message, as far as the store still knows."""
     heard = tx.all(
         "SELECT adapter, account, max(accepted) AS at FROM"
         " (SELECT adapter, account, accepted FROM inbox ORDER BY seq DESC LIMIT ?) AS latest GROUP BY adapter, account",

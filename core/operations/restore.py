@@ -1,4 +1,4 @@
-"""Puts a backup into a home that has no store: checked as a whole first, and the store comes last."""
+"""Restores a backup into a home without a store: checks all of it first, and puts the store in place last."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ from tidings.core.store.lock import HomeLock
 from tidings.core.types import File
 from tidings.core.work.board import cards
 
-# Where a backup is unpacked, in the same file system as the home.
+# The folder where a backup is unpacked, in the same file system as the home.
 STAGE = ".restoring"
 # The largest manifest or seal, and the largest header of a member, such as its name: all are read into memory.
 INDEX_BYTES = 64 * 1024 * 1024
 HEADER_BYTES = 1024 * 1024
 # Disk space that unpacking always leaves free.
 SPARE_BYTES = 64 * 1024 * 1024
-# What a home with a store in it consists of.
+# The files of a store.
 STORE_FILES = (STORE, f"{STORE}-wal", f"{STORE}-shm")
 
 
 class Restored(NamedTuple):
     manifest: Manifest
     files: int
-    # Messages that were being answered or waited, deliveries on their way, and those of them that may have arrived.
+    # Messages being answered or waiting, deliveries not yet sent, and those of them that may have arrived.
     runs: int
     owed: int
     doubtful: int
-    # Where what was there before has been put; None where nothing was.
+    # The folder with the files that were in the home before; None if there were none.
     aside: Path | None
-    # What of the backup lies beside a file of the same name that was there.
+    # Restored files that were put beside existing files of the same name.
     beside: tuple[Path, ...]
 
 
 def restore(file: Path, home: Path, *, move_aside: bool) -> Restored:
-    """Raises HomeInUse while a gateway runs there, StoreRefused for what cannot be trusted: then all is as before."""
+    """Raises HomeInUse while a gateway runs there, StoreRefused for a bad backup; then the home is unchanged."""
     if not file.is_file():
         raise TidingsError(f"there is no file {file}")
     lock = HomeLock(home)
@@ -82,8 +82,8 @@ def _in_the_way(home: Path) -> list[Path]:
 def _check_room(home: Path, *, move_aside: bool) -> None:
     if not move_aside and (found := _in_the_way(home)):
         names = ", ".join(path.name for path in found)
-        say = "say --move-aside to keep it in a folder of its own, or choose another home with --home"
-        raise TidingsError(f"{home} has {names} already; {say}")
+        advice = "use --move-aside to move these into a folder of their own, or choose another home with --home"
+        raise TidingsError(f"{home} already has {names}; {advice}")
 
 
 def _unpack(file: Path, stage: Path) -> tuple[Manifest, int]:
@@ -96,7 +96,7 @@ def _unpack(file: Path, stage: Path) -> tuple[Manifest, int]:
                 _check_size(member, file, stage)
                 content = tar.extractfile(member) if member.isreg() else None
                 if content is None or not _is_harmless(member.name, manifest.named if manifest else ()):
-                    raise StoreRefused(f"{file} holds {member.name!r}, which no backup has; it is not restored")
+                    raise StoreRefused(f"{file} contains {member.name!r}, which no backup has; nothing was restored")
                 if member.name == MANIFEST:
                     data = content.read(INDEX_BYTES)
                     manifest = backup.read_manifest(data, file)
@@ -104,21 +104,21 @@ def _unpack(file: Path, stage: Path) -> tuple[Manifest, int]:
                 elif member.name == SEAL:
                     seal = msgspec.json.decode(content.read(INDEX_BYTES), type=dict[str, str])
                 elif manifest is None:
-                    raise StoreRefused(f"{file} is no backup of Tidings")
+                    raise StoreRefused(f"{file} is not a backup of Tidings")
                 else:
                     digests[member.name] = _extract(content, stage / member.name, member)
     except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, msgspec.MsgspecError) as error:
-        raise StoreRefused(f"{file} is damaged, or no backup of Tidings: {error}") from error
+        raise StoreRefused(f"{file} is damaged or not a backup of Tidings: {error}") from error
     if manifest is None or STORE not in digests:
-        raise StoreRefused(f"{file} is no backup of Tidings")
+        raise StoreRefused(f"{file} is not a backup of Tidings")
     if seal != digests:
-        what = "is cut off" if seal is None else "is damaged: what is in it is not what was put there"
-        raise StoreRefused(f"{file} {what}; take another backup")
+        what = "is incomplete" if seal is None else "is damaged: its content does not match its checksums"
+        raise StoreRefused(f"{file} {what}; use another backup")
     return manifest, len(digests) - 1
 
 
 class _Member(tarfile.TarInfo):
-    """A member whose headers, such as its name, are limited in size: they are read into memory."""
+    """A member of the archive with a size limit on its headers, such as its name, which are read into memory."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
@@ -129,7 +129,7 @@ class _Member(tarfile.TarInfo):
 
 
 def _check_size(member: tarfile.TarInfo, file: Path, stage: Path) -> None:
-    """Refuses a member that would fill memory or the disk: a small archive can hold a huge file."""
+    """Refuses a member that would fill memory or the disk: a small archive can contain a huge file."""
     if member.name in (MANIFEST, SEAL) and member.size > INDEX_BYTES:
         raise StoreRefused(f"{file}: {member.name} is too large; nothing was restored")
     room = shutil.disk_usage(stage).free - SPARE_BYTES
@@ -139,7 +139,7 @@ def _check_size(member: tarfile.TarInfo, file: Path, stage: Path) -> None:
 
 
 def _is_harmless(name: str, named: Sequence[str]) -> bool:
-    """What a backup puts there: in folders of its own, or beside the settings, or where those say."""
+    """Tells whether a backup may contain this name: in its own folders, beside the settings, or named by them."""
     if name in (MANIFEST, SEAL, STORE):
         return True
     first, *rest = name.split("/")
@@ -158,13 +158,13 @@ def _extract(content: IO[bytes], to: Path, member: tarfile.TarInfo) -> str:
             written.write(piece)
         written.flush()
         os.fsync(written.fileno())
-    # Retention goes by its age.
+    # Retention removes files by their age.
     os.utime(to, (member.mtime, member.mtime))
     return digest.hexdigest()
 
 
 def _check_store(database: Path, manifest: Manifest, home: Path) -> tuple[int, int, int]:
-    """Whole, ours and not newer than we are; and the files that it names lie in this home from now on."""
+    """Checks that the store is intact, ours and not newer, and redirects its paths to this home."""
     moved = {path: str(home / "attachments" / "restored" / name) for path, name in manifest.outside.items()}
 
     def here(place: str) -> str:
@@ -186,14 +186,14 @@ def _move_aside(home: Path) -> Path | None:
         return None
     aside = home / time.strftime("before-restore-%Y%m%d-%H%M%S")
     aside.mkdir(mode=backup.FOLDER_MODE)
-    # The store first: what is left without one is not taken for a home.
+    # The store is moved first: a folder without a store does not count as a home.
     for path in found:
         path.rename(aside / path.name)
     return aside
 
 
 def _put_in_place(stage: Path, home: Path) -> tuple[Path, ...]:
-    """The store comes last: a home that was left in the middle has none, and can be restored again."""
+    """Moves everything into the home, the store last: after a crash, a home without a store can be restored again."""
     beside = []
     if (stage / OUTSIDE).is_dir():
         restored = stage / "attachments" / "restored"
@@ -204,7 +204,7 @@ def _put_in_place(stage: Path, home: Path) -> tuple[Path, ...]:
         if path.name == STORE or (path.is_file() and there.is_file() and path.read_bytes() == there.read_bytes()):
             continue
         if there.exists():
-            # Somebody has set this home up already; theirs stays.
+            # The existing file stays: the home may already be set up.
             there = there.with_name(f"{there.name}.restored")
             beside.append(there)
         path.replace(there)

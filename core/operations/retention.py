@@ -1,4 +1,4 @@
-"""What may go after a while, and goes in small slices: journals, old runs, what was delivered, ended cards, files."""
+"""Removes old data in small slices: journals, runs, deliveries, history, ended cards and files."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tidings.core.work.tasks.pruning import old_tasks
 log = logging.getLogger(__name__)
 
 DAY_SECONDS = 86_400.0
-# A platform may tell us the same thing again for so long, and what was owed may take as long to arrive.
+# A platform may repeat an event for this long, and a delivery may take this long to arrive.
 SHORTEST_SECONDS = 72 * 3600.0
-# So many slices of the daily walk are made in one sweep.
+# Slices of the daily walk in one sweep.
 SLICES = 40
 EVERY_SECONDS = DAY_SECONDS
 
@@ -43,7 +43,7 @@ WALKS: tuple[Walk, ...] = (
 
 
 class Place(NamedTuple):
-    """Where a walk goes on."""
+    """The position where a walk over the tables continues."""
 
     walk: int = 0
     after: int | str = 0
@@ -55,7 +55,7 @@ class Step(NamedTuple):
 
 
 def terms(periods: Periods, clock: Clock, *, older_than: float | None = None, rehearsal: bool = False) -> Terms:
-    """`older_than` takes the place of every period but those of the history and of cards."""
+    """`older_than` replaces every period except those of the history and of cards."""
 
     def since(now: float, days: float) -> float:
         return now - max(days * DAY_SECONDS, SHORTEST_SECONDS) if days else FOR_EVER
@@ -77,7 +77,7 @@ def terms(periods: Periods, clock: Clock, *, older_than: float | None = None, re
 
 
 def step(tx: Transaction, place: Place, terms: Terms) -> Step:
-    """One slice of the walk; no place means that it has come to its end."""
+    """Does one slice of the walk; a place of None means that the walk is complete."""
     after, pruned = WALKS[place.walk](tx, place.after, terms)
     if after is not None:
         return Step(Place(place.walk, after), pruned)
@@ -86,7 +86,7 @@ def step(tx: Transaction, place: Place, terms: Terms) -> Step:
 
 
 class Retention:
-    """Walks over the store once a day, a few slices in each sweep, and at once when asked."""
+    """Prunes the store once a day, a few slices in each sweep, or at once on request."""
 
     def __init__(self, store: Store, clock: Clock, periods: Periods, home: Path) -> None:
         self._store = store
@@ -113,7 +113,7 @@ class Retention:
                 return
 
     async def prune(self, older_than: float | None, *, rehearsal: bool) -> Pruned:
-        """Prunes slice by slice, so that other writers wait for one slice at most. Raises Conflict."""
+        """Prunes slice by slice, so that other writers wait for one slice at most; raises Conflict."""
         check(self._clock)
         wanted = terms(self._periods, self._clock, older_than=older_than, rehearsal=rehearsal)
         walk = Retention(self._store, self._clock, self._periods, self._home)
@@ -138,7 +138,7 @@ class Retention:
 
 
 def check(clock: Clock) -> None:
-    """Raises Conflict while the clock may be wrong: pruning by a wrong date cannot be undone."""
+    """Raises Conflict while the clock may be wrong, because pruning by a wrong date cannot be undone."""
     if not clock.confirmed:
         raise Conflict(
             "nothing can be pruned yet: the machine has rebooted, and its clock is more than a day off from the last"
@@ -147,7 +147,7 @@ def check(clock: Clock) -> None:
 
 
 def describe(pruned: Pruned) -> str:
-    """In words, without what is nothing."""
+    """Describes in words what was pruned."""
     words = {
         "runs": "old messages",
         "events": "journal entries",

@@ -1,4 +1,4 @@
-"""What an owner does with what is stored while the gateway runs: copy it, prune it, mend deliveries."""
+"""The owner's operations on stored data while the gateway runs: copy, prune, repair deliveries."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tidings.core.store import checks
 from tidings.core.store.store import Store, Transaction
 from tidings.core.telemetry.alarms import Alarms
 
-# Copies of the store on their way into a backup.
+# The folder for copies of the store that a backup is being made of.
 SNAPSHOTS = "snapshots"
-# Whoever asked for a copy so long ago has gone.
+# A copy that is older was left behind by a caller that died.
 LEFT_BEHIND_SECONDS = 86_400.0
 
 
@@ -47,7 +47,7 @@ class Upkeep:
         self._checked_bytes = checked_bytes
         self._looking: asyncio.Task[None] | None = None
         self._copying = asyncio.Lock()
-        # What a backup left behind that was cut off.
+        # Interrupted backups may have left copies behind.
         shutil.rmtree(home / SNAPSHOTS, ignore_errors=True)
 
     async def sweep(self) -> None:
@@ -61,7 +61,7 @@ class Upkeep:
             await asyncio.gather(self._looking, return_exceptions=True)
 
     async def _look_over(self) -> None:
-        """Once after the start, for what the start did not wait for."""
+        """Checks a large store once after the start, because the start itself did not wait for that."""
         if found := await self._store.damage():
             self._alarms.sound("store", f"the store is damaged ({found}); stop, and restore your newest backup")
 
@@ -73,7 +73,7 @@ class Upkeep:
             folder.mkdir(mode=0o700, exist_ok=True)
             _remove_old(folder, self._clock.wall() - LEFT_BEHIND_SECONDS)
             path = folder / f"{ids.new('snapshot')}.db"
-            # Born closed to others, whatever the process allows.
+            # The file is private from its creation, whatever the process's umask.
             path.touch(mode=0o600)
             try:
                 await self._store.copy(path)

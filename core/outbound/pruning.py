@@ -29,7 +29,7 @@ def old_deliveries(tx: Transaction, after: int | str, terms: Terms) -> Slice:
 
 
 def _is_told_by_another(tx: Transaction, row: Row) -> bool:
-    """One loss that a chat will be told of stands for all before it."""
+    """Tells whether a later lost delivery in the same lane will be reported, which also covers this one."""
     later = "SELECT 1 FROM deliveries WHERE lane = ? AND untold = 1 AND seq > ?"
     return tx.one(later, row["lane"], row["seq"]) is not None
 

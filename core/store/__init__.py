@@ -1,1 +1,1 @@
-"""Where everything durable lives: one writer, plain SQL."""
+"""The store of everything durable: one writer, plain SQL."""

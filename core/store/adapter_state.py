@@ -1,4 +1,4 @@
-"""The small durable key-value of each adapter's: cursors and the like."""
+"""The notebook of each adapter: a small durable key-value store, for cursors and the like."""
 
 from __future__ import annotations
 

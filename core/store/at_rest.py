@@ -43,7 +43,7 @@ class StoreFile:
         return spare_bytes(self.tx)
 
     def shrink(self) -> None:
-        """Writes the store anew without the space that it does not use, where there is room for two of it."""
+        """Rewrites the store without unused space, if the disk has room for two copies."""
         if self.spare_bytes() and shutil.disk_usage(self._path.parent).free > 2 * self._path.stat().st_size:
             self._connection.execute("VACUUM")
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -1,4 +1,4 @@
-"""Looks at a database without owning it: what `doctor` says about the store."""
+"""Checks a database without changing it: what `doctor` says about the store."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 from tidings.core.errors import StoreRefused
 from tidings.core.store import migrate
 
-# Older versions can corrupt a WAL database when two connections write at once; we never do.
+# Older versions of SQLite can corrupt a WAL database when two connections write at once; we use only one.
 WAL_BUG_FIXED = (3, 51, 3)
-# A larger store is looked over while the gateway works already: a start must not take as long as reading all of it.
+# A larger store is checked while the gateway already works, so that a start does not have to read all of it.
 CHECKED_BYTES = 256 * 1024 * 1024
 
 
 def inspect(path: Path) -> list[str]:
-    """Raises StoreRefused for what the gateway would refuse; changes nothing."""
+    """Describes the store in lines for people; raises StoreRefused for a store that the gateway would refuse."""
     if not path.exists():
-        return [f"{path}: not there yet; the first start makes it"]
+        return [f"{path}: does not exist yet; the first start creates it"]
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
     except sqlite3.Error as error:
@@ -41,7 +41,7 @@ def inspect(path: Path) -> list[str]:
 
 
 async def damage(path: Path) -> str:
-    """What is wrong with a store that is in use, empty where nothing is; a cancel ends it at once."""
+    """Checks a store in use and returns what is wrong, or an empty text; cancelling ends the check at once."""
     connection = _read_only(path)
     try:
         return await asyncio.to_thread(_look, connection)

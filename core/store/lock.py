@@ -1,4 +1,4 @@
-"""One process per home, and one owner: a lock that the system releases however the holder dies."""
+"""The lock of a home: one process and one owner; the system releases the lock however its holder dies."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pathlib import Path
 
 from tidings.core.errors import ConfigError, HomeInUse
 
-# The first file that is made in a home: whoever owns it owns what is kept there.
+# The first file made in a home; its owner is the owner of the home.
 LOCK = "lock"
 
 
 def unusable(home: Path, error: OSError, wanted: str = "written") -> str:
-    """One sentence for a home that nothing can be kept in."""
-    # Unlike os.path, Path.exists raises for a folder that we may not read.
+    """A sentence for people about a home where nothing can be stored."""
+    # Unlike os.path.exists, Path.exists raises an error for a folder that may not be read.
     if os.path.exists(home) and not os.path.isdir(home):
         return f"the home {home} is a file, not a folder; choose another with --home or TIDINGS_HOME"
-    mend = "or choose another with --home or TIDINGS_HOME"
-    return f"the home {home} cannot be {wanted} ({error.strerror}); fix its permissions{_whose(home)}, {mend}"
+    advice = "or choose another with --home or TIDINGS_HOME"
+    return f"the home {home} cannot be {wanted} ({error.strerror}); fix its permissions{_whose(home)}, {advice}"
 
 
 def is_there(home: Path, name: str = "") -> bool:
-    """Whether the home, or a file in it, exists. Raises ConfigError where we may not even look."""
+    """Tells whether the home, or a file in it, exists; raises ConfigError if the home may not be read."""
     try:
         (home / name).stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -35,9 +35,9 @@ def is_there(home: Path, name: str = "") -> bool:
 
 
 def check_owner(home: Path) -> None:
-    """For whoever is about to write there. Raises ConfigError where the home is somebody else's.
+    """Call this before writing to a home; raises ConfigError if the home belongs to another user.
 
-    What root writes into it, say from a shell in a container, its owner could never read again.
+    The owner could not read files that root has written there, for example from a shell in a container.
     """
     me = os.geteuid()
     marked = next((path for path in (home / LOCK, home) if _owner(path) is not None), None)
@@ -48,9 +48,9 @@ def check_owner(home: Path) -> None:
         return
     name = _login(owner) or f"'#{owner}'"
     raise ConfigError(
-        f"the home {home} belongs to {_named(owner)}, and this is {_named(me)}: what it wrote, the owner could not"
-        f" read; run it as the owner (sudo -u {name} tidings …; in a container docker exec --user {owner} …)"
-        f" or hand the home over: chown -R {me} {home}"
+        f"the home {home} belongs to {_named(owner)}, and this is {_named(me)}, whose files the owner could not read;"
+        f" run this as the owner (sudo -u {name} tidings …; in a container docker exec --user {owner} …)"
+        f" or change the owner: chown -R {me} {home}"
     )
 
 
@@ -60,7 +60,7 @@ class HomeLock:
         self._descriptor = -1
 
     def take(self) -> None:
-        """Makes the home where it is missing; only its owner may look inside."""
+        """Takes the lock, and creates the home if it is missing; only its owner may read the home."""
         home = self._path.parent
         check_owner(home)
         try:
@@ -93,11 +93,11 @@ class HomeLock:
 
 
 def _check_inside(home: Path) -> None:
-    """A file that somebody else left there would break us later, at the worst of times."""
+    """Refuses a home with files of another user now, because they would cause errors later."""
     me = os.geteuid()
     for path in sorted(home.iterdir()):
         owner = _owner(path)
-        # Settings need not be ours to be read.
+        # Settings may belong to another user if we can read them.
         needed = os.R_OK if path.suffix == ".toml" else os.R_OK | os.W_OK
         if owner not in (None, me) and not os.access(path, needed, effective_ids=True):
             raise ConfigError(
@@ -107,7 +107,7 @@ def _check_inside(home: Path) -> None:
 
 
 def _keeps_owners(home: Path, me: int) -> bool:
-    """Some mounts say the same owner of every file, whoever makes it; there nothing can be told from owners."""
+    """False for mounts that show the same owner for every file; there the owner tells nothing."""
     try:
         with tempfile.TemporaryFile(dir=home) as probe:
             return os.fstat(probe.fileno()).st_uid == me
@@ -125,7 +125,7 @@ def _whose(home: Path) -> str:
 
 
 def _owner(path: Path) -> int | None:
-    """None where there is nothing, or nothing that we may see."""
+    """None for a path that does not exist or may not be read."""
     try:
         return path.stat().st_uid
     except OSError:

@@ -1,4 +1,4 @@
-"""Brings a database to this version by numbered SQL files, and refuses one that is foreign or newer."""
+"""Upgrades a database by numbered SQL files, and refuses one that is foreign or newer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from tidings.core.errors import StoreRefused
 from tidings.core.failpoints import fail_here
 
-# "TIDG": a database with another mark belongs to somebody else.
+# "TIDG" in ASCII: a database with another mark belongs to another program.
 APPLICATION_ID = 0x54494447
 FOLDER = Path(__file__).parent / "migrations"
 
@@ -32,7 +32,7 @@ def check_owner(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def upgrade(connection: sqlite3.Connection, path: Path) -> None:
-    """One transaction per file: killed in the middle, it begins that file again."""
+    """Runs each new file in one transaction; if the process dies, the next start repeats the unfinished file."""
     check_owner(connection, path)
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     for number, file in files():

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tidings.core.desk.deliveries import Pruned
 from tidings.core.store.store import Row, Transaction
 
-# So many rows are looked at in one slice, and so many of them go: no other writer waits long behind it.
+# A slice looks at and removes at most this many rows, so that other writers wait only briefly.
 LOOKED_AT = 250
 REMOVED = 20
 EVENTS = 100
@@ -18,7 +18,7 @@ FOR_EVER = float("-inf")
 class Terms(NamedTuple):
     """Rows that ended before these moments may go; minus infinity keeps them for ever.
 
-    `said`, `fired`, `attachments` and `records`, which workers of cards leave behind, are by the wall clock.
+    `said`, `fired`, `attachments` and `records` (logs of worker processes) are by the wall clock.
     """
 
     journals: float

@@ -1,4 +1,4 @@
-"""SQLite in one owner thread: WAL, synchronous=FULL, many units of work in one commit."""
+"""The SQLite store: one thread owns the connection, with WAL and synchronous=FULL; many units share a commit."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from tidings.core.store.wakeups import Due, Wakeups
 
 log = logging.getLogger(__name__)
 
-# The file in the home.
+# The name of the database file in the home.
 DATABASE = "tidings.db"
-# More units in one commit gain nothing and make the first of them wait.
+# More units in one commit would gain nothing and delay the first of them.
 GROUP_LIMIT = 64
 BUSY_SECONDS = 5.0
 RETRY_SECONDS = 0.25
 FAULT_LOG_SECONDS = 60.0
 
-# A copy is made in slices of so many pages of 4 KB, and between two of them whoever writes has a turn.
+# A copy is made in slices of this many pages of 4 KB; writers get a turn between slices.
 COPIED_PAGES = 256
 
-# Primary result codes that say "not now" rather than "this statement is wrong".
+# Primary result codes of SQLite that mean "not now" rather than "this statement is wrong".
 _TRANSIENT = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
@@ -79,7 +79,7 @@ class _Step:
 
 
 class SqliteTransaction:
-    """Raises Unstored when the database says "not now", Clash when a row would break a rule of the schema."""
+    """Raises Unstored for an error that may pass, Clash when a row would break a rule of the schema."""
 
     __slots__ = ("_connection", "_depth", "_wakeups", "announced")
 
@@ -148,7 +148,7 @@ class SqliteTransaction:
 
 
 class SqliteStore:
-    """Built by `open_store`. One connection writes and checkpoints, which also avoids the WAL-reset bug."""
+    """The store, built by `open_store`; only one connection writes and checkpoints, which avoids the WAL-reset bug."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class SqliteStore:
             self._jobs.put(_Job(unit, future))
         return future
 
-    # Reads share the owner thread: they see every write that was asked for before them.
+    # Reads run in the same thread, so they see every write that was requested before them.
     read = write
 
     async def insist(self, unit: Unit[T]) -> T:
@@ -193,7 +193,7 @@ class SqliteStore:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def copy(self, to: Path) -> None:
-        """The store as it is when the copy ends, in a file of its own; writers wait for one slice at most."""
+        """Copies the store as it is when the copy ends; writers wait for one slice at most."""
         future: asyncio.Future[None] = self._loop.create_future()
         if self._closed or self._copying:
             raise Unstored("the store is closed" if self._closed else "the store is being copied already")
@@ -228,7 +228,7 @@ class SqliteStore:
         try:
             connection = connect(self._path, factory=self._factory)
         except Exception as error:
-            # Whatever it is, whoever waits for the start must hear of it.
+            # Any error must reach the caller that waits for the start.
             self._loop.call_soon_threadsafe(self._opened.set_exception, error)
             return
         self._loop.call_soon_threadsafe(self._opened.set_result, None)
@@ -238,7 +238,7 @@ class SqliteStore:
         connection.close()
 
     def _take_turn(self, connection: sqlite3.Connection, transaction: SqliteTransaction) -> None:
-        """Waits for something to do, and does all that can share its commit."""
+        """Waits for a job, and runs all queued units that can share its commit."""
         job = self._jobs.get()
         batch: list[_Job] = []
         while isinstance(job, _Job):
@@ -257,11 +257,11 @@ class SqliteStore:
         try:
             self._loop.call_soon_threadsafe(_resolve, done, self.wakeups)
         except RuntimeError:
-            # The loop has gone, and with it everybody who could have waited.
+            # The event loop is closed, so no caller waits any more.
             self._ending = True
 
     def _copy(self, connection: sqlite3.Connection, transaction: SqliteTransaction, job: _Copying) -> _Done:
-        """What is written meanwhile by this same connection goes into the copy, too."""
+        """Copies the store in slices; the same connection writes in between, and those writes are copied too."""
 
         def between(status: int, remaining: int, total: int) -> None:
             if status != sqlite3.SQLITE_DONE and not self._jobs.empty():
@@ -271,7 +271,7 @@ class SqliteStore:
 
         try:
             with closing(sqlite3.connect(job.to)) as copy:
-                # Whoever asked makes it durable: nobody else shall wait for that.
+                # The caller makes the copy durable, so that other units need not wait for it.
                 copy.execute("PRAGMA journal_mode = OFF")
                 copy.execute("PRAGMA synchronous = OFF")
                 connection.backup(copy, pages=COPIED_PAGES, progress=between)
@@ -286,7 +286,7 @@ class SqliteStore:
         before = connection.total_changes
         try:
             if connection.in_transaction:
-                # The last batch could not be rolled back: nothing may be stored on top of it.
+                # The last batch could not be rolled back, so nothing may be stored on top of it.
                 connection.execute("ROLLBACK")
             connection.execute("BEGIN IMMEDIATE")
             done = [_perform(connection, transaction, job) for job in batch]
@@ -297,7 +297,7 @@ class SqliteStore:
             if wrote:
                 fail_here("store.post_commit")
         except BaseException as error:
-            # Whatever it is: an owner thread that dies would leave everybody waiting for ever.
+            # Any error must be reported: if this thread died, every caller would wait for ever.
             _undo(connection)
             return self._failed(batch, error)
         if self.fault and wrote:
@@ -320,13 +320,13 @@ def spare_bytes(tx: Transaction) -> int:
 
 
 def _perform(connection: sqlite3.Connection, transaction: SqliteTransaction, job: _Job) -> _Done:
-    """Runs one unit in its own savepoint: a fault undoes only this unit and is raised to its caller."""
+    """Runs one unit in a savepoint of its own: an error undoes only this unit and is raised to its caller."""
     transaction.begin_unit()
     connection.execute("SAVEPOINT unit")
     try:
         value = job.unit(transaction)
     except Unstored:
-        # A fault of the store concerns the whole batch.
+        # An error of the store fails the whole batch.
         raise
     except BaseException as error:
         connection.execute("ROLLBACK TO unit")
@@ -345,7 +345,7 @@ def _undo(connection: sqlite3.Connection) -> None:
 
 
 def _judge(error: sqlite3.Error) -> None:
-    """Raises Unstored for an error that may pass and Clash for a broken rule; else the statement is wrong."""
+    """Raises Unstored for an error that may pass and Clash for a broken rule; other errors are left to the caller."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _TRANSIENT:
         raise Unstored(str(error)) from error
@@ -368,7 +368,7 @@ def _resolve(done: list[_Done], wakeups: Wakeups) -> None:
         if error is None:
             future.set_result(value)
         elif isinstance(error, StopIteration) or not isinstance(error, Exception):
-            # A future cannot hold StopIteration, and SystemExit and its like would end more than the caller.
+            # A future cannot hold StopIteration, and SystemExit would end more than the caller.
             future.set_exception(RuntimeError(f"a unit of work raised {error!r}"))
         else:
             future.set_exception(error)
@@ -377,9 +377,9 @@ def _resolve(done: list[_Done], wakeups: Wakeups) -> None:
 def connect(
     path: Path, *, checked_bytes: int = CHECKED_BYTES, factory: type[sqlite3.Connection] = sqlite3.Connection
 ) -> sqlite3.Connection:
-    """Opens, checks and migrates. Raises StoreRefused rather than run on what it cannot trust.
+    """Opens, checks and upgrades a database; raises StoreRefused for one that cannot be trusted.
 
-    Whether all of a larger store is intact, `inspection.damage` tells later.
+    A large store is checked as a whole only later, by `checks.damage`.
     """
     existed = path.exists() and path.stat().st_size > 0
     try:
@@ -391,11 +391,11 @@ def connect(
             if existed:
                 _check_intact(connection, path, checked_bytes)
             _make_durable(connection)
-            # What is to be forgotten must not stay on a page that is not used now.
+            # Erased data must not remain on unused pages.
             connection.execute("PRAGMA secure_delete = ON")
             migrate.upgrade(connection, path)
         except BaseException:
-            # Whoever mends or replaces the file must not find it open.
+            # The file must not stay open, so that the owner can repair or replace it.
             connection.close()
             raise
     except sqlite3.Error as error:
@@ -414,7 +414,7 @@ def _check_intact(connection: sqlite3.Connection, path: Path, checked_bytes: int
 
 
 def _make_durable(connection: sqlite3.Connection) -> None:
-    """Asserted, not assumed: what the pragmas answer is what counts."""
+    """Sets the pragmas for durability and checks that they took effect."""
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     connection.execute("PRAGMA synchronous = FULL")
     synchronous = connection.execute("PRAGMA synchronous").fetchone()[0]
@@ -430,7 +430,7 @@ def _explain(path: Path, error: sqlite3.Error) -> str:
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return f"{path} is locked by another program; close it and start again"
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return f"{path} is damaged or no database ({error}); put your newest backup in its place and start again"
+        return f"{path} is damaged or not a database ({error}); put your newest backup in its place and start again"
     if code == sqlite3.SQLITE_FULL:
         return f"the disk of {path} is full; free some space and start again"
     return f"{path} cannot be opened: {error}; check the folder's owner and permissions"

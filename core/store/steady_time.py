@@ -1,7 +1,7 @@
-"""Ties steady time to the current boot: it continues where it was and never goes back.
+"""Continues steady time across restarts and reboots; steady time never goes back.
 
-After a reboot the wall clock tells how much time has passed. A clock that is far off would expire things days early,
-and that cannot be undone: so time continues from where it was until the clock is confirmed, and then catches up.
+After a reboot the wall clock tells how much time has passed. A wrong clock would expire things days early, which
+cannot be undone. So time continues from where it was until the clock is confirmed, and then catches up.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from tidings.core import clock as clocks
 from tidings.core.clock import SystemClock
 from tidings.core.store.store import Transaction
 
-# A difference up to this is believed: a night off is normal, and a day does no harm to what expires after days.
+# A smaller difference is believed: a machine is often off for a night, and a day does not matter to what expires.
 BELIEVED_SECONDS = 86_400.0
-# Without a sign from a time server, the clock counts as right this long after the boot.
+# Without a time server, the clock counts as right this long after the boot.
 PATIENCE_SECONDS = 3600.0
 
 
 def is_right() -> bool:
-    """Can the wall clock be trusted?"""
+    """Tells whether the wall clock can be trusted."""
     return clocks.is_synchronised() or clocks.since_boot() > PATIENCE_SECONDS
 
 
 def read(tx: Transaction, is_right: Callable[[], bool] = is_right) -> SystemClock:
-    """The steady clock of a gateway that starts now, which continues the one that the rows were written by."""
+    """The steady clock for a gateway that starts now; it continues the clock of the stored rows."""
     row = tx.one("SELECT boot, clock_offset, latest, confirmed FROM epoch")
     if row is None:
         return SystemClock()
     boot = clocks.boot_id()
     if boot and row["boot"] == boot:
-        # The later of both: a process may have died between catching up and storing that.
+        # The later of both counts: a process may have died between catching up and storing the new offset.
         offset = max(row["clock_offset"], row["latest"] - clocks.since_boot())
         return SystemClock(offset, confirmed=bool(row["confirmed"]))
     clock = SystemClock()
@@ -65,8 +65,8 @@ Postpone = Callable[[Transaction, Lag], None]
 def confirm(
     tx: Transaction, clock: SystemClock, postponed: Sequence[Postpone], is_right: Callable[[], bool] = is_right
 ) -> bool:
-    """Lets time catch up with the wall clock if the clock can be trusted by now."""
-    # The stored row decides: a commit that failed is made up for.
+    """Moves steady time to the wall clock if that can be trusted by now."""
+    # The stored row decides, so that a failed commit is repeated.
     row = tx.one("SELECT clock_offset, confirmed FROM epoch")
     if row is None or row["confirmed"] or not is_right():
         return clock.confirmed
@@ -92,12 +92,12 @@ def _store(tx: Transaction, clock: SystemClock) -> None:
 
 
 def _newest(tx: Transaction) -> list[float]:
-    """How late it was when the last process still lived: the epoch only knows when that one started."""
+    """The newest times in the store: the epoch row only knows when the last process started."""
     accepted = tx.all("SELECT accepted AS at FROM inbox ORDER BY seq DESC LIMIT 1")
     created = tx.all("SELECT created AS at FROM deliveries ORDER BY seq DESC LIMIT 1")
     return [0.0, *(row["at"] for row in (*accepted, *created))]
 
 
 def mark(tx: Transaction, now: float) -> None:
-    """How late it was when we last looked."""
+    """Stores the present steady time."""
     tx.execute("UPDATE epoch SET latest = ?", now)

@@ -1,4 +1,4 @@
-"""The few verbs of a store: a unit of work is one plain function, run alone and committed before it returns."""
+"""The contract of a store: a unit of work is a plain function, run alone and committed before its result returns."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Row(Protocol):
 
 
 class Transaction(Protocol):
-    """Plain SQL with `?` for parameters, kept to what SQLite and PostgreSQL share."""
+    """Runs plain SQL with `?` for parameters, limited to what SQLite and PostgreSQL share."""
 
     def execute(self, sql: str, *parameters: object) -> None:
-        """Needs no answer at once; a fault of the statement undoes the unit all the same."""
+        """Runs a statement without waiting for its result; if the statement fails, the unit is undone."""
         ...
 
     def count(self, sql: str, *parameters: object) -> int:
-        """Executes a change and waits for the number of rows that it touched."""
+        """Runs a statement and returns the number of rows that it changed."""
         ...
 
     def one(self, sql: str, *parameters: object) -> Row | None: ...
@@ -52,25 +52,25 @@ Unit = Callable[[Transaction], T]
 
 
 class Store(Protocol):
-    """No transaction stays open across an await: a unit never awaits, and its result means COMMIT."""
+    """Stores everything durable; a unit never awaits, and its result means that it is committed."""
 
-    # Why the last write failed; empty while all is well.
+    # Why the last write failed; empty after a successful one.
     fault: str
     # Hears what units announce, before their callers go on.
     wakeups: Wakeups
 
     def write(self, unit: Unit[T]) -> asyncio.Future[T]:
-        """Queues the unit at once, in order of the calls. Raises Unstored when it cannot be committed."""
+        """Queues the unit at once, in order of the calls; raises Unstored when it cannot be committed."""
         ...
 
     def read(self, unit: Unit[T]) -> asyncio.Future[T]: ...
 
     async def insist(self, unit: Unit[T]) -> T:
-        """Tries until it is stored: for what has happened already and must not be forgotten."""
+        """Tries until the unit is stored: for facts that have already happened and must not be lost."""
         ...
 
     async def copy(self, to: Path) -> None:
-        """A whole copy in a file of its own, while others write. Raises Unstored when there can be none."""
+        """Copies the whole store to a file while others write; raises Unstored when that is impossible."""
         ...
 
     async def size(self) -> int:

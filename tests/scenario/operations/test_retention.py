@@ -136,7 +136,7 @@ async def test_an_exchange_that_was_kept_can_still_be_taken_back(world: World, c
     await pass_by(world, clock, MONTH)
     await prune(world)
     world.paper.commands("undo")
-    await world.until(lambda: "Taken back" in world.posts[-1])
+    await world.until(lambda: "Undone" in world.posts[-1])
     assert "“11”" in world.posts[-1]
     assert count(world, "history", "undone = 1") == 2
 

@@ -195,7 +195,7 @@ async def test_the_database_of_a_newer_version_is_refused(tmp_path: Path) -> Non
 async def test_what_is_no_database_is_refused_with_a_way_out(tmp_path: Path) -> None:
     path = tmp_path / "tidings.db"
     path.write_text("Dear diary, today I was overwritten by an editor.\n" * 100)
-    await is_refused(path, "no database", "newest backup")
+    await is_refused(path, "not a database", "newest backup")
 
 
 @pytest.mark.parametrize("page", [1, 2, 5, 9])

@@ -128,7 +128,7 @@ async def test_the_sixth_start_waits_and_says_so_while_what_is_nearby_serves(tmp
             assert [alarm.name for alarm in (await running.health()).alarms] == ["restarts"]
             assert not far.attached()
             await near.until(lambda paper: len(paper.posts) == 1)
-            assert near.posts[0].startswith("⚠ The gateway was restarted again and again: paper@main: the gateway was")
+            assert near.posts[0].startswith("⚠ The gateway was restarted repeatedly: paper@main: the gateway was")
             await clock.advance(1.1)
             await far.until(lambda paper: paper.attached())
 

@@ -26,7 +26,7 @@ async def ask(world: World, text: str, chat: str = "1") -> str:
 async def test_usage_says_when_there_is_none(tmp_path: Path) -> None:
     async with World(tmp_path, Scripted("fine")) as world:
         await ask(world, "a")
-        assert (await ask(world, "/usage")).startswith("Nothing yet")
+        assert (await ask(world, "/usage")).startswith("No usage yet")
 
 
 async def test_usage_is_told_by_day_and_in_all_also_after_a_restart(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ async def test_usage_is_told_by_day_and_in_all_also_after_a_restart(tmp_path: Pa
             "Used in this conversation:",
             "Today: 3,010 tokens in, 301 out, for 2 answers; $0.0100",
             f"{then}: 20,000 tokens in, 2,000 out, for 1 answer; $0.2500",
-            "In all: 24,010 tokens in, 2,401 out, for 4 answers; $0.7600",
+            "Total: 24,010 tokens in, 2,401 out, for 4 answers; $0.7600",
         ]
         clock.jump(DAY)
         assert "Today: nothing yet" in await ask(world, "/usage")
@@ -57,7 +57,7 @@ async def test_usage_is_of_one_conversation_and_outlives_what_is_forgotten(tmp_p
         for text in ("a", "/undo", "b", "/new"):
             await ask(world, text)
         told = await ask(world, "/usage")
-        assert "In all: 2,000 tokens in, 200 out, for 2 answers; price not known" in told
+        assert "Total: 2,000 tokens in, 200 out, for 2 answers; price unknown" in told
         assert "$" not in told
 
 

@@ -68,9 +68,9 @@ def test_root_writes_nothing_into_the_home_of_somebody_else(volume: Path) -> Non
     with pytest.raises(ConfigError) as refusal:
         offline.allow(home, "telegram:8")
     assert str(refusal.value) == (
-        f"the home {home} belongs to uid 1234, and this is root (uid 0): what it wrote, the owner could not read;"
-        " run it as the owner (sudo -u '#1234' tidings …; in a container docker exec --user 1234 …)"
-        f" or hand the home over: chown -R 0 {home}"
+        f"the home {home} belongs to uid 1234, and this is root (uid 0), whose files the owner could not read;"
+        " run this as the owner (sudo -u '#1234' tidings …; in a container docker exec --user 1234 …)"
+        f" or change the owner: chown -R 0 {home}"
     )
     assert sorted((path.name, path.stat().st_uid, path.stat().st_mtime_ns) for path in home.iterdir()) == before
 

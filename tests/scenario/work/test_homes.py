@@ -153,7 +153,7 @@ async def test_what_is_wrong_with_the_gateway_itself_is_told_at_any_home_once_an
         await world.paper.until(lambda paper: len(paper.posts) == 1)
         await world.settled()
         [alert] = world.paper.posts_in("1")
-        assert alert.startswith("⚠ What the gateway has stored is in danger: the store is damaged (page 7).")
+        assert alert.startswith("⚠ The gateway's stored data is in danger: the store is damaged (page 7).")
 
 
 async def test_broken_settings_are_told_though_nobody_listened_yet_when_they_were_found(tmp_path: Path) -> None:
@@ -165,7 +165,9 @@ async def test_broken_settings_are_told_though_nobody_listened_yet_when_they_wer
         await world.restart()
         await world.settled()
         [alert] = world.paper.posts_in("1")
-        assert alert.startswith("⚠ The gateway does not run as its settings say: the settings are broken, so those")
+        assert alert.startswith(
+            "⚠ The gateway does not run with its current settings: the settings are broken, so those"
+        )
 
 
 async def test_a_file_that_is_sent_from_outside_arrives_whatever_becomes_of_the_original(tmp_path: Path) -> None:
