@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,24 +10,22 @@ import pytest
 from pydantic import SecretStr
 
 from tests.contract.adapters import (
-    PATIENCE_SECONDS,
-    PAUSE_SECONDS,
     AdapterContract,
     Door,
     Harness,
-    Seen,
     Trouble,
     listening,
 )
-from tests.simulators.discord.simulator import DiscordServer, Person
+from tests.contract.simulated import SimulatedHarness
+from tests.simulators.discord.simulator import DiscordServer, Message, Person
 from tests.worlds.fakes import MemoryNotebook, host
 from tidings.adapters.discord import socket
 from tidings.adapters.discord.adapter import DiscordAdapter
 from tidings.adapters.discord.address import channel_of
 from tidings.adapters.discord.settings import DiscordAccount
-from tidings.core.adapter import Adapter, Host, MenuItem, Receive
+from tidings.core.adapter import Host, MenuItem, Receive
 from tidings.core.clock import SystemClock
-from tidings.core.types import Admission, Audience, Capabilities, Inbound, Note, Target
+from tidings.core.types import Admission, Audience, Inbound, Note, Target
 
 NEVER_MOVES: Mapping[str, str] = {Trouble.MOVED: "no channel or thread of Discord's ever becomes another"}
 MENU = (MenuItem("whoami", "say who you are"),)
@@ -58,7 +56,7 @@ class Noted(DiscordAdapter):
         await super().listen(take)
 
 
-class DiscordHarness:
+class DiscordHarness(SimulatedHarness[DiscordServer]):
     """Discord asks for no confirmation: what counts is how far the notebook says that a channel was taken in."""
 
     limit = 2000
@@ -66,14 +64,21 @@ class DiscordHarness:
 
     def __init__(self, discord: DiscordServer, place: str, attachments: Path) -> None:
         self._discord = discord
-        self._token = discord.token
         self._ada, self._bob = discord.person("ada"), discord.person("bob")
-        self._said: list[str] = []
         self.here, self.elsewhere, self.thread = self._places(place)
         self._notebook = Diary(discord)
         self._host: Host = replace(host(SystemClock(), attachments=attachments), menu=MENU, notebook=self._notebook)
-        self.made: list[DiscordAdapter] = []
-        self.adapter: Adapter = self._new()
+        super().__init__(discord)
+
+    def _chat(self, place: Target) -> str:
+        return channel_of(place)
+
+    def _shown(self, place: Target) -> Sequence[Message]:
+        return self._discord.visible(channel_of(place))
+
+    def _revoke(self, on: bool) -> None:
+        if on or self._discord.token != self._token:
+            self._discord.revoke("another.token" if on else self._token)
 
     def _places(self, place: str) -> tuple[Target, Target, Target]:
         if place == "private":
@@ -89,10 +94,6 @@ class DiscordHarness:
             return _target(room.id), _target(hall.id), _target(room.id, thread=beside)
         far = self._ada.opens_thread(hall, "far").id
         return _target(room.id, thread=inside), _target(hall.id, thread=far), _target(room.id, thread=beside)
-
-    @property
-    def can(self) -> Capabilities:
-        return self.adapter.can(self.here)
 
     async def acquaint(self) -> None:
         """It has been here before: what is said before a bot's first day is nobody's business."""
@@ -116,9 +117,6 @@ class DiscordHarness:
     def _person(self, place: Target) -> Person:
         return self._bob if place == self.elsewhere else self._ada
 
-    async def tells_again(self, name: str) -> None:
-        self._discord.redeliver(name)
-
     async def edits(self, name: str, text: str) -> None:
         is_private = self.here.audience is Audience.PRIVATE
         self._ada.edits(name, text if is_private else f"<@{self._discord.bot.id}> {text}")
@@ -138,44 +136,6 @@ class DiscordHarness:
     def _cursor(self, channel: str) -> int:
         return int(self._notebook.lines.get(f"cursor/{channel}", 0))
 
-    def visible(self, at: Target | None = None) -> list[Seen]:
-        places = [at] if at else [self.here, self.thread, self.elsewhere]
-        return [
-            Seen(
-                message.id,
-                message.text,
-                tuple((file.name, file.data) for file in message.files),
-                tuple(button.id for button in message.choices),
-            )
-            for place in places
-            for message in self._discord.visible(channel_of(place))
-        ]
-
-    @property
-    def typings(self) -> int:
-        return len(self._discord.typing_times(channel_of(self.here)))
-
-    @property
-    def reactions(self) -> int:
-        return len(self._discord.reactions)
-
-    async def trouble(self, trouble: Trouble) -> None:
-        match trouble:
-            case Trouble.RATE_LIMITED:
-                self._discord.fail_next(429, retry_after=PAUSE_SECONDS)
-            case Trouble.REFUSED:
-                self._refuse(True)
-            case Trouble.MISCONFIGURED:
-                self._discord.revoke("another.token")
-            case Trouble.UNREACHABLE:
-                await self._discord.outage(True)
-            case Trouble.LOST_BEFORE:
-                self._discord.drop_next(after_effect=False)
-            case Trouble.LOST_AFTER:
-                self._discord.drop_next(after_effect=True)
-            case Trouble.MOVED:
-                raise NotImplementedError
-
     def _refuse(self, on: bool) -> None:
         if self.here.audience is Audience.PRIVATE:
             self._ada.blocks(on)
@@ -183,33 +143,11 @@ class DiscordHarness:
         for permission in ("send_messages", "send_messages_in_threads"):
             self._discord.permit(self.here.chat, permission, on=not on)
 
-    async def heal(self) -> None:
-        self._discord.heal()
-        self._refuse(False)
-        if self._discord.token != self._token:
-            self._discord.revoke(self._token)
-        await self._discord.outage(False)
-
-    async def erase(self, message: str) -> None:
-        self._discord.erase(message)
-
-    async def reborn(self) -> DiscordAdapter:
-        return self._new()
-
-    async def until(self, holds: Callable[[], object]) -> None:
-        await self._discord.until(lambda _: holds(), timeout=PATIENCE_SECONDS)
-
-    async def close(self) -> None:
-        for adapter in self.made:
-            await adapter.close()
-
-    def _new(self) -> DiscordAdapter:
+    def _build(self) -> DiscordAdapter:
         settings = DiscordAccount(
             token=SecretStr(self._token), api_url=self._discord.api_url, gateway_url=self._discord.gateway_url
         )
-        adapter = Noted("main", settings, self._host, limits=socket.Limits(invalid_seconds=(0.0, 0.01)))
-        self.made.append(adapter)
-        return adapter
+        return Noted("main", settings, self._host, limits=socket.Limits(invalid_seconds=(0.0, 0.01)))
 
 
 def _target(chat: str, audience: Audience = Audience.GROUP, thread: str | int = "") -> Target:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -11,20 +11,20 @@ from typing import Any, Literal
 import pytest
 from msgspec.structs import replace
 
-from tests.contract.adapters import PAUSE_SECONDS, AdapterContract, Harness, Seen, Trouble
+from tests.contract.adapters import AdapterContract, Harness, Trouble
+from tests.contract.simulated import SimulatedHarness
 from tests.simulators.paper.adapter import PaperAdapter, Place, settings_for
 from tests.simulators.paper.simulator import Kind, PaperServer
 from tests.simulators.paper.wire import Ask, Confirm, Event, Wire
 from tests.worlds.builders import target
 from tests.worlds.fakes import host
-from tidings.core.adapter import Adapter, Receive, Taken
+from tidings.core.adapter import Receive, Taken
 from tidings.core.clock import SystemClock
 from tidings.core.errors import Doubtful, RateLimited, TidingsError, Unreachable, Unstored
 from tidings.core.types import (
     Absent,
     Admission,
     Body,
-    Capabilities,
     Inbound,
     Note,
     Part,
@@ -66,7 +66,7 @@ KINDS = {
 }
 
 
-class PaperHarness:
+class PaperHarness(SimulatedHarness[PaperServer]):
     limit = LIMIT
     exempt: Mapping[str, str] = {}
     here = target("1")
@@ -77,22 +77,32 @@ class PaperHarness:
         self._paper = paper
         self._downloads = downloads
         self._class = adapter
-        self._token = paper.token
-        self.adapter: Adapter = self._new()
         paper.open_chat("2")
         if paper.kind.threads:
             paper.open_chat("1", "t")
+        super().__init__(paper)
+
+    def _refuse(self, on: bool) -> None:
+        self._paper.block("1", on=on)
+
+    def _revoke(self, on: bool) -> None:
+        if on or self._paper.token != self._token:
+            self._paper.revoke("another" if on else self._token)
+
+    def _move(self) -> None:
+        self._paper.move("1", "2")
 
     @property
-    def can(self) -> Capabilities:
-        return self.adapter.can(self.here)
+    def confirmed(self) -> list[str]:
+        return self._paper.confirmed
+
+    @property
+    def reactions(self) -> int:
+        return sum(effect.act == "react" for effect in self._paper.effects)
 
     async def says(self, text: str, *, at: Target | None = None, file: tuple[str, bytes] | None = None) -> str:
         place = at or self.here
         return self._paper.says(text, chat=place.chat, thread=place.thread, files=[file] if file else [])
-
-    async def tells_again(self, name: str) -> None:
-        self._paper.redeliver(name)
 
     async def edits(self, name: str, text: str) -> None:
         self._paper.edits(name, text)
@@ -104,64 +114,10 @@ class PaperHarness:
         self._paper.presses(message, choice)
 
     @property
-    def confirmed(self) -> list[str]:
-        return self._paper.confirmed
-
-    def visible(self, at: Target | None = None) -> list[Seen]:
-        places = [at] if at else [self.here, self.thread, self.elsewhere]
-        return [
-            Seen(
-                message.id,
-                message.text,
-                tuple((file.name, file.data) for file in message.files),
-                tuple(button.id for button in message.choices),
-            )
-            for place in places
-            for message in self._paper.visible(place.chat, place.thread)
-        ]
-
-    @property
     def typings(self) -> int:
         return len(self._paper.typing_times())
 
-    @property
-    def reactions(self) -> int:
-        return sum(effect.act == "react" for effect in self._paper.effects)
-
-    async def trouble(self, trouble: Trouble) -> None:
-        match trouble:
-            case Trouble.RATE_LIMITED:
-                self._paper.fail_next(429, retry_after=PAUSE_SECONDS)
-            case Trouble.REFUSED:
-                self._paper.block("1")
-            case Trouble.MISCONFIGURED:
-                self._paper.revoke("another")
-            case Trouble.MOVED:
-                self._paper.move("1", "2")
-            case Trouble.UNREACHABLE:
-                await self._paper.outage(True)
-            case Trouble.LOST_BEFORE:
-                self._paper.drop_next(after_effect=False)
-            case Trouble.LOST_AFTER:
-                self._paper.drop_next(after_effect=True)
-
-    async def heal(self) -> None:
-        self._paper.heal()
-        self._paper.block("1", on=False)
-        if self._paper.token != self._token:
-            self._paper.revoke(self._token)
-        await self._paper.outage(False)
-
-    async def erase(self, message: str) -> None:
-        self._paper.erase(message)
-
-    async def reborn(self) -> Adapter:
-        return self._new()
-
-    async def until(self, holds: Callable[[], object]) -> None:
-        await self._paper.until(lambda _: holds())
-
-    def _new(self) -> PaperAdapter:
+    def _build(self) -> PaperAdapter:
         # What was not stored comes again at once, as far as a test can tell.
         settings = settings_for(self._paper, pause_seconds=0.01, token=self._token, downloads=str(self._downloads))
         return self._class("main", settings, host(SystemClock()))

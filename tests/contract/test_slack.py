@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,6 @@ from pydantic import SecretStr
 
 from tests.contract.adapters import (
     PATIENCE_SECONDS,
-    PAUSE_SECONDS,
     AdapterContract,
     Door,
     Harness,
@@ -23,6 +22,7 @@ from tests.contract.adapters import (
     opened,
     send_all,
 )
+from tests.contract.simulated import SimulatedHarness
 from tests.simulators.slack.simulator import Channel, Message, Person, SlackServer, choices_of, text_of
 from tests.worlds.builders import part
 from tests.worlds.fakes import host
@@ -31,10 +31,10 @@ from tidings.adapters.slack import render, socket
 from tidings.adapters.slack.adapter import SlackAdapter
 from tidings.adapters.slack.address import Handle
 from tidings.adapters.slack.settings import SlackAccount
-from tidings.core.adapter import Adapter, Host, MenuItem
+from tidings.core.adapter import Host, MenuItem
 from tidings.core.clock import SystemClock
 from tidings.core.errors import ViewLost
-from tidings.core.types import Audience, Body, Capabilities, PartKind, Target
+from tidings.core.types import Audience, Body, PartKind, Target
 
 NEVER_MOVES: Mapping[str, str] = {Trouble.MOVED: "no channel or thread of Slack's ever becomes another"}
 MENU = (MenuItem("whoami", "say who you are"),)
@@ -51,7 +51,7 @@ class Places(NamedTuple):
     thread: Target
 
 
-class SlackHarness:
+class SlackHarness(SimulatedHarness[SlackServer]):
     """What was said is confirmed under the name of its message, by whichever way it was told."""
 
     limit = render.LIMIT
@@ -59,19 +59,23 @@ class SlackHarness:
 
     def __init__(self, slack: SlackServer, place: str, attachments: Path, server: HttpServer | None = None) -> None:
         self._slack = slack
-        self._token = slack.token
         # Names are learned on the way; a message that is told twice is to be the same to the letter.
         slack.drop_scope(slack.main, "users:read")
         self._ada, self._bob = slack.person("ada"), slack.person("bob")
         self._room, self._hall = slack.channel("room"), slack.channel("hall")
-        self._said: list[str] = []
         self._native = place != "pane"
-        self._server = server
+        self._http = server
         self.here, self.elsewhere, self.thread = self._places(place)
         made = replace(host(SystemClock(), attachments=attachments), menu=MENU, knows=knows_all)
         self._host: Host = replace(made, server=server) if server else made
-        self.made: list[SlackAdapter] = []
-        self.adapter: Adapter = self._new()
+        super().__init__(slack)
+
+    def _refuse(self, on: bool) -> None:
+        if on:
+            self._slack.fail_next("is_archived")
+
+    def _revoke(self, on: bool) -> None:
+        self._slack.revoke(self._slack.main, "" if on else self._token)
 
     def _places(self, place: str) -> Places:
         ada, bob = self._ada.direct, self._bob.direct
@@ -91,10 +95,6 @@ class SlackHarness:
         return Places(
             _target(self._room, inside, mine), _target(self._hall, far, theirs), _target(self._room, beside, mine)
         )
-
-    @property
-    def can(self) -> Capabilities:
-        return self.adapter.can(self.here)
 
     async def acquaint(self) -> None:
         """It has been here before, and heard how the threads began; Slack knows where to send events."""
@@ -134,80 +134,36 @@ class SlackHarness:
 
     async def _attached(self) -> None:
         """A socket is open, or a request that Slack makes to be sure is answered."""
-        if self._server is None:
+        if self._http is None:
             await self.until(self._slack.attached)
             return
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 try:
-                    await self._slack.send_events_to(f"{self._server.address}/slack/events")
+                    await self._slack.send_events_to(f"{self._http.address}/slack/events")
                     return
                 except (LookupError, ValueError):
                     # Not open yet.
                     await asyncio.sleep(0.005)
 
-    @property
-    def confirmed(self) -> list[str]:
-        return [name for name in self._slack.confirmed if name in self._said]
-
-    def visible(self, at: Target | None = None) -> list[Seen]:
-        places = [at] if at else [self.here, self.thread, self.elsewhere]
-        return [_seen(message) for place in places for message in self._slack.visible(place.chat, place.thread)]
-
-    @property
-    def typings(self) -> int:
-        return len(self._slack.typing_times(self.here.chat))
-
-    @property
-    def reactions(self) -> int:
-        return len(self._slack.reactions)
-
-    async def trouble(self, trouble: Trouble) -> None:
-        match trouble:
-            case Trouble.RATE_LIMITED:
-                self._slack.fail_next(429, retry_after=int(PAUSE_SECONDS))
-            case Trouble.REFUSED:
-                self._slack.fail_next("is_archived")
-            case Trouble.MISCONFIGURED:
-                self._slack.revoke(self._slack.main)
-            case Trouble.UNREACHABLE:
-                await self._slack.outage(True)
-            case Trouble.LOST_BEFORE:
-                self._slack.drop_next(after_effect=False)
-            case Trouble.LOST_AFTER:
-                self._slack.drop_next(after_effect=True)
-            case Trouble.MOVED:
-                raise NotImplementedError
-
-    async def heal(self) -> None:
-        self._slack.heal()
-        self._slack.revoke(self._slack.main, self._token)
-        await self._slack.outage(False)
-
     async def erase(self, message: str) -> None:
         self._slack.erase(self._slack.message(message))
 
-    async def reborn(self) -> SlackAdapter:
-        return self._new()
-
-    async def until(self, holds: Callable[[], object]) -> None:
-        await self._slack.until(lambda _: holds(), timeout=PATIENCE_SECONDS)
-
-    async def close(self) -> None:
-        for adapter in self.made:
-            await adapter.close()
-
-    def _new(self) -> SlackAdapter:
+    def _build(self) -> SlackAdapter:
         settings = SlackAccount(
             bot_token=SecretStr(self._token),
-            app_token=SecretStr("" if self._server else self._slack.app_token),
-            signing_secret=SecretStr(self._slack.secret if self._server else ""),
+            app_token=SecretStr("" if self._http else self._slack.app_token),
+            signing_secret=SecretStr(self._slack.secret if self._http else ""),
             api_url=self._slack.api_url,
             native_streams=self._native,
         )
-        adapter = SlackAdapter("main", settings, self._host)
-        self.made.append(adapter)
-        return adapter
+        return SlackAdapter("main", settings, self._host)
+
+    def _seen(self, message: Message) -> Seen:
+        files = tuple((file.name, file.data) for file in message.files)
+        # Below a stream that says nothing yet Slack moves some dots.
+        text = text_of(message) or ("…" if message.streaming else "")
+        return Seen(message.id, text, files, tuple(button.id for button in choices_of(message)))
 
 
 def quick() -> SlackServer:
@@ -220,13 +176,6 @@ def _target(channel: Channel, thread: str = "", handle: Handle | None = None) ->
     return Target(
         adapter="slack", chat=channel.id, thread=thread, audience=audience, handle=(handle or Handle()).write()
     )
-
-
-def _seen(message: Message) -> Seen:
-    files = tuple((file.name, file.data) for file in message.files)
-    # Below a stream that says nothing yet Slack moves some dots.
-    text = text_of(message) or ("…" if message.streaming else "")
-    return Seen(message.id, text, files, tuple(button.id for button in choices_of(message)))
 
 
 @pytest.mark.parametrize("platform", ["private", "thread", "pane"], indirect=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -12,8 +12,6 @@ import pytest
 from pydantic import SecretStr
 
 from tests.contract.adapters import (
-    PATIENCE_SECONDS,
-    PAUSE_SECONDS,
     AdapterContract,
     Door,
     Harness,
@@ -21,14 +19,14 @@ from tests.contract.adapters import (
     Trouble,
     listening,
 )
-from tests.simulators.telegram.simulator import TelegramServer
+from tests.contract.simulated import SimulatedHarness
+from tests.simulators.telegram.simulator import Message, TelegramServer
 from tests.worlds.fakes import host
 from tidings.adapters.shared.http_server import HttpServer
 from tidings.adapters.telegram.adapter import TelegramAdapter
 from tidings.adapters.telegram.settings import TelegramAccount
-from tidings.core.adapter import Adapter
 from tidings.core.clock import SystemClock
-from tidings.core.types import Audience, Capabilities, Target
+from tidings.core.types import Audience, Target
 
 SECRET = "a-secret-of-thirty-two-characters"
 
@@ -59,7 +57,7 @@ GROUP = Place("-5", "-1000000000006", Audience.GROUP)
 FORUM = Place("-1000000000005", "-1000000000006", Audience.GROUP, is_forum=True)
 
 
-class TelegramHarness:
+class TelegramHarness(SimulatedHarness[TelegramServer]):
     limit = 4096
 
     def __init__(
@@ -70,115 +68,55 @@ class TelegramHarness:
         server: HttpServer | None = None,
         webhook_url: str = "",
     ) -> None:
-        self._telegram = telegram
-        self._server = server
+        self._http = server
         self._webhook_url = webhook_url
         self._attachments = attachments
-        self._token = telegram.token
-        self._said: list[str] = []
         self.here, self.elsewhere, self.thread = place.open(telegram)
         self.exempt = {**UNTOLD, **({} if place is GROUP else NEVER_MOVES)}
-        self.made: list[TelegramAdapter] = []
-        self.adapter: Adapter = self._new()
+        super().__init__(telegram)
 
-    @property
-    def can(self) -> Capabilities:
-        return self.adapter.can(self.here)
+    def _refuse(self, on: bool) -> None:
+        self._server.block(self.here.chat, on=on)
+
+    def _revoke(self, on: bool) -> None:
+        self._server.revoke("1000001:another-token" if on else self._token)
+
+    def _move(self) -> None:
+        self._server.migrate(self.here.chat, self.elsewhere.chat)
+
+    def _seen(self, message: Message) -> Seen:
+        return super()._seen(message)._replace(id=str(message.message_id) if message.id else "")
 
     async def says(self, text: str, *, at: Target | None = None, file: tuple[str, bytes] | None = None) -> str:
         place = at or self.here
         # In a group the bot only hears what is addressed to it.
         words = text if place.audience is Audience.PRIVATE or text.startswith("/") else f"@tidings_bot {text}"
-        name = self._telegram.says(words, chat=place.chat, user="7", thread=place.thread, files=[file] if file else [])
+        name = self._server.says(words, chat=place.chat, user="7", thread=place.thread, files=[file] if file else [])
         self._said.append(name)
         return name
 
-    async def tells_again(self, name: str) -> None:
-        self._telegram.redeliver(name)
-
     async def edits(self, name: str, text: str) -> None:
-        self._telegram.edits(name, text)
+        self._server.edits(name, text)
 
     async def deletes(self, name: str) -> None:
         raise NotImplementedError
 
     async def presses(self, message: str, choice: str) -> None:
-        self._telegram.presses(message, choice, self.here.chat, user="7")
-
-    @property
-    def confirmed(self) -> list[str]:
-        """Without what the server itself had to say of its topics."""
-        return [name for name in self._telegram.confirmed if name in self._said]
-
-    def visible(self, at: Target | None = None) -> list[Seen]:
-        places = [at] if at else [self.here, self.thread, self.elsewhere]
-        return [
-            Seen(
-                str(message.message_id) if message.id else "",
-                message.text,
-                tuple((file.name, file.data) for file in message.files),
-                tuple(button.id for button in message.choices),
-            )
-            for place in places
-            for message in self._telegram.visible(place.chat, place.thread)
-        ]
-
-    @property
-    def typings(self) -> int:
-        return len(self._telegram.typing_times(self.here.chat))
-
-    @property
-    def reactions(self) -> int:
-        return len(self._telegram.reactions)
-
-    async def trouble(self, trouble: Trouble) -> None:
-        match trouble:
-            case Trouble.RATE_LIMITED:
-                self._telegram.fail_next(429, retry_after=int(PAUSE_SECONDS))
-            case Trouble.REFUSED:
-                self._telegram.block(self.here.chat)
-            case Trouble.MISCONFIGURED:
-                self._telegram.revoke("1000001:another-token")
-            case Trouble.MOVED:
-                self._telegram.migrate(self.here.chat, self.elsewhere.chat)
-            case Trouble.UNREACHABLE:
-                await self._telegram.outage(True)
-            case Trouble.LOST_BEFORE:
-                self._telegram.drop_next(after_effect=False)
-            case Trouble.LOST_AFTER:
-                self._telegram.drop_next(after_effect=True)
-
-    async def heal(self) -> None:
-        self._telegram.heal()
-        self._telegram.block(self.here.chat, on=False)
-        self._telegram.revoke(self._token)
-        await self._telegram.outage(False)
+        self._server.presses(message, choice, self.here.chat, user="7")
 
     async def erase(self, message: str) -> None:
-        self._telegram.erase(message, self.here.chat)
+        self._server.erase(message, self.here.chat)
 
-    async def reborn(self) -> TelegramAdapter:
-        return self._new()
-
-    async def until(self, holds: Callable[[], object]) -> None:
-        await self._telegram.until(lambda _: holds(), timeout=PATIENCE_SECONDS)
-
-    async def close(self) -> None:
-        for adapter in self.made:
-            await adapter.close()
-
-    def _new(self) -> TelegramAdapter:
+    def _build(self) -> TelegramAdapter:
         settings = TelegramAccount(
             token=SecretStr(self._token),
-            api_url=f"http://{self._telegram.address}",
-            mode="webhook" if self._server else "polling",
+            api_url=f"http://{self._server.address}",
+            mode="webhook" if self._http else "polling",
             webhook_url=self._webhook_url,
             webhook_secret=SecretStr(SECRET),
         )
         here = host(SystemClock(), attachments=self._attachments)
-        adapter = TelegramAdapter("main", settings, replace(here, server=self._server or here.server))
-        self.made.append(adapter)
-        return adapter
+        return TelegramAdapter("main", settings, replace(here, server=self._http or here.server))
 
 
 class TelegramContract(AdapterContract):
