@@ -41,6 +41,7 @@ from tidings.core.store.adapter_state import StoredNotebook
 from tidings.core.store.lock import HomeLock
 from tidings.core.store.sqlite import DATABASE, open_store
 from tidings.core.store.store import Store
+from tidings.core.store.wakeups import Wakeups
 from tidings.core.telemetry.alarms import Alarms
 from tidings.core.telemetry.metrics import Meters
 from tidings.core.types import Body, Target
@@ -81,6 +82,7 @@ class Gateway(FrontDesk):
         notices: Sequence[str] = (),
         governed: bool = False,
         pauses: Pauses = USUAL,
+        wakeups: Wakeups | None = None,
     ) -> None:
         """`governed` slows down starts that follow each other quickly; `pauses` are those of the supervisor."""
         _check_bots(settings.rules, bots, default_bot, settings.board)
@@ -99,6 +101,7 @@ class Gateway(FrontDesk):
         self._grouped = grouped
         self._governed = governed
         self._pauses = pauses
+        self._wakeups = wakeups
         self._lock = HomeLock(home)
         self._adapters: dict[tuple[str, str], Adapter] = {}
         self._access = Access(settings.access)
@@ -107,7 +110,7 @@ class Gateway(FrontDesk):
         self._lock.take()
         phases = _Phases()
         try:
-            self._store: Store = await open_store(self._home / DATABASE, grouped=self._grouped)
+            self._store: Store = await open_store(self._home / DATABASE, grouped=self._grouped, wakeups=self._wakeups)
             phases.over("opening the store")
         except BaseException:
             self._lock.release()

@@ -66,6 +66,36 @@ MUTANTS: dict[str, Mutant] = {
             _swept("INSERT INTO history", "lost"),
         ),
         Mutant(
+            "woken for a row that is not there",
+            store.announced_before_the_commit,
+            (
+                "tests/contract/test_stores.py::TestSqlite"
+                "::test_what_a_unit_announces_is_heard_after_its_commit_and_before_its_caller_goes_on",
+            ),
+        ),
+        Mutant(
+            "woken for a row that was undone",
+            store.undone_step_announces,
+            (
+                "tests/contract/test_stores.py::TestSqlite::test_a_step_that_is_undone_leaves_neither_rows_nor_announcements",
+            ),
+        ),
+        Mutant(
+            "lost wake-up, lost delivery",
+            store.lanes_only_by_wakeup,
+            _test("wakeups", "a_notice_and_the_reply_to_a_command_arrive"),
+        ),
+        Mutant(
+            "lost wake-up, lost stop",
+            store.stops_only_by_wakeup,
+            _test("wakeups", "a_stop_is_heard_of_by_the_run"),
+        ),
+        Mutant(
+            "lost wake-up, endless stream",
+            store.readers_only_by_wakeup,
+            _test("wakeups", "a_reader_of_a_run_sees_all_of_it"),
+        ),
+        Mutant(
             "one text stops everything",
             assistant.fence_reads_a_text_again_and_again,
             ("tests/security/test_linear_time.py::test_no_pattern_takes_the_square_of_a_text",),

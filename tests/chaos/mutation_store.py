@@ -11,8 +11,12 @@ from tidings.core.clock import Clock
 from tidings.core.inbound import inbox, pruning
 from tidings.core.memory import conversations
 from tidings.core.operations import erasure, retention
-from tidings.core.store import steady_time
+from tidings.core.outbound import outbox
+from tidings.core.runs.feed import Feed
+from tidings.core.store import sqlite, steady_time
+from tidings.core.store.sqlite import SqliteTransaction
 from tidings.core.store.store import Row, Transaction
+from tidings.core.store.wakeups import Due
 from tidings.core.types import Inbound
 
 
@@ -57,3 +61,38 @@ def forgotten_but_remembered() -> None:
         return
 
     swap(conversations, "restore_checkpoint", restore)
+
+
+def announced_before_the_commit() -> None:
+    """A part is woken while the row that it shall find can still be undone."""
+
+    def announce(self: SqliteTransaction, due: Due) -> None:
+        if self._wakeups is not None:
+            self._wakeups.publish([due])
+
+    swap(SqliteTransaction, "announce", announce)
+
+
+def undone_step_announces() -> None:
+    """Rows of a step are undone, and what they made due is told all the same."""
+
+    def undo(self: sqlite._Step) -> None:
+        self._transaction.execute(f"ROLLBACK TO {self._name}")
+
+    swap(sqlite._Step, "undo", undo)
+
+
+def lanes_only_by_wakeup() -> None:
+    """The sweep does not look for deliveries: what nobody heard of stays."""
+    swap(outbox, "open_lanes", lambda tx: [])
+
+
+def stops_only_by_wakeup() -> None:
+    swap(inbox, "asked_to_stop", lambda tx: [])
+
+
+def readers_only_by_wakeup() -> None:
+    async def sweep(self: Feed) -> None:
+        return
+
+    swap(Feed, "sweep", sweep)

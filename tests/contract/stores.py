@@ -14,6 +14,7 @@ from tidings.core.inbound import inbox
 from tidings.core.outbound import outbox
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.store.store import Store, Transaction, Unit
+from tidings.core.store.wakeups import Conversation, Due, Lane
 
 
 class StoreBench(Protocol):
@@ -42,6 +43,17 @@ def noting(name: str, value: str = "") -> Unit[str]:
     def unit(tx: Transaction) -> str:
         tx.execute("INSERT INTO notebook (adapter, account, name, value) VALUES ('a', 'b', ?, ?)", name, value)
         return name
+
+    return unit
+
+
+def announcing(name: str, *values: Due) -> Unit[str]:
+    """A small unit that says what it made due."""
+
+    def unit(tx: Transaction) -> str:
+        for value in values:
+            tx.announce(value)
+        return noting(name)(tx)
 
     return unit
 
@@ -134,6 +146,80 @@ class StoreContract:
         assert await store.write(noting("c")) == "c"
         assert bench.peek(NAMES) == [("a",), ("b",), ("c",)]
         assert store.fault == ""
+
+    async def test_what_a_unit_announces_is_heard_after_its_commit_and_before_its_caller_goes_on(
+        self, bench: StoreBench
+    ) -> None:
+        store = await bench.open()
+        heard: list[tuple[str, list[tuple[Any, ...]]]] = []
+        store.wakeups.subscribe(Lane, lambda due: heard.append((due.name, bench.peek(NAMES))))
+        bench.slow_commit()
+        await store.write(announcing("a", Lane("here")))
+        assert heard == [("here", [("a",)])]
+
+    async def test_each_value_is_heard_once_for_each_unit(self, bench: StoreBench) -> None:
+        store = await bench.open()
+        heard: list[object] = []
+        store.wakeups.subscribe(Lane, heard.append)
+        store.wakeups.subscribe(Conversation, heard.append)
+        await store.write(announcing("a", Lane("x"), Conversation("x"), Lane("x"), Lane("y")))
+        assert heard == [Lane("x"), Conversation("x"), Lane("y")]
+        await store.write(announcing("b", Lane("x")))
+        assert heard[3:] == [Lane("x")]
+
+    async def test_callers_go_on_in_order_each_behind_what_its_own_unit_announced(self, bench: StoreBench) -> None:
+        store = await bench.open()
+        order: list[str] = []
+        store.wakeups.subscribe(Lane, lambda due: order.append(f"heard {due.name}"))
+        calls = []
+        for name in ("a", "b", "c"):
+            calls.append(store.write(announcing(name, Lane(name))))
+            calls[-1].add_done_callback(lambda call: order.append(f"answered {call.result()}"))
+        await asyncio.gather(*calls)
+        assert order == ["heard a", "answered a", "heard b", "answered b", "heard c", "answered c"]
+
+    async def test_a_unit_that_is_undone_announces_nothing(self, bench: StoreBench) -> None:
+        store = await bench.open()
+        heard: list[object] = []
+        store.wakeups.subscribe(Lane, heard.append)
+
+        def broken(tx: Transaction) -> None:
+            announcing("half", Lane("broken"))(tx)
+            raise Broken("on second thoughts")
+
+        with pytest.raises(Broken):
+            await store.write(broken)
+        await store.write(announcing("a", Lane("right")))
+        bench.fail_commits(1)
+        with pytest.raises(Unstored):
+            await store.write(announcing("b", Lane("unstored")))
+        await store.write(noting("c"))
+        assert heard == [Lane("right")]
+
+    async def test_a_step_that_is_undone_leaves_neither_rows_nor_announcements(self, bench: StoreBench) -> None:
+        store = await bench.open()
+        heard: list[object] = []
+        store.wakeups.subscribe(Lane, heard.append)
+
+        def broken_step(tx: Transaction) -> None:
+            with tx.step():
+                announcing("c", Lane("inner"))(tx)
+                raise Broken
+
+        def unit(tx: Transaction) -> None:
+            announcing("a", Lane("before"))(tx)
+            with tx.step() as outer:
+                announcing("b", Lane("outer"))(tx)
+                with pytest.raises(Broken):
+                    broken_step(tx)
+                announcing("d", Lane("outer too"))(tx)
+                outer.undo()
+            with tx.step():
+                announcing("e", Lane("kept"))(tx)
+
+        await store.write(unit)
+        assert heard == [Lane("before"), Lane("kept")]
+        assert bench.peek(NAMES) == [("a",), ("e",)]
 
     async def test_a_wrong_statement_goes_to_whoever_wrote_it(self, bench: StoreBench) -> None:
         store = await bench.open()

@@ -190,6 +190,43 @@ class Forgets(HonestStore):
         await self.inner.close()
 
 
+class AnnouncesAtOnce(HonestStore):
+    """What a unit announces is heard while the unit may still be undone."""
+
+    def write(self, unit: Unit[T]) -> Awaitable[T]:
+        loop = asyncio.get_running_loop()
+
+        def hasty(tx: Transaction) -> T:
+            value = unit(tx)
+            assert isinstance(tx, SqliteTransaction)
+            loop.call_soon_threadsafe(self.inner.wakeups.publish, tx.announced)
+            tx.announced = []
+            return value
+
+        return self.inner.write(hasty)
+
+
+class AnnouncesWhatWasUndone(HonestStore):
+    def write(self, unit: Unit[T]) -> Awaitable[T]:
+        loop = asyncio.get_running_loop()
+
+        def loud(tx: Transaction) -> T:
+            try:
+                return unit(tx)
+            except Exception:
+                assert isinstance(tx, SqliteTransaction)
+                loop.call_soon_threadsafe(self.inner.wakeups.publish, tx.announced)
+                raise
+
+        return self.inner.write(loud)
+
+
+class AnnouncesNothing(HonestStore):
+    @property
+    def wakeups(self) -> Wakeups:
+        return Wakeups()
+
+
 class LyingBench(SqliteBench):
     def __init__(self, home: Path, liar: type[HonestStore]) -> None:
         super().__init__(home)
@@ -211,6 +248,9 @@ class LyingBench(SqliteBench):
         (InsistsOnEverything, "test_insisting_does_not_repeat_a_unit_that_is_wrong"),
         (NeverComplains, "test_a_store_says_what_is_wrong_until_it_can_write_again"),
         (Forgets, "test_reopening_keeps_everything"),
+        (AnnouncesAtOnce, "test_what_a_unit_announces_is_heard_after_its_commit_and_before_its_caller_goes_on"),
+        (AnnouncesNothing, "test_each_value_is_heard_once_for_each_unit"),
+        (AnnouncesWhatWasUndone, "test_a_unit_that_is_undone_announces_nothing"),
     ],
 )
 async def test_a_lying_store_is_found_out(tmp_path: Path, liar: type[HonestStore], finder: str) -> None:

@@ -61,6 +61,7 @@ from tidings.core.inbound.commands import Command
 from tidings.core.settings import Access, Board, Core, Limits, Rule, Work
 from tidings.core.store.sqlite import DATABASE
 from tidings.core.store.store import Transaction
+from tidings.core.store.wakeups import Wakeups
 from tidings.core.types import Absent, Admission, Inbound, Note, Part, Receipt, Signal, Target, Unreadable, View
 from tidings.core.work.tasks.tasks import TaskKind
 
@@ -286,6 +287,7 @@ class World:
         pauses: Pauses = USUAL,
         settings: Mapping[str, Any] | None = None,
         adapter: type[Doorway] = Doorway,
+        wakeups: Wakeups | None = None,
     ) -> None:
         self.home = home
         self.agents: dict[str, Agent] = dict(agent) if isinstance(agent, Mapping) else {"bot": agent}
@@ -315,6 +317,7 @@ class World:
         self._grouped = grouped
         self._pauses = pauses
         self._adapter = adapter
+        self._wakeups = wakeups
         self._local: Local = FakeLocal()
         self._http: Server = FakeServer()
         # What lives as long as the world, and what lives as long as one life of the gateway.
@@ -371,6 +374,7 @@ class World:
             owner=self.owner,
             notices=self.notices,
             pauses=self._pauses,
+            wakeups=self._wakeups,
         )
         await gateway.__aenter__()
         self._gateway = gateway

@@ -1,0 +1,121 @@
+"""Without any wake-up everything still arrives, later: rows are the truth, and the sweep finds them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.worlds.board import HAND, Verdict, added, card
+from tests.worlds.world import Gate, OwnedClock, Scripted, World
+from tidings.core.agent import Ended, JournalEvent, OutcomeKind, TextDelta, Turn
+from tidings.core.desk.board import CardState, NewCard
+from tidings.core.desk.work import Plan
+from tidings.core.store.wakeups import Due, Wakeups
+from tidings.core.types import Body, Target
+from tidings.core.work.tasks.tasks import TaskKind
+
+HERE = Target(adapter="paper", chat="1")
+# No part looks for its rows less often than this.
+LONGEST_SWEEP = 40.0
+
+
+class Lost(Wakeups):
+    """Every wake-up is lost on its way."""
+
+    def publish(self, values: Iterable[Due]) -> None:
+        return
+
+
+async def steep(argument: str) -> str:
+    return f"the {argument} is ready"
+
+
+async def test_a_message_and_those_behind_it_are_answered_at_the_next_sweeps(tmp_path: Path) -> None:
+    async with World(tmp_path, Scripted("yes"), clock=OwnedClock(), wakeups=Lost()) as world:
+        for words in ("one", "two", "three"):
+            world.paper.says(words)
+        await world.until(lambda: world.posts == ["yes"] * 3, limit=4 * LONGEST_SWEEP)
+
+
+async def test_a_notice_and_the_reply_to_a_command_arrive(tmp_path: Path) -> None:
+    async with World(tmp_path, Scripted("yes"), clock=OwnedClock(), wakeups=Lost()) as world:
+        await world.gateway.owe(HERE, Body(text="the kettle boils"), "test")
+        world.paper.says("/whoami")
+        await world.until(lambda: len(world.posts) == 2, limit=LONGEST_SWEEP)
+        assert world.posts[0] == "the kettle boils"
+        assert world.posts[1].startswith("You are paper:7")
+
+
+async def test_a_stop_is_heard_of_by_the_run(tmp_path: Path) -> None:
+    gate = Gate()
+    async with World(tmp_path, Scripted("so far", gate), clock=OwnedClock(), wakeups=Lost()) as world:
+        key = world.paper.says("go")
+        await gate.reached()
+        world.paper.says("/stop")
+        await world.until(lambda: world.run(key)["outcome"] == OutcomeKind.CANCELLED, limit=LONGEST_SWEEP)
+        await world.until(lambda: any("topped by" in post for post in world.posts), limit=LONGEST_SWEEP)
+
+
+async def test_a_reader_of_a_run_sees_all_of_it(tmp_path: Path) -> None:
+    gate = Gate()
+    async with World(tmp_path, Scripted("early", gate, " and late"), clock=OwnedClock(), wakeups=Lost()) as world:
+        key = world.paper.says("go")
+        await gate.reached()
+        run = world.run(key)["run"]
+        seen: list[JournalEvent] = []
+
+        async def read() -> None:
+            async for entry in world.gateway.follow(run):
+                seen.append(entry.event)
+
+        reading = asyncio.create_task(read())
+        gate.open()
+        await world.until(lambda: any(isinstance(event, Ended) for event in seen), limit=LONGEST_SWEEP)
+        assert "".join(event.text for event in seen if isinstance(event, TextDelta)) == "early and late"
+        await reading
+
+
+async def test_a_task_ends_and_is_told_and_a_delegated_one_too(tmp_path: Path) -> None:
+    async def begin(turn: Turn) -> str:
+        if turn.message.errand is None:
+            await turn.desk.begin("steep", "tea", 5.0)
+        return "on it"
+
+    agent = Scripted(begin)
+    kinds = (TaskKind("steep", steep, resumable=True),)
+    async with World(tmp_path, agent, clock=OwnedClock(), kinds=kinds, wakeups=Lost()) as world:
+        world.paper.says("tea, please")
+        await world.until(lambda: "the tea is ready" in world.posts, limit=4 * LONGEST_SWEEP)
+        world.paper.says("/bg look into it")
+        await world.until(lambda: any("is done" in post for post in world.posts), limit=4 * LONGEST_SWEEP)
+
+
+async def test_a_schedule_fires_and_its_answer_arrives(tmp_path: Path) -> None:
+    async with World(tmp_path, Scripted("a report"), clock=OwnedClock(), wakeups=Lost()) as world:
+        await world.gateway.schedules.add(Plan(name="report", when="in 1m", target=HERE, prompt="report"))
+        await world.until(lambda: world.posts == ["a report"], limit=60.0 + 4 * LONGEST_SWEEP)
+
+
+async def test_a_command_of_a_schedule_runs_and_its_output_arrives(tmp_path: Path) -> None:
+    async with World(tmp_path, Scripted("unused"), clock=OwnedClock(), wakeups=Lost()) as world:
+        await world.gateway.schedules.add(Plan(name="echo", when="in 1m", target=HERE, command="echo steam"))
+        await world.until(lambda: world.rows("SELECT 1 FROM firings WHERE state <> 'waiting'"))
+        # The command is a real process, which does not hurry with an owned clock.
+        await world.eventually(lambda: world.rows("SELECT 1 FROM firings WHERE state = 'done'"))
+        await world.until(lambda: any("steam" in post for post in world.posts), limit=LONGEST_SWEEP)
+
+
+async def test_a_card_is_worked_on_and_its_end_is_told(tmp_path: Path) -> None:
+    async with World(tmp_path, Verdict("painted"), clock=OwnedClock(), wakeups=Lost()) as world:
+        await added(world.gateway.board, NewCard("fence"), HAND)
+        await world.until(lambda: any("is done" in post for post in world.posts), limit=4 * LONGEST_SWEEP)
+        assert (await card(world, "1")).state is CardState.DONE
+
+
+async def test_nothing_of_this_would_wait_if_wakeups_were_heard(tmp_path: Path) -> None:
+    """The counter-proof: the same story without a sweep, on a clock that stands still."""
+    async with World(tmp_path, Scripted("yes"), clock=OwnedClock()) as world:
+        for words in ("one", "two", "three"):
+            world.paper.says(words)
+        await world.eventually(lambda: world.posts == ["yes"] * 3)
