@@ -3,50 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
-import secrets
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, NamedTuple, cast
-from urllib.parse import quote
-
-import msgspec
-from aiohttp import web
 
 from tidings.adapters.api import keys
-from tidings.adapters.api.errors import CONFLICT, FINAL, Problem, not_found, stopping
-from tidings.adapters.api.guard import Call, Gate, headers_of
+from tidings.adapters.api.guard import Gate
 from tidings.adapters.api.guesses import Guesses
-from tidings.adapters.api.keys import Key, Keys, Scope
-from tidings.adapters.api.messages import Said
-from tidings.adapters.api.models import Person, Repeatable
+from tidings.adapters.api.keys import Keys
+from tidings.adapters.api.service import ADAPTER, ApiService
 from tidings.adapters.api.settings import HttpSettings
-from tidings.adapters.api.slots import Places
 from tidings.core.adapter import Line, NearbyHost, Receive, Taken
-from tidings.core.agent import JournalEvent, Outcome, Restarted
-from tidings.core.background import Background
-from tidings.core.desk.runs import Numbered, Run
-from tidings.core.errors import Lagged, Rejected, Unknown
+from tidings.core.errors import Rejected, Unknown
 from tidings.core.types import (
-    ONCE,
     Absent,
-    Admission,
     Attachment,
     Body,
     Capabilities,
-    Conversation,
-    Duplicate,
-    Inbound,
     Part,
     Receipt,
-    Refusal,
-    Refused,
-    Sender,
     SendProof,
     Signal,
-    Stored,
     Target,
     Unreadable,
     View,
@@ -54,7 +31,6 @@ from tidings.core.types import (
 
 log = logging.getLogger(__name__)
 
-ADAPTER = "api"
 NOTHING = Capabilities(
     # The answer is the journal's last event; nobody can be told anything afterwards.
     async_delivery=False,
@@ -71,31 +47,16 @@ NOTHING = Capabilities(
 )
 
 
-class Asked(NamedTuple):
-    run: str
-    # The key was known: this is the run that it began.
-    replayed: bool
-    # It ends with its connection.
-    attended: bool
-
-
 class ApiAdapter:
     name = ADAPTER
 
     def __init__(self, account: str, settings: HttpSettings, host: NearbyHost) -> None:
         self.account = account
-        self.settings = settings
-        self.host = host
         self.keys = Keys(host.notebook, settings.key.get_secret_value())
+        self._host = host
         self._guesses = Guesses(host.notebook, host.clock)
         self._gate = Gate(settings, self.keys, self._guesses)
-        self._places = Places(settings.requests)
-        self._receive: Receive | None = None
-        self._background = Background(log, "a run could not be followed to its end")
-        self._handlers: set[asyncio.Task[Any]] = set()
-        self._is_closed = False
-
-    # The contract of a platform.
+        self._service = ApiService(account, settings, host.desk)
 
     def can(self, target: Target) -> Capabilities:
         return NOTHING
@@ -108,17 +69,14 @@ class ApiAdapter:
 
         await self.keys.load()
         await self._guesses.load()
-        self._receive = receive
-        try:
-            async with AsyncExitStack() as stack:
-                for route in serve.routes(self, self._gate):
-                    await stack.enter_async_context(route)
-                stack.enter_context(self.host.local.route("key", self._change_keys))
-                await self.host.reports.reachable()
-                # Cancelling is the only way out.
-                await asyncio.get_running_loop().create_future()
-        finally:
-            self._receive = None
+        async with AsyncExitStack() as stack:
+            stack.enter_context(self._service.receiving(receive))
+            for route in serve.routes(self._service, self._gate, self.keys, self._host.server):
+                await stack.enter_async_context(route)
+            stack.enter_context(self._host.local.route("key", self._change_keys))
+            await self._host.reports.reachable()
+            # Cancelling is the only way out.
+            await asyncio.get_running_loop().create_future()
 
     async def send(self, part: Part) -> Receipt:
         raise Rejected("an HTTP client cannot be sent anything; it asks")
@@ -136,202 +94,9 @@ class ApiAdapter:
         raise Unknown("the API takes no attachments")
 
     async def close(self) -> None:
-        """Whoever is still being answered sees it broken off, and asks the next process."""
-        self._is_closed = True
-        self._background.cancel()
-        for task in self._handlers:
-            task.cancel()
-
-    # What the routes need.
-
-    @contextmanager
-    def handling(self) -> Iterator[None]:
-        """What the running task answers inside ends with the adapter at the latest."""
-        task = cast("asyncio.Task[Any]", asyncio.current_task())
-        self._handlers.add(task)
-        try:
-            yield
-        finally:
-            self._handlers.discard(task)
-
-    def conversation(self, key: Key, name: str | None, user: str | None) -> Conversation:
-        """Under the key's own id, so that no client can name another's; without a name it is used once."""
-        thread = name or f"{ONCE}{secrets.token_hex(16)}"
-        return Conversation(adapter=ADAPTER, account=self.account, chat=key.id, thread=thread, member=user or "")
-
-    def bot(self, model: str) -> str:
-        """The bot that was asked for by name; empty leaves it to the rules of the house."""
-        bots = self.host.desk.bots()
-        if model in bots:
-            return model
-        if model and self.settings.unknown_model == "refuse":
-            raise Problem(404, f"there is no model {model!r}; there are: {', '.join(bots)}", "model_not_found")
-        return ""
-
-    def called(self, bot: str) -> str:
-        return bot or self.host.desk.bots()[0]
-
-    async def ask(
-        self,
-        call: Call,
-        said: Said,
-        conversation: Conversation,
-        bot: str,
-        body: bytes,
-        *,
-        alone: bool,
-        attended: bool,
-        follows: str = "",
-        forget: bool = False,
-    ) -> Asked:
-        """Stores the message. `alone`: what the client gave is all the agent sees, no stored history is read."""
-        if self._receive is None:
-            raise Problem(503, "the gateway is about to stop", "stopping", headers={"Retry-After": "5"})
-        key = idempotency_key(call, conversation.member)
-        # Whoever brings a key means to come back for the answer.
-        attended = attended and "Idempotency-Key" not in call.request.headers
-        history = said.given.history if alone or said.given.history else None
-        inbound = Inbound(
-            key=key,
-            conversation=conversation,
-            target=Target(adapter=ADAPTER, account=self.account, chat=conversation.chat, thread=conversation.thread),
-            sender=Sender(id=_sender(call.key, conversation.member), name=call.key.name, trusted=True),
-            text=said.text,
-            bot=bot,
-            given=msgspec.structs.replace(said.given, history=history),
-            follows=follows,
-            digest=hashlib.sha256(body).hexdigest(),
-            attended=attended,
-            forget=forget,
-        )
-        self._places.take(call.key.id)
-        admission: Admission | None = None
-        storing = asyncio.ensure_future(self._receive(inbound))
-        try:
-            admission = await asyncio.shield(storing)
-        except asyncio.CancelledError:
-            # What is on its way to the disk is stored all the same, and would run for nobody.
-            if attended:
-                storing.add_done_callback(self._abandon)
-            raise
-        finally:
-            if not isinstance(admission, Stored):
-                self._places.give_back(call.key.id)
-        match admission:
-            case Stored(run=run):
-                self._places.keep(run, call.key.id)
-                return Asked(run, False, attended)
-            case Duplicate(run=run):
-                await self._check_kept(run)
-                return Asked(run, True, False)
-            case Refused(reason=Refusal.CONFLICT):
-                raise Problem(409, CONFLICT, "idempotency_key_conflict", headers=FINAL)
-            case Refused(reason=Refusal.TOO_LONG):
-                raise Problem(413, _too_long(said.text), "too_long")
-            case _:
-                raise Problem(429, "too much is waiting", "rate_limit_exceeded", headers={"Retry-After": "2"})
-
-    async def _check_kept(self, run: str) -> None:
-        try:
-            await self.host.desk.run(run)
-        except Unknown:
-            words = "the answer to this request was deleted or not stored; ask again with another Idempotency-Key"
-            raise Problem(404, words, "response_not_found") from None
-
-    async def follow(self, run: str, after: int = 0) -> AsyncIterator[Numbered]:
-        """All of it, however slowly it is read."""
-        while True:
-            try:
-                async for numbered in self.host.desk.follow(run, after):
-                    after = numbered.seq
-                    if isinstance(numbered.event, Outcome):
-                        self._places.free(run)
-                    yield numbered
-                return
-            except Lagged:
-                continue
-
-    async def told(self, run: str, after: int = 0) -> AsyncIterator[JournalEvent]:
-        """For who cannot take back what was said to them: where a restart makes it void, it breaks off."""
-        async for numbered in self.follow(run, after):
-            if isinstance(numbered.event, Restarted):
-                raise ConnectionResetError("the run has begun again")
-            yield numbered.event
-
-    async def outcome(self, run: str) -> Outcome:
-        async for numbered in self.follow(run):
-            if isinstance(numbered.event, Outcome):
-                return numbered.event
-        raise stopping()
-
-    def leave(self, begun: Asked) -> None:
-        """The client has gone, and so has the task that served it; who only joined another's run leaves it alone."""
-        if not begun.replayed:
-            self.watch(begun.run, stop=begun.attended)
-
-    def _abandon(self, storing: asyncio.Future[Admission]) -> None:
-        admission = None if storing.cancelled() or storing.exception() else storing.result()
-        if isinstance(admission, Stored):
-            self.watch(admission.run, stop=True)
-
-    def watch(self, run: str, *, stop: bool = False) -> None:
-        """A run that nobody follows still counts until it has ended."""
-        if self._is_closed:
-            return
-
-        async def end() -> None:
-            try:
-                if stop:
-                    await self.host.desk.stop(run, "the client, who has gone")
-                async for _ in self.follow(run):
-                    continue
-            finally:
-                self._places.free(run)
-
-        self._background.begin(end())
-
-    async def own_run(self, call: Call, id: str, what: str = "run") -> Run:
-        """The same answer for what is another's as for what never was."""
-        try:
-            run = await self.host.desk.run(id)
-        except Unknown:
-            raise not_found(what) from None
-        place, person = run.message.conversation, headers_of(Person, call).user
-        if person and place.member != person:
-            raise not_found(what)
-        if place.adapter != ADAPTER or not (place.chat == call.key.id or Scope.ADMIN in call.key.scopes):
-            raise not_found(what)
-        return run
+        self._service.close()
 
     async def _change_keys(self, line: Line) -> None:
         """The command line's way to the keys of a running gateway."""
         asked = await line.read() or {}
-        await line.write(await keys.change(self.keys, asked, self.host.clock.wall()))
-
-
-def answer(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
-    return web.Response(
-        body=msgspec.json.encode(body),
-        status=status,
-        content_type="application/json",
-        headers=headers,
-    )
-
-
-def _too_long(text: str) -> str:
-    taken = "more than the limit ([limits] message_characters); shorten it, or send it in several messages"
-    return f"the message has {len(text):,} characters, {taken}"
-
-
-def _sender(key: Key, user: str) -> str:
-    """Whom a client names is known under its key only: another's person of that name is another."""
-    return f"{key.id}/{user}" if user else key.id
-
-
-def idempotency_key(call: Call, user: str = "") -> str:
-    """Namespaced under the client's own key and the person whom it names; without one every request is another."""
-    given = headers_of(Repeatable, call).key
-    if not given:
-        return f"{call.key.id}/{secrets.token_hex(16)}"
-    whose = f"{call.key.id}/user/{quote(user, safe='')}" if user else call.key.id
-    return f"{whose}/key/{given}"
+        await line.write(await keys.change(self.keys, asked, self._host.clock.wall()))

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from tidings.adapters.api.endpoint import Endpoint
-from tidings.adapters.api.handlers import about, board, chat, conversations, notify, responses, runs, schedules
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from aiohttp import web
+from pydantic import BaseModel
+
+from tidings.adapters.api.guard import Call
+from tidings.adapters.api.handlers import about, board, chat, conversations, notify, openapi, responses, runs, schedules
 from tidings.adapters.api.keys import Scope
 from tidings.adapters.api.models import (
     After,
@@ -31,6 +37,39 @@ from tidings.adapters.api.models import (
     Runs,
     Seen,
 )
+from tidings.adapters.api.service import ApiService, answer
+
+Handler = Callable[[ApiService, Call], Awaitable[web.StreamResponse]]
+
+
+class Endpoint(NamedTuple):
+    """Without a scope it is open to everybody; all but the handler is for /openapi.json, too."""
+
+    method: str
+    path: str
+    scope: Scope | None
+    handler: Handler
+    about: str
+    body: type[BaseModel] | None = None
+    query: type[BaseModel] | None = None
+    headers: type[BaseModel] | None = None
+    status: int = 200
+    # How it answers when all goes well.
+    media: tuple[str, ...] = ("application/json",)
+    # What may go wrong here besides what may go wrong with every request of this kind.
+    faults: tuple[int, ...] = ()
+    # Its own refusals are a plain sentence; those of the gate are as everywhere.
+    plain: bool = False
+    cancel_when_gone: bool = False
+
+
+async def describe(api: ApiService, call: Call) -> web.StreamResponse:
+    return answer(openapi.describe(ENDPOINTS, (await api.desk.health()).version))
+
+
+async def capabilities(api: ApiService, call: Call) -> web.StreamResponse:
+    return answer(about.capabilities(api, ((each.method, each.path) for each in ENDPOINTS)))
+
 
 CHAT, RUNS, NOTIFY, ADMIN = Scope.CHAT, Scope.RUNS, Scope.NOTIFY, Scope.ADMIN
 JSON, EVENTS, PLAIN = "application/json", "text/event-stream", "text/plain"
@@ -40,10 +79,10 @@ ENDPOINTS = (
     Endpoint("GET", "/v1/health", None, about.health, "Is somebody there?"),
     Endpoint("GET", "/health/detailed", ADMIN, about.health_in_detail, "Store, adapters, queues and last errors."),
     Endpoint("GET", "/metrics", ADMIN, about.metrics, "Counts and times for Prometheus.", media=(PLAIN,)),
-    Endpoint("GET", "/openapi.json", CHAT, about.openapi, "This description."),
+    Endpoint("GET", "/openapi.json", CHAT, describe, "This description."),
     Endpoint("GET", "/v1/models", CHAT, about.models, "The bots, each as a model."),
     Endpoint("GET", "/v1/models/{id}", CHAT, about.model, "Get one bot, as a model."),
-    Endpoint("GET", "/v1/capabilities", CHAT, about.capabilities, "What this server can do."),
+    Endpoint("GET", "/v1/capabilities", CHAT, capabilities, "What this server can do."),
     Endpoint(
         "POST",
         "/v1/chat/completions",

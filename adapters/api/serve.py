@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, cast
 
 from aiohttp import web
 
-from tidings.adapters.api.adapter import ApiAdapter, answer
-from tidings.adapters.api.endpoint import Endpoint
 from tidings.adapters.api.errors import Problem, unstored
 from tidings.adapters.api.guard import BODY_BYTES, Call, Gate, check_kind, unauthorised
-from tidings.adapters.api.keys import Key, Revoked
-from tidings.adapters.api.routes import ENDPOINTS
+from tidings.adapters.api.keys import Key, Keys, Revoked
+from tidings.adapters.api.routes import ENDPOINTS, Endpoint
+from tidings.adapters.api.service import ApiService, answer
+from tidings.core.adapter import Server
 from tidings.core.errors import Unstored
 
 if TYPE_CHECKING:
@@ -25,20 +25,20 @@ NOBODY = Key("", "", "", (), 0.0)
 Served = Callable[["Request", Mapping[str, str]], Awaitable[web.StreamResponse]]
 
 
-def routes(api: ApiAdapter, gate: Gate) -> Iterator[AbstractAsyncContextManager[None]]:
+def routes(api: ApiService, gate: Gate, keys: Keys, server: Server) -> Iterator[AbstractAsyncContextManager[None]]:
     """Every endpoint; and where pages may call us, what their browsers ask first."""
     for endpoint in ENDPOINTS:
-        yield api.host.server.route(
+        yield server.route(
             endpoint.method,
             endpoint.path,
-            _answering(gate, _serving(api, gate, endpoint)),
+            _answering(gate, _serving(api, gate, keys, endpoint)),
             body_bytes=BODY_BYTES,
             cancel_when_gone=endpoint.cancel_when_gone,
         )
     if api.settings.origins:
         for path in dict.fromkeys(endpoint.path for endpoint in ENDPOINTS):
             methods = ", ".join(endpoint.method for endpoint in ENDPOINTS if endpoint.path == path)
-            yield api.host.server.route("OPTIONS", path, _answering(gate, _inviting(gate, methods)))
+            yield server.route("OPTIONS", path, _answering(gate, _inviting(gate, methods)))
 
 
 def _answering(
@@ -59,7 +59,7 @@ def _answering(
     return handle
 
 
-def _serving(api: ApiAdapter, gate: Gate, endpoint: Endpoint) -> Served:
+def _serving(api: ApiService, gate: Gate, keys: Keys, endpoint: Endpoint) -> Served:
     async def serve(request: Request, names: Mapping[str, str]) -> web.StreamResponse:
         if endpoint.scope is None:
             return await endpoint.handler(api, Call(request, names, NOBODY))
@@ -68,7 +68,7 @@ def _serving(api: ApiAdapter, gate: Gate, endpoint: Endpoint) -> Served:
             check_kind(request)
         try:
             with api.handling():
-                async with api.keys.serving(call.key):
+                async with keys.serving(call.key):
                     return await endpoint.handler(api, call)
         except Revoked as error:
             raise unauthorised(str(error)) from None

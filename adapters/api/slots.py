@@ -10,7 +10,7 @@ from tidings.adapters.api.errors import Problem
 LEFT_TO_OTHERS = 8
 
 
-class Places:
+class Slots:
     def __init__(self, most: int) -> None:
         self._most = most
         self._most_of_one = most - most // LEFT_TO_OTHERS

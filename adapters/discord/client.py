@@ -142,7 +142,7 @@ class Client:
 
     async def download(self, url: str) -> bytes:
         """A file of a message."""
-        if not self._http.is_own(url, FILE_HOSTS):
+        if not self._http.is_own(url, FILE_HOSTS.fullmatch):
             raise Refused("it does not lie with Discord")
         seconds = self._http.timeouts.upload
         answer = await self._http.ask("GET", url, headers={"User-Agent": AGENT}, seconds=seconds, most=LARGEST_DOWNLOAD)

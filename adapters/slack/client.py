@@ -153,7 +153,7 @@ class Client:
 
     async def respond(self, url: str, said: Mapping[str, Any], *, budget: str = "") -> None:
         """Answers a command where Slack waits for it; only the person who gave it sees that."""
-        if not self._http.is_own(url, SLACK_HOSTS):
+        if not self._http.is_own(url, SLACK_HOSTS.fullmatch):
             raise Refused("it does not lie with Slack")
         headers = {"Content-Type": "application/json; charset=utf-8"}
         answer = await self._http.ask("POST", url, data=msgspec.json.encode(said), headers=headers)
@@ -165,7 +165,7 @@ class Client:
         """Puts the bytes where Slack can share them, which nobody sees yet; returns the file's id."""
         slot = await self.call("files.getUploadURLExternal", filename=name, length=len(data))
         url = str(slot["upload_url"])
-        if not self._http.is_own(url, SLACK_HOSTS):
+        if not self._http.is_own(url, SLACK_HOSTS.fullmatch):
             raise Refused("Slack named a strange place for the file")
         headers, seconds = {"Content-Type": "application/octet-stream"}, self._http.timeouts.upload
         answer = await self._http.ask("POST", url, data=data, headers=headers, seconds=seconds)
@@ -175,7 +175,7 @@ class Client:
 
     async def download(self, url: str, *, is_page: bool = False) -> bytes:
         """A file of a message. `is_page`: it is HTML."""
-        if not self._http.is_own(url, SLACK_HOSTS):
+        if not self._http.is_own(url, SLACK_HOSTS.fullmatch):
             raise Refused("it does not lie with Slack")
         headers, seconds = {"Authorization": f"Bearer {self._token}"}, self._http.timeouts.upload
         answer = await self._http.ask("GET", url, headers=headers, seconds=seconds, most=LARGEST_DOWNLOAD)

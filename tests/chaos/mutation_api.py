@@ -85,18 +85,18 @@ def scopes_by_the_client() -> None:
 
 def anybodys_run() -> None:
     """Whoever knows an id may have what it names."""
-    from tidings.adapters.api.adapter import ApiAdapter
     from tidings.adapters.api.errors import not_found
     from tidings.adapters.api.guard import Call
+    from tidings.adapters.api.service import ApiService
     from tidings.core.desk.runs import Run
 
-    async def own_run(self: ApiAdapter, call: Call, id: str, what: str = "run") -> Run:
+    async def own_run(self: ApiService, call: Call, id: str, what: str = "run") -> Run:
         try:
-            return await self.host.desk.run(id)
+            return await self.desk.run(id)
         except Unknown:
             raise not_found(what) from None
 
-    swap(ApiAdapter, "own_run", own_run)
+    swap(ApiService, "own_run", own_run)
 
 
 def any_page_may_post() -> None:
@@ -138,7 +138,7 @@ def error_beside_the_choice() -> None:
 
 def tools_as_the_clients_own() -> None:
     """What ran here is told as a call of the client's function, and the client runs it, too."""
-    from tidings.adapters.api.handlers.response_body import Building
+    from tidings.adapters.api.response_body import Building
 
     swap(Building, "_call", Building._function)
 
@@ -155,13 +155,13 @@ def every_failure_is_repeated() -> None:
 
 def anybodys_items() -> None:
     """An item that is only named is looked up without asking whose it is."""
-    from tidings.adapters.api.adapter import ApiAdapter
+    from tidings.adapters.api import response_items
     from tidings.adapters.api.guard import Call
-    from tidings.adapters.api.handlers import response_items
+    from tidings.adapters.api.service import ApiService
     from tidings.core.desk.runs import Run
 
-    async def stored(api: ApiAdapter, call: Call, id: str) -> Run:
-        return await api.host.desk.run(response_items.run_of(id))
+    async def stored(api: ApiService, call: Call, id: str) -> Run:
+        return await api.desk.run(response_items.run_of(id))
 
     swap(response_items, "stored", stored)
 

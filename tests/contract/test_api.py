@@ -225,6 +225,6 @@ async def test_who_is_excused_from_sending_cannot_pretend(platform: ApiHarness, 
     assert await never_sends(platform)
     honest = platform.adapter
     assert isinstance(honest, ApiAdapter)
-    platform.adapter = liar("main", honest.settings, honest.host)
+    platform.adapter = liar("main", honest._service.settings, honest._host)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         await never_sends(platform)

@@ -99,7 +99,7 @@ async def test_a_reader_who_leaves_gives_no_place_back(tmp_path: Path) -> None:
             run = (await begin(api.http)).json()["run_id"]
             async with api.http.stream("GET", f"/v1/runs/{run}/events") as events:
                 assert events.status_code == 200
-        await api.eventually(lambda: not api.adapter._handlers)
+        await api.eventually(lambda: not api.adapter._service._handlers)
         assert is_honest(await begin(api.http))
         agent.gate.open()
         await api.settled()
@@ -118,7 +118,7 @@ async def test_who_goes_away_gives_its_place_back_when_the_run_has_ended(tmp_pat
             assert is_honest(await chat(api.http, "hi"))
             agent.gate.open()
         await api.settled()
-        await api.eventually(lambda: not api.adapter._places._taken)
+        await api.eventually(lambda: not api.adapter._service._slots._taken)
         assert (await chat(api.http, "hi")).status_code == 200
 
 
@@ -129,4 +129,4 @@ async def test_what_is_refused_takes_no_place(tmp_path: Path) -> None:
             await api.http.post("/v1/runs", json={"input": f"{number}"}, headers=again)
             await begin(api.http, "x" * 300_000)
         await api.settled()
-        await api.eventually(lambda: not api.adapter._places._taken)
+        await api.eventually(lambda: not api.adapter._service._slots._taken)

@@ -113,7 +113,7 @@ async def test_s6_who_leaves_while_a_wrong_key_waits_gives_up_its_place(tmp_path
     async with ApiWorld(tmp_path, Echo(), clock=clock) as api:
         for number in range(FREE):
             assert await guess(api, bearer(f"wrong-{number}")) == 401
-        listener = api._server._listener
+        listener = api._listening._listener
         assert listener is not None
         async with connected(api.url) as client:
             client.send(request("GET", "/v1/models", bearer("one more")))

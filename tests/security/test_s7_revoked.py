@@ -112,12 +112,12 @@ async def test_s7_a_reader_that_takes_nothing_is_cut_off_too(tmp_path: Path) -> 
             await api.eventually(lambda: is_stuck(api))
             await revoke(api, "mine")
             async with asyncio.timeout(WITHIN_SECONDS):
-                await api.eventually(lambda: not api.adapter._handlers)
+                await api.eventually(lambda: not api.adapter._service._handlers)
 
 
 def is_stuck(api: ApiWorld) -> bool:
     """Somebody is being written to and does not take it."""
-    listener = api._server._listener
+    listener = api._listening._listener
     assert listener is not None
     lines = [connection._line for connection in listener.held]
     return any(line is not None and line.get_write_buffer_size() > 0 for line in lines)
@@ -142,7 +142,7 @@ async def test_s7_a_request_whose_body_is_still_coming_is_not_served_any_more(tm
             client.send(request("POST", "/v1/chat/completions", bearer(secret), JSON, "Content-Length: 1000"))
             client.send(b'{"messages": [')
             async with asyncio.timeout(WITHIN_SECONDS):
-                await api.eventually(lambda: api.adapter._handlers)
+                await api.eventually(lambda: api.adapter._service._handlers)
                 await revoke(api, "mine")
                 answer = await client.answer()
         assert (answer.status, answer.code) == (401, "invalid_api_key")

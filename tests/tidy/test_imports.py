@@ -52,6 +52,18 @@ def test_the_contracts_hold() -> None:
             "import tidings.adapters.console",
             id="shared code that is not",
         ),
+        pytest.param(
+            "handlers",
+            "adapters/api/service.py",
+            "import tidings.adapters.api.routes",
+            id="a service that knows its routes",
+        ),
+        pytest.param(
+            "independent_handlers",
+            "adapters/api/handlers/chat.py",
+            "import tidings.adapters.api.handlers.runs",
+            id="a handler that knows another",
+        ),
         pytest.param("bots", "bots/__init__.py", "import tidings.adapters", id="a bot that knows a platform"),
         pytest.param("work", "core/work/helpers.py", "", id="a new module in work without a place"),
         pytest.param(

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from tidings.adapters.api.adapter import ApiAdapter, answer
 from tidings.adapters.api.errors import not_found
 from tidings.adapters.api.guard import Call
-from tidings.adapters.api.handlers import openapi as handlers_openapi
+from tidings.adapters.api.service import ApiService, answer
 from tidings.core.telemetry.metrics import BOUNDS
 
 RETENTION_SECONDS = 86_400
 
 
-async def health(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def health(api: ApiService, call: Call) -> web.StreamResponse:
     """Open to everybody, so it says nothing but that somebody is there."""
     return answer({"status": "ok"})
 
@@ -27,19 +26,19 @@ async def starting(request: web.BaseRequest, names: Mapping[str, str]) -> web.St
     return web.json_response({"status": "starting"}, status=503, headers={"Retry-After": "1"})
 
 
-async def health_in_detail(api: ApiAdapter, call: Call) -> web.StreamResponse:
-    health = await api.host.desk.health()
+async def health_in_detail(api: ApiService, call: Call) -> web.StreamResponse:
+    health = await api.desk.health()
     troubled = [part.name for part in health.parts if part.state not in ("up", "starting", "standing by")]
     status = "ok" if health.store == "ok" and not troubled else "degraded"
     return answer({"status": status, **msgspec.to_builtins(health)})
 
 
-async def models(api: ApiAdapter, call: Call) -> web.StreamResponse:
-    return answer({"object": "list", "data": [_model(name) for name in api.host.desk.bots()]})
+async def models(api: ApiService, call: Call) -> web.StreamResponse:
+    return answer({"object": "list", "data": [_model(name) for name in api.desk.bots()]})
 
 
-async def model(api: ApiAdapter, call: Call) -> web.StreamResponse:
-    if call.names["id"] not in api.host.desk.bots():
+async def model(api: ApiService, call: Call) -> web.StreamResponse:
+    if call.names["id"] not in api.desk.bots():
         raise not_found("model")
     return answer(_model(call.names["id"]))
 
@@ -49,9 +48,8 @@ def _model(name: str) -> dict[str, Any]:
     return {"id": name, "root": name, **common}
 
 
-async def capabilities(api: ApiAdapter, call: Call) -> web.StreamResponse:
-    from tidings.adapters.api.routes import ENDPOINTS
-
+def capabilities(api: ApiService, endpoints: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """What this server can do, in the words of clients that ask before they try."""
     features = {
         "chat_completions": True,
         "chat_completions_streaming": True,
@@ -71,33 +69,31 @@ async def capabilities(api: ApiAdapter, call: Call) -> web.StreamResponse:
         "session_continuity_header": "X-Tidings-Conversation",
         "cors": bool(api.settings.origins),
     }
-    return answer(
-        {
-            "object": "tidings.capabilities",
-            "platform": "tidings",
-            "model": api.host.desk.bots()[0],
-            "auth": {"type": "bearer", "required": True},
-            "runtime": {"mode": "server_agent", "tool_execution": "server", "split_runtime": False},
-            "features": features,
-            "run_idempotency": {"supported": True, "durable": True, "retention_seconds": RETENTION_SECONDS},
-            "endpoints": {f"{e.method} {e.path}": {"method": e.method, "path": e.path} for e in ENDPOINTS},
-        }
-    )
+    return {
+        "object": "tidings.capabilities",
+        "platform": "tidings",
+        "model": api.desk.bots()[0],
+        "auth": {"type": "bearer", "required": True},
+        "runtime": {"mode": "server_agent", "tool_execution": "server", "split_runtime": False},
+        "features": features,
+        "run_idempotency": {"supported": True, "durable": True, "retention_seconds": RETENTION_SECONDS},
+        "endpoints": {f"{method} {path}": {"method": method, "path": path} for method, path in endpoints},
+    }
 
 
-async def metrics(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def metrics(api: ApiService, call: Call) -> web.StreamResponse:
     """For Prometheus; counts and times only."""
     from prometheus_client import CollectorRegistry, generate_latest
     from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
     registry = CollectorRegistry()
-    registry.register(_Collector(api, await api.host.desk.health()))
+    registry.register(_Collector(api, await api.desk.health()))
     return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 class _Collector:
-    def __init__(self, api: ApiAdapter, health: Any) -> None:
-        self._meters = api.host.desk.meters
+    def __init__(self, api: ApiService, health: Any) -> None:
+        self._meters = api.desk.meters
         self._health = health
 
     def collect(self) -> Any:
@@ -133,9 +129,3 @@ class _Collector:
         for part in health.parts:
             up.add_metric([part.name, part.state], int(part.state == "up"))
         yield from (inbound, outbound, runs, tokens, took, depth, up)
-
-
-async def openapi(api: ApiAdapter, call: Call) -> web.StreamResponse:
-    from tidings.adapters.api.routes import ENDPOINTS
-
-    return answer(handlers_openapi.describe(ENDPOINTS, (await api.host.desk.health()).version))

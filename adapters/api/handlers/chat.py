@@ -9,17 +9,17 @@ from typing import Any
 from aiohttp import web
 
 from tidings.adapters.api import messages, sse
-from tidings.adapters.api.adapter import ApiAdapter, answer
 from tidings.adapters.api.callers import conversation_named, person_named
 from tidings.adapters.api.errors import failed
 from tidings.adapters.api.guard import Call, read_json, validate
 from tidings.adapters.api.models import ChatRequest
+from tidings.adapters.api.service import ApiService, answer
 from tidings.core.agent import Outcome, OutcomeKind, ReasoningDelta, TextDelta, ToolFinished, ToolStarted, Usage
 
 REASONS = {OutcomeKind.COMPLETED: "stop", OutcomeKind.HALTED: "length"}
 
 
-async def complete(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def complete(api: ApiService, call: Call) -> web.StreamResponse:
     body = await read_json(call.request)
     asked = validate(ChatRequest, body)
     said = messages.of_chat(asked.messages)
@@ -34,7 +34,7 @@ async def complete(api: ApiAdapter, call: Call) -> web.StreamResponse:
     try:
         if asked.stream:
             counts = asked.stream_options is not None and asked.stream_options.include_usage
-            void = (await api.host.desk.run(run)).void if begun.replayed else 0
+            void = (await api.desk.run(run)).void if begun.replayed else 0
             chunks = _chunks(api, run, void, {"object": "chat.completion.chunk", **head}, counts)
             return await sse.stream(call.request, chunks, headers)
         outcome = await api.outcome(run)
@@ -52,7 +52,7 @@ async def complete(api: ApiAdapter, call: Call) -> web.StreamResponse:
     return answer(whole, headers=headers)
 
 
-async def _chunks(api: ApiAdapter, run: str, void: int, head: dict[str, Any], counts: bool) -> AsyncIterator[bytes]:
+async def _chunks(api: ApiService, run: str, void: int, head: dict[str, Any], counts: bool) -> AsyncIterator[bytes]:
     """Text is the answer's and nothing else's; what tools do is told beside it."""
     yield _chunk(head, {"role": "assistant", "content": ""})
     async for event in api.told(run, void):

@@ -7,11 +7,11 @@ from typing import Any
 
 from aiohttp import web
 
-from tidings.adapters.api.adapter import ApiAdapter, answer, idempotency_key
 from tidings.adapters.api.errors import CONFLICT, FINAL, Problem, not_found
 from tidings.adapters.api.guard import Call, read_json, validate
 from tidings.adapters.api.keys import Scope
 from tidings.adapters.api.models import NotifyRequest
+from tidings.adapters.api.service import ApiService, answer, idempotency_key
 from tidings.core.errors import Conflict, Unknown, Unsupported
 from tidings.core.types import Body, Delivery, DeliveryState, parse_target
 
@@ -19,7 +19,7 @@ from tidings.core.types import Body, Delivery, DeliveryState, parse_target
 STATES = {DeliveryState.HELD: "waiting"}
 
 
-async def notify(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def notify(api: ApiService, call: Call) -> web.StreamResponse:
     """Stored before it is answered; what could never arrive is refused at once."""
     body = await read_json(call.request)
     asked = validate(NotifyRequest, body)
@@ -27,24 +27,24 @@ async def notify(api: ApiAdapter, call: Call) -> web.StreamResponse:
         raise Problem(400, "text: there is nothing to send", "invalid_request", param="text")
     try:
         target = parse_target(asked.target)
-        if not await api.host.desk.permitted(target):
+        if not await api.desk.permitted(target):
             words = f"{target} is neither on the access list nor a known conversation"
             hint = f"allow it with: tidings allow {target.adapter}:{target.chat}"
             raise Problem(403, f"{words}; {hint}", "target_not_permitted", param="target")
         key, digest = idempotency_key(call), hashlib.sha256(body).hexdigest()
-        delivery = await api.host.desk.owe(target, Body(text=asked.text), _cause(call), key, digest)
+        delivery = await api.desk.owe(target, Body(text=asked.text), _cause(call), key, digest)
     except (Unknown, Unsupported) as error:
         raise Problem(
             404, f"nothing can be sent to {asked.target}: {error}", "target_not_found", param="target"
         ) from None
     except Conflict:
         raise Problem(409, CONFLICT, "idempotency_key_conflict", headers=FINAL) from None
-    return answer(_described(await api.host.desk.delivery(delivery)), 202)
+    return answer(_described(await api.desk.delivery(delivery)), 202)
 
 
-async def look(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def look(api: ApiService, call: Call) -> web.StreamResponse:
     try:
-        delivery = await api.host.desk.delivery(call.names["delivery_id"])
+        delivery = await api.desk.delivery(call.names["delivery_id"])
     except Unknown:
         raise not_found("delivery") from None
     if Scope.ADMIN not in call.key.scopes and delivery.cause != _cause(call):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from tidings.adapters.api.endpoint import Endpoint
 from tidings.adapters.api.errors import ErrorBody, PlainErrorBody
+
+if TYPE_CHECKING:
+    from tidings.adapters.api.routes import Endpoint
 
 REFERENCE = "#/components/schemas/{model}"
 # Either is enough.

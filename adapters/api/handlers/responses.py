@@ -7,31 +7,26 @@ from contextlib import suppress
 
 from aiohttp import web
 
-from tidings.adapters.api import messages, sse
-from tidings.adapters.api.adapter import ApiAdapter, answer
+from tidings.adapters.api import messages, response_items, sse
 from tidings.adapters.api.callers import conversation_named, person_named
-from tidings.adapters.api.errors import Problem, not_found, status_of_failure, stopping
+from tidings.adapters.api.errors import not_found, status_of_failure, stopping
 from tidings.adapters.api.guard import Call, query_of, read_json, validate
-from tidings.adapters.api.handlers import response_items
-from tidings.adapters.api.handlers.response_body import Building
-from tidings.adapters.api.handlers.response_items import built, finished, items_given, stored
 from tidings.adapters.api.models import Again, InputItems, ResponseRequest
-from tidings.core.agent import OutcomeKind, ToolFinished
+from tidings.adapters.api.response_body import Building
+from tidings.adapters.api.response_items import built, finished, items_given, stored
+from tidings.adapters.api.service import ApiService, answer
 from tidings.core.desk.runs import Run
 from tidings.core.errors import Unknown
-from tidings.core.types import Author, Entry, Given
-
-# So much of what went before is given to the next turn: entries of a chain, and of a conversation's memory.
-LONGEST_CHAIN, LONGEST_MEMORY = 1000, 100
+from tidings.core.types import Given
 
 
-async def create(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def create(api: ApiService, call: Call) -> web.StreamResponse:
     body = await read_json(call.request)
     asked = validate(ResponseRequest, body)
     given = Given()
     follows = before = ""
     if asked.previous_response_id:
-        given, follows, before = await chain(api, call, asked.previous_response_id)
+        given, follows, before = await response_items.chain(api, call, asked.previous_response_id)
     said = messages.of_input(await response_items.resolve(api, call, asked.input), asked.instructions, given)
     name = before or conversation_named(call, said, asked.conversation)
     alone = name is None or bool(follows)
@@ -51,7 +46,7 @@ async def create(api: ApiAdapter, call: Call) -> web.StreamResponse:
     )
     run = begun.run
     try:
-        looked = await api.host.desk.run(run)
+        looked = await api.desk.run(run)
         if asked.stream:
             streamed = await sse.stream(call.request, _frames(api, looked))
             await _erase_unstored(api, looked)
@@ -70,14 +65,14 @@ async def create(api: ApiAdapter, call: Call) -> web.StreamResponse:
     return answer(response, *status_of_failure(building.outcome)) if response["error"] else answer(response)
 
 
-async def look(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def look(api: ApiService, call: Call) -> web.StreamResponse:
     run, again = await stored(api, call, call.names["id"]), query_of(Again, call)
     if again.stream:
         return await sse.stream(call.request, _frames(api, run, again.starting_after))
     return answer((await built(api, run)).response())
 
 
-async def input_items(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def input_items(api: ApiService, call: Call) -> web.StreamResponse:
     run, page = await stored(api, call, call.names["id"]), query_of(InputItems, call)
     items = items_given(run)
     if page.order == "desc":
@@ -91,66 +86,32 @@ async def input_items(api: ApiAdapter, call: Call) -> web.StreamResponse:
     return answer({"object": "list", "data": shown, **ends, "has_more": begin + page.limit < len(items)})
 
 
-async def cancel(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def cancel(api: ApiService, call: Call) -> web.StreamResponse:
     """Asks a response to end; its status changes once it has. An ended response stays as it is."""
     run = await stored(api, call, call.names["id"])
-    if run.outcome is None and await api.host.desk.stop(run.id, call.key.name):
+    if run.outcome is None and await api.desk.stop(run.id, call.key.name):
         await api.outcome(run.id)
-    return answer((await built(api, await api.host.desk.run(run.id))).response())
+    return answer((await built(api, await api.desk.run(run.id))).response())
 
 
-async def delete(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def delete(api: ApiService, call: Call) -> web.StreamResponse:
     run = await stored(api, call, call.names["id"])
     try:
-        await api.host.desk.forget(run.id)
+        await api.desk.forget(run.id)
     except Unknown:
         raise not_found("response") from None
     return answer({"id": call.names["id"], "object": "response", "deleted": True})
 
 
-async def chain(api: ApiAdapter, call: Call, id: str) -> tuple[Given, str, str]:
-    """What was said up to that response, its run and its conversation's name; on a failed one nothing is built."""
-    run = await stored(api, call, id)
-    if run.outcome is None:
-        raise Problem(409, "the response before this one is not finished", "response_not_finished")
-    if run.outcome.kind is OutcomeKind.FAILED:
-        raise Problem(400, "the response before this one failed, so nothing can follow it", "response_failed")
-    entries = (*await _before(api, run), *await _turn(api, run))
-    return Given(history=entries[-LONGEST_CHAIN:]), run.id, run.message.conversation.thread
-
-
-async def _before(api: ApiAdapter, run: Run) -> tuple[Entry, ...]:
-    """What the model was given with that message: by the client and the chain, else by the conversation's memory."""
-    given = run.message.given
-    if given is not None and given.history is not None:
-        return given.history
-    return await api.host.desk.memory(run.message.conversation.id, before=run.id, limit=LONGEST_MEMORY)
-
-
-async def _turn(api: ApiAdapter, run: Run) -> list[Entry]:
-    """What was asked, what tools put out, what was answered."""
-    asked = Entry(author=Author.PERSON, text=run.message.text)
-    outputs = []
-    async for numbered in api.follow(run.id, run.void):
-        match numbered.event:
-            case ToolFinished(output=output, error=error, name=name):
-                words = messages.label(name, output or error)
-                outputs.append(Entry(author=Author.NOTICE, text=words))
-            case _:
-                continue
-    text = run.outcome.text if run.outcome else ""
-    return [asked, *outputs, *([Entry(author=Author.BOT, text=text)] if text else [])]
-
-
-async def _erase_unstored(api: ApiAdapter, run: Run) -> None:
+async def _erase_unstored(api: ApiService, run: Run) -> None:
     """Erases an unstored response at once, since its client has been answered."""
     if run.forgotten:
         # A second request with the same key may have erased it already.
         with suppress(Unknown):
-            await api.host.desk.forget(run.id)
+            await api.desk.forget(run.id)
 
 
-async def _frames(api: ApiAdapter, run: Run, after: int = -1) -> AsyncIterator[bytes]:
+async def _frames(api: ApiService, run: Run, after: int = -1) -> AsyncIterator[bytes]:
     """The events after a number; an event has the same number in every reading."""
     building = Building(run, api.settings.tool_items)
     number = 0

@@ -7,13 +7,11 @@ from typing import Any
 
 from aiohttp import web
 
-from tidings.adapters.api import messages, sse
-from tidings.adapters.api.adapter import ApiAdapter, answer
+from tidings.adapters.api import messages, response_items, sse
 from tidings.adapters.api.callers import conversation_named, person_named
 from tidings.adapters.api.guard import Call, headers_of, query_of, read_json, validate
-from tidings.adapters.api.handlers import response_items
-from tidings.adapters.api.handlers.responses import chain
 from tidings.adapters.api.models import After, RunRequest, Seen
+from tidings.adapters.api.service import ApiService, answer
 from tidings.core.agent import (
     Outcome,
     OutcomeKind,
@@ -29,13 +27,13 @@ from tidings.core.desk.runs import Numbered, Run
 PREVIEW = 200
 
 
-async def begin(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def begin(api: ApiService, call: Call) -> web.StreamResponse:
     body = await read_json(call.request)
     asked = validate(RunRequest, body)
     given = messages.of_history(asked.conversation_history or ())
     follows = before = ""
     if asked.previous_response_id and not given.history:
-        given, follows, before = await chain(api, call, asked.previous_response_id)
+        given, follows, before = await response_items.chain(api, call, asked.previous_response_id)
     said = messages.of_input(await response_items.resolve(api, call, asked.input), asked.instructions, given)
     alone = bool(asked.conversation_history or follows)
     name = conversation_named(call, said, asked.session_id or asked.conversation) or before
@@ -44,34 +42,34 @@ async def begin(api: ApiAdapter, call: Call) -> web.StreamResponse:
     run = await api.ask(call, said, conversation, bot, body, alone=alone, attended=False, follows=follows)
     if not run.replayed:
         api.watch(run.run)
-    status = "started" if not run.replayed else status_of(await api.host.desk.run(run.run))
+    status = "started" if not run.replayed else status_of(await api.desk.run(run.run))
     reply = {"object": "run", "run_id": run.run, "status": status, "replayed": run.replayed}
     return answer(reply, 202, {"Idempotency-Replayed": "true"} if run.replayed else None)
 
 
-async def look(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def look(api: ApiService, call: Call) -> web.StreamResponse:
     return answer(described(await api.own_run(call, call.names["run_id"])))
 
 
-async def events(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def events(api: ApiService, call: Call) -> web.StreamResponse:
     """Every event once, in order, from behind the last one that the reader has seen; then it closes."""
     run = (await api.own_run(call, call.names["run_id"])).id
     return await sse.stream(call.request, _frames(api, run, _last_seen(call)))
 
 
-async def stop(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def stop(api: ApiService, call: Call) -> web.StreamResponse:
     run = await api.own_run(call, call.names["run_id"])
-    stopping = run.outcome is None and await api.host.desk.stop(run.id, call.key.name)
+    stopping = run.outcome is None and await api.desk.stop(run.id, call.key.name)
     if stopping:
         return answer({"object": "run", "run_id": run.id, "status": "stopping"})
-    return answer({"object": "run", "run_id": run.id, "status": status_of(await api.host.desk.run(run.id))})
+    return answer({"object": "run", "run_id": run.id, "status": status_of(await api.desk.run(run.id))})
 
 
 def _last_seen(call: Call) -> int:
     return headers_of(Seen, call).last or query_of(After, call).after
 
 
-async def _frames(api: ApiAdapter, run: str, after: int) -> AsyncIterator[bytes]:
+async def _frames(api: ApiService, run: str, after: int) -> AsyncIterator[bytes]:
     async for numbered in api.follow(run, after):
         event = _event(run, numbered)
         if event is not None:

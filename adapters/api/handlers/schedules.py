@@ -11,10 +11,10 @@ from typing import Any
 from aiohttp import web
 from msgspec.structs import replace
 
-from tidings.adapters.api.adapter import ApiAdapter, answer
 from tidings.adapters.api.errors import Problem
 from tidings.adapters.api.guard import Call, query_of, read_json, validate
 from tidings.adapters.api.models import JobChange, JobCommand, JobRequest, Listed, Runs
+from tidings.adapters.api.service import ApiService, answer
 from tidings.adapters.shared.targets import find_target
 from tidings.core.desk.work import Firing, Missed, Plan, Schedule
 from tidings.core.errors import Declined, Overdrawn, Unkeepable, Unknown, Unsupported
@@ -50,14 +50,14 @@ def _told() -> Iterator[None]:
         raise JobProblem(400, str(error), "invalid_job") from None
 
 
-async def list_all(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def list_all(api: ApiService, call: Call) -> web.StreamResponse:
     with _told():
         asked = query_of(Listed, call)
-        found = await api.host.desk.schedules.all(paused=asked.include_disabled)
+        found = await api.desk.schedules.all(paused=asked.include_disabled)
         return answer({"jobs": [described(each) for each in found]})
 
 
-async def create(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def create(api: ApiService, call: Call) -> web.StreamResponse:
     with _told():
         asked = validate(JobRequest, await _said(call))
         plan = Plan(
@@ -73,15 +73,15 @@ async def create(api: ApiAdapter, call: Call) -> web.StreamResponse:
             paused=asked.paused,
             paused_reason=asked.paused_reason,
         )
-        return answer({"job": described(await api.host.desk.schedules.add(plan))})
+        return answer({"job": described(await api.desk.schedules.add(plan))})
 
 
-async def look(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def look(api: ApiService, call: Call) -> web.StreamResponse:
     with _told():
         return answer({"job": described(await _known(api, call))})
 
 
-async def change(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def change(api: ApiService, call: Call) -> web.StreamResponse:
     """What is not said stays as it is."""
     with _told():
         asked = validate(JobChange, await _said(call))
@@ -99,45 +99,45 @@ async def change(api: ApiAdapter, call: Call) -> web.StreamResponse:
             repeat=(asked.repeat or 0) if "repeat" in said else plan.repeat,
             paused=plan.paused if asked.enabled is None else not asked.enabled,
         )
-        return answer({"job": described(await api.host.desk.schedules.change(known.id, plan))})
+        return answer({"job": described(await api.desk.schedules.change(known.id, plan))})
 
 
-async def delete(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def delete(api: ApiService, call: Call) -> web.StreamResponse:
     with _told():
-        await api.host.desk.schedules.remove((await _known(api, call)).id)
+        await api.desk.schedules.remove((await _known(api, call)).id)
         return answer({"ok": True})
 
 
-async def pause(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def pause(api: ApiService, call: Call) -> web.StreamResponse:
     return await _set(api, call, paused=True)
 
 
-async def resume(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def resume(api: ApiService, call: Call) -> web.StreamResponse:
     return await _set(api, call, paused=False)
 
 
-async def _set(api: ApiAdapter, call: Call, *, paused: bool) -> web.StreamResponse:
+async def _set(api: ApiService, call: Call, *, paused: bool) -> web.StreamResponse:
     with _told():
         known = await _known(api, call)
         reason = known.plan.paused_reason if paused else ""
         plan = replace(known.plan, paused=paused, paused_reason=reason)
-        return answer({"job": described(await api.host.desk.schedules.change(known.id, plan))})
+        return answer({"job": described(await api.desk.schedules.change(known.id, plan))})
 
 
-async def run(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def run(api: ApiService, call: Call) -> web.StreamResponse:
     """Begun and not waited for: its runs say how it went."""
     with _told():
         known = await _known(api, call)
-        firing = await api.host.desk.schedules.fire(known.id)
-        job = described(await api.host.desk.schedules.get(known.id))
+        firing = await api.desk.schedules.fire(known.id)
+        job = described(await api.desk.schedules.get(known.id))
         return answer({"job": job, "run": _run(firing)})
 
 
-async def runs(api: ApiAdapter, call: Call) -> web.StreamResponse:
+async def runs(api: ApiService, call: Call) -> web.StreamResponse:
     with _told():
         asked = query_of(Runs, call)
         known = await _known(api, call)
-        found = await api.host.desk.schedules.firings(known.id, asked.limit)
+        found = await api.desk.schedules.firings(known.id, asked.limit)
         return answer({"runs": [_run(each) for each in found]})
 
 
@@ -149,23 +149,23 @@ async def _said(call: Call) -> bytes:
     return data
 
 
-async def _known(api: ApiAdapter, call: Call) -> Schedule:
+async def _known(api: ApiService, call: Call) -> Schedule:
     id = call.names["id"]
     if not _ID.fullmatch(id):
         raise JobProblem(400, "the id of a job has twelve digits from 0 to f", "invalid_job_id")
     try:
-        return await api.host.desk.schedules.get(id)
+        return await api.desk.schedules.get(id)
     except Unknown:
         raise JobProblem(404, "there is no such job", "job_not_found") from None
 
 
-async def _target(api: ApiAdapter, deliver: str) -> Target:
+async def _target(api: ApiService, deliver: str) -> Target:
     if deliver.strip() in ("origin", "all"):
         raise JobProblem(400, ORIGIN, "invalid_target")
     if "," in deliver:
         raise JobProblem(400, SEVERAL, "invalid_target")
-    target = await find_target(api.host.desk, deliver.strip(), say="“deliver”")
-    if not await api.host.desk.permitted(target):
+    target = await find_target(api.desk, deliver.strip(), say="“deliver”")
+    if not await api.desk.permitted(target):
         words = f"{target} is neither on the access list nor a known conversation"
         hint = f"allow it with: tidings allow {target.adapter}:{target.chat}"
         raise JobProblem(403, f"{words}; {hint}", "target_not_permitted")

@@ -1,4 +1,4 @@
-"""Finds items of earlier responses by their ids, which a client may send instead of the items themselves."""
+"""Earlier responses: their items by id, and the chain of turns that a new response builds upon."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tidings.adapters.api.adapter import ApiAdapter
+from tidings.adapters.api import messages
 from tidings.adapters.api.errors import Problem, not_found
 from tidings.adapters.api.guard import Call
-from tidings.adapters.api.handlers.response_body import Building, Item
 from tidings.adapters.api.models import Input, InputItem
-from tidings.core.agent import Restarted
+from tidings.adapters.api.response_body import Building, Item
+from tidings.adapters.api.service import ApiService
+from tidings.core.agent import OutcomeKind, Restarted, ToolFinished
 from tidings.core.desk.runs import Run
-from tidings.core.types import Author, Entry
+from tidings.core.types import Author, Entry, Given
+
+# Turns that are given to the next one: entries of a chain, and of a conversation's memory.
+LONGEST_CHAIN, LONGEST_MEMORY = 1000, 100
 
 _ID = re.compile(r"[a-z]{2,4}_(?P<run>[0-9a-f]{32})_(?:in)?[0-9]{1,9}")
 
 
-async def resolve(api: ApiAdapter, call: Call, given: Input) -> Input:
+async def resolve(api: ApiService, call: Call, given: Input) -> Input:
     """Replaces each reference by its item, once: a second reference to the same item adds nothing."""
     if isinstance(given, str):
         return given
@@ -37,7 +41,7 @@ async def resolve(api: ApiAdapter, call: Call, given: Input) -> Input:
 
 
 async def _find(
-    api: ApiAdapter, call: Call, item: InputItem, known: dict[str, Mapping[str, InputItem]]
+    api: ApiService, call: Call, item: InputItem, known: dict[str, Mapping[str, InputItem]]
 ) -> InputItem | None:
     match = _ID.fullmatch(item.id or "")
     if match is not None:
@@ -52,7 +56,7 @@ async def _find(
     raise Problem(404, "there is no such item; send the item itself instead of its id", "item_not_found", param="input")
 
 
-async def _items_of(api: ApiAdapter, call: Call, response: str) -> Mapping[str, InputItem]:
+async def _items_of(api: ApiService, call: Call, response: str) -> Mapping[str, InputItem]:
     try:
         run = await stored(api, call, response)
     except Problem:
@@ -101,7 +105,7 @@ def _item(entry: Entry, id: str) -> Item:
     return {"type": "message", "id": f"msg_{id}", "status": "completed", "role": role, "content": [part]}
 
 
-async def stored(api: ApiAdapter, call: Call, id: str) -> Run:
+async def stored(api: ApiService, call: Call, id: str) -> Run:
     """Raises Problem for a response that belongs to another key or person, was forgotten or never existed."""
     run = await api.own_run(call, run_of(id), "response") if id.startswith("resp_") else None
     if run is None or run.forgotten:
@@ -113,12 +117,12 @@ def run_of(response: str) -> str:
     return f"run_{response.removeprefix('resp_')}"
 
 
-async def built(api: ApiAdapter, run: Run) -> Building:
+async def built(api: ApiService, run: Run) -> Building:
     """The response as it is now; one that is still growing is shown without its items."""
     return await finished(api, run) if run.outcome is not None else Building(run, api.settings.tool_items)
 
 
-async def finished(api: ApiAdapter, run: Run) -> Building:
+async def finished(api: ApiService, run: Run) -> Building:
     """The finished response, without anything that a restart made void."""
     building = Building(run, api.settings.tool_items)
     async for numbered in api.follow(run.id, run.void):
@@ -127,3 +131,37 @@ async def finished(api: ApiAdapter, run: Run) -> Building:
         for _ in building.take(numbered.event):
             continue
     return building
+
+
+async def chain(api: ApiService, call: Call, id: str) -> tuple[Given, str, str]:
+    """What was said up to that response, its run and its conversation's name; on a failed one nothing is built."""
+    run = await stored(api, call, id)
+    if run.outcome is None:
+        raise Problem(409, "the response before this one is not finished", "response_not_finished")
+    if run.outcome.kind is OutcomeKind.FAILED:
+        raise Problem(400, "the response before this one failed, so nothing can follow it", "response_failed")
+    entries = (*await _before(api, run), *await _turn(api, run))
+    return Given(history=entries[-LONGEST_CHAIN:]), run.id, run.message.conversation.thread
+
+
+async def _before(api: ApiService, run: Run) -> tuple[Entry, ...]:
+    """What the model was given with that message: by the client and the chain, else by the conversation's memory."""
+    given = run.message.given
+    if given is not None and given.history is not None:
+        return given.history
+    return await api.desk.memory(run.message.conversation.id, before=run.id, limit=LONGEST_MEMORY)
+
+
+async def _turn(api: ApiService, run: Run) -> list[Entry]:
+    """What was asked, what tools put out, what was answered."""
+    asked = Entry(author=Author.PERSON, text=run.message.text)
+    outputs = []
+    async for numbered in api.follow(run.id, run.void):
+        match numbered.event:
+            case ToolFinished(output=output, error=error, name=name):
+                words = messages.label(name, output or error)
+                outputs.append(Entry(author=Author.NOTICE, text=words))
+            case _:
+                continue
+    text = run.outcome.text if run.outcome else ""
+    return [asked, *outputs, *([Entry(author=Author.BOT, text=text)] if text else [])]
