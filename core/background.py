@@ -1,4 +1,4 @@
-"""Tasks that nothing awaits: held until they end, their faults logged, and cancelled when their owner closes."""
+"""Background tasks: held until they end, with their exceptions logged; cancelled when their owner closes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Background:
-    """One owner's tasks. A task may have a key, by which its owner finds it again."""
+    """The background tasks of one owner, which may find a task again by its key."""
 
     def __init__(self, log: logging.Logger, fault: str, failed: Callable[[BaseException], None] | None = None) -> None:
         """`fault` begins the log line of a task that raised; `failed` is called with the error in place of the log."""
@@ -45,7 +45,7 @@ class Background:
     def forget(self, key: Hashable) -> None:
         """Cancels the task of this key, if there is one; the key is free at once."""
         if task := self._tasks.pop(key, None):
-            # Held by its own ending, which nothing looks up any more.
+            # The task is kept under itself until it has ended, and its key becomes free.
             self._tasks[task] = task
             task.add_done_callback(lambda done: self._tasks.pop(done, None))
             task.cancel()
@@ -56,7 +56,7 @@ class Background:
             async with asyncio.timeout(seconds):
                 while self._tasks:
                     await asyncio.wait(self._tasks.values())
-                    # The callbacks of what has ended come next.
+                    # The callbacks of ended tasks run next.
                     await asyncio.sleep(0)
 
     def cancel(self) -> None:

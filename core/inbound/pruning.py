@@ -1,4 +1,4 @@
-"""Old runs go with their journal; of those that stay for their conversation, the journal alone."""
+"""Removes old runs with their journals; a run that stays for its conversation loses only its journal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEPT_MESSAGES = 10
 
 
 def old_runs(tx: Transaction, after: int | str, terms: Terms) -> Slice:
-    """Looks at rows in the order in which they came."""
+    """Walks over runs in the order of their arrival."""
     page = tx.all(
         "SELECT seq, run, kind, state, conversation, accepted, ended, joined FROM inbox"
         " WHERE seq > ? ORDER BY seq LIMIT ?",
@@ -39,7 +39,7 @@ def old_runs(tx: Transaction, after: int | str, terms: Terms) -> Slice:
 
 
 def _wanted_runs(tx: Transaction) -> set[str]:
-    """The runs whose work is not done yet."""
+    """Runs that open tasks and firings belong to."""
     rows = tx.all(
         "SELECT run FROM tasks WHERE state IN ('waiting', 'running')"
         " UNION SELECT work FROM tasks WHERE state IN ('waiting', 'running')"
@@ -64,7 +64,7 @@ def _may_go(tx: Transaction, row: Row, terms: Terms) -> bool:
 
 
 def _is_remembered(tx: Transaction, row: Row, terms: Terms) -> bool:
-    """Is the run among the last of its conversation, which a person may still take back or look for?"""
+    """Tells whether a run is among the last of its conversation, which a person may still undo or look for."""
     if is_passing(row["conversation"]):
         return False
     newest = tx.all(
@@ -105,6 +105,6 @@ def _count_out(tx: Transaction, conversation: str, messages: int) -> None:
 
 
 def leave_nothing(tx: Transaction, conversation: str) -> None:
-    """Removes all that is stored about a conversation that has no messages left."""
+    """Removes everything stored about a conversation without messages."""
     tx.execute("DELETE FROM listing WHERE conversation = ?", conversation)
     conversations.remove(tx, conversation)

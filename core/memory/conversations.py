@@ -1,10 +1,10 @@
-"""One row for each conversation: its generation, and what its bot remembers of it."""
+"""The row of each conversation: its generation, and the checkpoint that its bot remembers it by."""
 
 from __future__ import annotations
 
 from tidings.core.store.store import Transaction
 
-# The run that ended last comes first: runs do not always end in the order in which their messages came in.
+# The run that ended last comes first: runs may end in another order than their messages arrived.
 NEWEST_END = "ended DESC, seq DESC"
 
 
@@ -14,7 +14,7 @@ def add(tx: Transaction, conversation: str) -> None:
 
 
 def begin_generation(tx: Transaction, conversation: str) -> None:
-    """The history stays readable; the next run starts without it."""
+    """Starts a new generation: the history stays readable, but the next run starts without it."""
     tx.execute(
         "INSERT INTO conversations (id, generation) VALUES (?, 2) ON CONFLICT (id)"
         " DO UPDATE SET generation = conversations.generation + 1, checkpoint = NULL",
@@ -23,7 +23,7 @@ def begin_generation(tx: Transaction, conversation: str) -> None:
 
 
 def keep_checkpoint(tx: Transaction, conversation: str, generation: int, run: str) -> None:
-    """The last checkpoint of a run becomes its generation's; a run without one leaves the memory as it was."""
+    """Makes a run's last checkpoint that of its generation; a run without a checkpoint changes nothing."""
     tx.execute(
         "UPDATE conversations SET checkpoint = (SELECT coalesce(inbox.checkpoint, conversations.checkpoint)"
         " FROM inbox WHERE run = ?) WHERE id = ? AND generation = ?",
@@ -51,7 +51,7 @@ def drop_checkpoint(tx: Transaction, conversation: str) -> None:
 
 
 def remove(tx: Transaction, conversation: str) -> None:
-    """Removes all that is remembered of a conversation that can no longer be named or continued."""
+    """Removes the memory of a conversation that is never continued."""
     tx.execute("DELETE FROM history WHERE conversation = ?", conversation)
     tx.execute("DELETE FROM preferences WHERE conversation = ?", conversation)
     tx.execute("DELETE FROM conversations WHERE id = ?", conversation)

@@ -1,4 +1,4 @@
-"""What was said in each conversation, entry by entry: added, read in pages, taken back."""
+"""The history of conversations, entry by entry: add, read in pages, undo."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidings.core.types import Author, Conversation, Entry, Inbound, Target
 
 # Larger than the number of any message.
 NEVER = 2**62
-# What an agent without a memory of its own is given; the rest stays readable in the store.
+# How many entries an agent without a memory of its own gets; the rest stays readable in the store.
 RECALLED_ENTRIES = 100
 
 
@@ -37,7 +37,7 @@ def remember(
 
 
 def recall(tx: Transaction, conversation: str, generation: int) -> tuple[Entry, ...]:
-    """The newest entries of a generation, oldest first, without those that were taken back."""
+    """The newest entries of a generation, oldest first, without undone ones."""
     rows = tx.all(
         "SELECT author, text, run, at, source FROM history WHERE conversation = ? AND generation = ? AND undone = 0"
         " ORDER BY seq DESC LIMIT ?",

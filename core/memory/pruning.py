@@ -1,4 +1,4 @@
-"""The old history of a conversation goes, and what its bot remembers goes with the last of it."""
+"""Removes old history, and a bot's memory of a conversation together with the last of its history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carries what we owe to its target: the only caller of Adapter.send."""
+"""The courier sends deliveries to their targets, lane by lane; only the courier calls Adapter.send."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ Adapters = Mapping[tuple[str, str], Adapter]
 
 
 class Lane:
-    """One target's queue while somebody works on it."""
+    """The state of one target's queue while a task works on it."""
 
     __slots__ = ("idle", "poked", "task")
 
     def __init__(self) -> None:
         self.poked = asyncio.Event()
-        # Nothing can be done here before a pause ends.
+        # True while the lane waits for a pause to end.
         self.idle = False
         self.task: asyncio.Task[None] | None = None
 
 
 class Reserved(NamedTuple):
-    """A turn that was granted before the delivery was put, so that one commit can do both."""
+    """A turn that was granted before the delivery was stored, so that one commit can do both."""
 
     owed: Owed
     bodies: tuple[Body, ...]
@@ -76,12 +76,12 @@ class Courier:
         self._aliases = Aliases()
         self.views = Views(store, clock, adapters, self._budgets)
         self._settler = Settler(store, clock, adapters, alarms, self._aliases.where, self._settled)
-        # Until the courier is started, lanes wait: its start finds them all.
+        # Lanes wait until the courier is started, which then finds them all.
         self._stopped = True
         store.wakeups.subscribe(wakeups.Lane, lambda due: self.wake(due.name))
 
     async def start(self) -> None:
-        """After recovery: goes on with everything that was open when the last process ended."""
+        """Continues with all open deliveries; call this after recovery."""
         self._stopped = False
 
         def unit(tx: Transaction) -> tuple[dict[str, float], list[str]]:
@@ -102,7 +102,7 @@ class Courier:
         return any(not lane.idle for lane in self._lanes.values())
 
     async def stop(self, patience: float) -> None:
-        """Lets what is on the wire end, so that a clean stop leaves no doubt behind."""
+        """Waits for sends under way, so that a clean stop leaves no doubt behind."""
         self._stopped = True
         self._outages.stop()
         carrying = [lane.task for lane in self._lanes.values() if lane.task and not lane.idle]
@@ -114,7 +114,7 @@ class Courier:
         await asyncio.gather(*tasks, self._settler.stop(), self.views.stop(patience), return_exceptions=True)
 
     async def sweep(self) -> None:
-        """Nothing that is due may wait for a restart."""
+        """Wakes every lane with due deliveries and gives up expired ones."""
         now = self._clock.now()
 
         def unit(tx: Transaction) -> tuple[list[str], list[Head]]:
@@ -132,12 +132,12 @@ class Courier:
         await self._settler.start()
 
     async def reachable(self, adapter: str, account: str) -> None:
-        """Somebody has heard from there: all that waits may go."""
+        """The platform was heard from: everything that waits for this account may be sent."""
         self._outages.reached((adapter, account))
         await self.try_again(adapter, account)
 
     async def try_again(self, adapter: str, account: str) -> None:
-        """It may be reachable: what is held or waits out a failure is due, and in an outage one goes ahead."""
+        """Makes held and waiting deliveries of an account due; during an outage, one lane probes first."""
 
         def unit(tx: Transaction) -> None:
             place = Target(adapter=adapter, account=account).lane
@@ -147,15 +147,15 @@ class Courier:
         try:
             await self._store.write(unit)
         except Unstored as error:
-            # The adapter does not wait for the store: the sweep finds what is due.
-            log.warning("what waits for %s@%s is tried at the next sweep: %s", adapter, account, error)
+            # The adapter does not wait for the store; the sweep finds due deliveries.
+            log.warning("deliveries to %s@%s are tried at the next sweep: %s", adapter, account, error)
 
     def decided(self, delivery: str) -> None:
-        """The owner has decided a delivery: its doubt is dropped."""
+        """The owner has decided about a delivery, so its doubt is dropped."""
         self._settler.forget(delivery)
 
     async def move(self, adapter: str, account: str, chat: str, to: str) -> None:
-        # In memory before it is stored: a message from the new place may be next in the writer's queue.
+        # Memory changes before the row: a message from the new chat may be next in the writer's queue.
         await self._store.insist(self._aliases.move(adapter, account, chat, to))
 
     def at_home(self, inbound: Inbound) -> Inbound:
@@ -165,7 +165,7 @@ class Courier:
         return self._aliases.origin(target)
 
     def lanes(self, target: Target) -> tuple[str, ...]:
-        """The lanes that may hold deliveries for it: its own, and those of the chat's earlier ids."""
+        """The lanes of a target: its own, and those of its chat's former ids."""
         return self._aliases.lanes(target)
 
     def can(self, target: Target) -> Capabilities | None:
@@ -178,7 +178,7 @@ class Courier:
         self.decided(owed.id)
 
     def wake(self, lane: str) -> None:
-        """Something may be due in this lane."""
+        """Looks for due deliveries in this lane."""
         if self._stopped:
             return
         if lane in self._lanes:
@@ -188,7 +188,7 @@ class Courier:
             self._work_on(lane, None)
 
     def reserve(self, owed: Owed) -> Reserved | None:
-        """Grants a turn at once when nothing is before this delivery; else it waits in its lane like any other."""
+        """Grants a turn at once if the lane is empty; otherwise the delivery waits in its lane like any other."""
         adapter = self._adapter(owed.target)
         if adapter is None or owed.target.lane in self._lanes or self._stopped:
             return None
@@ -205,7 +205,7 @@ class Courier:
         return Reserved(owed, bodies, can.pace)
 
     def put(self, tx: Transaction, owed: Owed, reserved: Reserved | None) -> Head | None:
-        """In the transaction of its cause: owes it and, where a turn was granted, marks its first part sending."""
+        """Stores a delivery in the transaction of its cause; with a reserved turn, marks its first part as sending."""
         outbox.put(tx, owed, self._clock.now())
         first = outbox.head(tx, owed.target.lane) if reserved else None
         if reserved is None or first is None or first.owed.id != owed.id or first.view is not None:
@@ -213,7 +213,7 @@ class Courier:
         return self._mark(tx, first, reserved.bodies)
 
     def _mark(self, tx: Transaction, due: Head, bodies: tuple[Body, ...]) -> Head | None:
-        """Composes a part, where that is not done yet, and marks it sending; None if it may not go any more."""
+        """Composes a part if needed and marks it as sending; None if it may no longer be sent."""
         now = self._clock.now()
         if not due.composed:
             if outbox.state_of(tx, due.owed.id) is not DeliveryState.WAITING:
@@ -223,13 +223,13 @@ class Courier:
         return ready if outbox.mark_sending(tx, ready, now) else None
 
     def carry(self, reserved: Reserved, first: Head | None) -> None:
-        """After that transaction: sends what was marked, or lets the lane take its course."""
+        """Sends the marked part after its transaction, or lets the lane proceed as usual."""
         if first is None:
             self._budgets.give_back(reserved.paces)
         self._work_on(reserved.owed.target.lane, first)
 
     def give_back(self, reserved: Reserved) -> None:
-        """The transaction never came: nothing was sent."""
+        """Returns a turn whose transaction failed; nothing was sent."""
         self._budgets.give_back(reserved.paces)
         self._work_on(reserved.owed.target.lane, None)
 
@@ -242,11 +242,11 @@ class Courier:
         task.add_done_callback(lambda task: self._ended(lane, task))
 
     def _ended(self, lane: str, task: asyncio.Task[None]) -> None:
-        """A fault of ours leaves its lane free again; the sweep finds what waits there."""
+        """Frees a lane whose task failed; the sweep finds its deliveries."""
         error = None if task.cancelled() else task.exception()
         if self._stopped or lane not in self._lanes or self._lanes[lane].task is not task:
             return
-        log.error("the lane %s was left by a fault: %r", lane, error, exc_info=error)
+        log.error("the lane %s failed: %r", lane, error, exc_info=error)
         del self._lanes[lane]
         self._outages.left(lane)
 
@@ -258,7 +258,7 @@ class Courier:
                 try:
                     await self._carry(sending)
                 except Exception as error:
-                    # Our own fault after the send: nobody can say any more what became of it.
+                    # An exception in our own code after the send: whether the message arrived is unknown.
                     await self._doubt(sending, error)
                 sending = None
             if self._stopped:
@@ -266,7 +266,7 @@ class Courier:
             lane.poked.clear()
             due = await self._store.insist(lambda tx: outbox.head(tx, name))
             if due is not None and due.in_flight:
-                await self._doubt(due, Doubtful("nobody knows what became of it"))
+                await self._doubt(due, Doubtful("no verdict was stored"))
             elif due is not None:
                 sending = await self._prepare(due, lane)
             elif not lane.poked.is_set():
@@ -275,7 +275,7 @@ class Courier:
                 return
 
     async def _prepare(self, due: Head, lane: Lane) -> Head | None:
-        """Waits until this part may go and marks it sending; None when the lane must be looked at again."""
+        """Waits until this part may be sent and marks it as sending; None when the lane must be checked again."""
         adapter = self._adapter(due.owed.target)
         if adapter is None:
             reason = f"no adapter {due.owed.target.adapter}@{due.owed.target.account} is configured"
@@ -295,7 +295,7 @@ class Courier:
         can = adapter.can(self._aliases.where(due.owed.target))
         bodies = () if due.composed else await compose.compose_aside(adapter, due.owed.target, due.body, can)
         fail_here("out.claimed")
-        # Before its turn: a show in flight may meet a pause, which then counts for this part too.
+        # This comes before the turn: a show under way may meet a pause, which then applies to this part too.
         await self.views.await_show(due.owed.run)
         paces = can.pace + can.show_pace if due.shows else can.pace
         lane.idle = self._budgets.ready_in(paces) > 0
@@ -304,7 +304,7 @@ class Courier:
         if self._stopped:
             return None
         if due.tried is not None and not is_harmless(due, can, self._clock):
-            # It waited so long for its turn that what made its repetition harmless has run out.
+            # The part waited so long that repeating it is no longer harmless.
             self._budgets.give_back(paces)
             await self._store.insist(lambda tx: doubts.doubt(tx, due))
             self._settler.settle(due.owed.id)
@@ -323,7 +323,7 @@ class Courier:
             timer.cancel()
 
     async def _carry(self, sending: Head) -> None:
-        """One attempt, one verdict, one commit."""
+        """Makes one attempt, and stores its result in one commit."""
         fail_here("out.dispatching_committed")
         owed = sending.owed
         adapter = self._adapters[owed.target.adapter, owed.target.account]
@@ -364,7 +364,7 @@ class Courier:
             answered = False
         else:
             await self._delivered(sending, receipt)
-        # Whatever was said, somebody was there: whoever waits out an outage need not wait any longer.
+        # Any answer shows that the platform is up, so lanes need not wait any longer.
         if answered and self._outages.reached(_account(owed)):
             await self.try_again(*_account(owed))
 
@@ -386,7 +386,7 @@ class Courier:
         fail_here("out.pre_receipt")
         now, wall = self._clock.now(), self._clock.wall()
         can = self.can(self._aliases.where(sending.owed.target))
-        # A platform that can be read back has ids that are unique in an account.
+        # Where reading back is possible, message ids are unique in an account.
         unique = can is not None and can.send_proof.readback
         arrival = await self._store.insist(lambda tx: doubts.deliver(tx, sending, receipt, now, wall, unique=unique))
         if arrival is Arrival.OF_ANOTHER_PART:
@@ -433,12 +433,12 @@ class Courier:
 
     async def _refit(self, adapter: Adapter, sending: Head) -> None:
         if sending.kind is PartKind.OPENING:
-            # A view is one message; only the final is cut.
-            await self._reject(sending, "it does not fit")
+            # A view is one message; only the final answer is cut.
+            await self._reject(sending, "the view does not fit in one message")
             return
         bodies = await compose.smaller_aside(adapter, sending.owed.target, sending.body, marked=sending.marked)
         if len(bodies) < 2:
-            await self._reject(sending, "the platform finds it too long and it cannot be cut")
+            await self._reject(sending, "the platform finds the message too long, and it cannot be cut")
             return
         await self._store.insist(lambda tx: outbox.recompose(tx, sending, bodies))
 
@@ -457,7 +457,7 @@ class Courier:
             self._lost(sending, reason)
 
     async def _settled(self, settled: Head, receipt: Receipt | None, state: DeliveryState | None) -> None:
-        """The resolver has closed a doubt."""
+        """Called by the resolver when a doubt is settled."""
         if settled.kind is PartKind.OPENING:
             self.views.opened(settled.owed.id, receipt.view if receipt else None)
         self._signal(settled.owed, state)
@@ -468,7 +468,7 @@ class Courier:
         self._signal(dead.owed, DeliveryState.DEAD)
 
     def _signal(self, owed: Owed, state: DeliveryState | None) -> None:
-        """Shows whether the answer arrived, if the person was shown that their message was seen."""
+        """Shows by a reaction whether the answer arrived, if the message was marked as seen."""
         can = self.can(owed.target) if owed.signal else None
         if can is None or not can.reactions or owed.signal is None:
             return
@@ -483,7 +483,7 @@ def _account(owed: Owed) -> tuple[str, str]:
 
 
 def _about(owed: Owed) -> dict[str, str]:
-    """What a log line says of a delivery, which has no session of its own."""
+    """The run and conversation for log lines about a delivery, which has no session."""
     return {"run": owed.run or "", "conversation": owed.target.lane}
 
 

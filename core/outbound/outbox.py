@@ -1,4 +1,4 @@
-"""What we owe: put, claim, wait, doubt, delivered, dead; every verb is part of somebody's transaction."""
+"""The outbox: every delivery and its state, from waiting to delivered or dead; written in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from tidings.core.types import (
     encode,
 )
 
-# A delivery that could not be made for so long is given up, and says so.
+# A delivery that could not be made for this long is given up, and its chat is told.
 EXPIRES_SECONDS = 72 * 3600.0
 NOTICE_SECONDS = 3600.0
 MARK = "↻ Sent again after a lost connection; you may see this twice.\n\n"
-# Why an opening is dead whose doubt nobody could settle: it may stand there all the same.
+# The reason of a dead opening whose doubt could not be settled: it may have arrived all the same.
 DROPPED = "dropped"
-# A lane of one account, which a prefix alone would confuse with a longer name; all lanes for an empty one.
+# Matches the lanes of one account, not those of a longer name with the same beginning; empty matches all lanes.
 INSIDE = "(? = '' OR lane = ? OR substr(lane, 1, length(?) + 1) = ? || ':')"
 
 
 class Class(StrEnum):
-    """What a delivery is for; one final per run."""
+    """What a delivery is for; each run has one final delivery."""
 
     FINAL = "final"
     REPLY = "reply"
@@ -55,12 +55,12 @@ class Owed(NamedTuple):
     body: Body
     run: str | None = None
     cause: str = ""
-    # Whoever asks twice with the same key is owed once.
+    # Repeated requests with the same key make one delivery.
     key: str = ""
     digest: str = ""
-    # For a notice: what it comes from, in words. It becomes part of the memory where it lands.
+    # For a notice: its sender in words, which the conversation's memory keeps.
     source: str = ""
-    # The reaction to show when this has arrived; None if the message was not marked as seen.
+    # The reaction to show on arrival; None if the message was not marked as seen.
     signal: Signal | None = None
 
     @property
@@ -69,7 +69,7 @@ class Owed(NamedTuple):
 
 
 class Opening(NamedTuple):
-    """The part that opens a run's view, and what became of it."""
+    """The part that opens a run's view, and whether it was sent."""
 
     delivery: str
     settled: bool
@@ -94,12 +94,12 @@ class Head(NamedTuple):
     view: View | None
     # False until the courier has cut the body into parts.
     composed: bool
-    # Somebody marked it and nobody has said what became of it.
+    # The part was marked as sending, and no verdict is stored.
     in_flight: bool = False
 
     @property
     def shows(self) -> bool:
-        """It opens a view or finishes one."""
+        """Tells whether the part opens or finishes a view."""
         return self.view is not None or self.kind is not PartKind.PLAIN
 
     def part(self, target: Target, age: float = 0.0) -> Part:
@@ -139,7 +139,7 @@ def put(tx: Transaction, owed: Owed, now: float) -> None:
 
 
 def put_once(tx: Transaction, owed: Owed, now: float) -> str:
-    """The delivery that this key stands for; raises Conflict when it stands for something else."""
+    """Stores a delivery, or returns the earlier one with its key; raises Conflict if that has another digest."""
     known = tx.one("SELECT id, digest FROM deliveries WHERE key = ? AND key <> ''", owed.key) if owed.key else None
     if known is None:
         put(tx, owed, now)
@@ -150,7 +150,7 @@ def put_once(tx: Transaction, owed: Owed, now: float) -> str:
 
 
 def safe(body: Body) -> Body:
-    """Whatever leaves passes here on its way into a row: no secret, nothing that cannot be stored."""
+    """Redacts a body and makes it storable; every body passes here on its way into a row."""
     return Body(
         text=plain(body.text),
         files=tuple(File(path=file.path, name=plain(file.name)) for file in body.files),
@@ -159,7 +159,7 @@ def safe(body: Body) -> Body:
 
 
 def put_notice(tx: Transaction, owed: Owed, now: float, *, every: float = NOTICE_SECONDS) -> None:
-    """Owes a notice unless the same one went to the same lane within `every` seconds."""
+    """Stores a notice, unless the same one went to the same lane within `every` seconds."""
     recent = tx.one(
         "SELECT 1 FROM deliveries WHERE kind = 'notice' AND lane = ? AND cause = ? AND created > ?",
         owed.target.lane,
@@ -171,7 +171,7 @@ def put_notice(tx: Transaction, owed: Owed, now: float, *, every: float = NOTICE
 
 
 def _supersede_opening(tx: Transaction, run: str | None, now: float) -> None:
-    """An opening that is not on the platform would only flash before the final."""
+    """Gives up an opening that was not sent yet: it would only flash before the final answer."""
     tx.execute(
         "UPDATE deliveries SET state = 'dead', reason = 'superseded', closed = ? WHERE kind = 'opening' AND run = ?"
         " AND state IN ('waiting', 'held')"
@@ -182,9 +182,9 @@ def _supersede_opening(tx: Transaction, run: str | None, now: float) -> None:
 
 
 def head(tx: Transaction, lane: str) -> Head | None:
-    """The oldest delivery of the lane that is neither doubtful, held nor settled.
+    """The next part of the lane's oldest delivery that is neither doubtful, held nor settled.
 
-    A final waits for its own opening's doubt, so that it can finish what the opening opened.
+    A final answer waits until its opening is no longer in doubt, so that it can finish the view.
     """
     row = tx.one(
         "SELECT * FROM deliveries d WHERE lane = ? AND state = 'waiting' AND NOT (kind = 'final' AND EXISTS ("
@@ -248,7 +248,7 @@ def _head(owed: Owed, part: Row) -> Head:
 
 
 def compose(tx: Transaction, next_part: Head, bodies: tuple[Body, ...]) -> Head:
-    """Writes the parts of a delivery; the first finishes the run's view in place, where there is one by now."""
+    """Writes the parts of a delivery; the first finishes the run's view in place, if there is one by now."""
     owed = next_part.owed
     kind = PartKind.OPENING if owed.kind is Class.OPENING else PartKind.PLAIN
     view = _view_of_run(tx, owed)
@@ -273,7 +273,7 @@ def compose(tx: Transaction, next_part: Head, bodies: tuple[Body, ...]) -> Head:
 
 
 def _was_shown_whole(tx: Transaction, owed: Owed) -> bool:
-    """Did a view that may still stand there, since nobody knows what became of it, hold all of this text already?"""
+    """Tells whether an opening that may have arrived already showed this whole text."""
     if owed.kind is not Class.FINAL:
         return False
     row = tx.one("SELECT body FROM deliveries WHERE run = ? AND kind = 'opening' AND reason = ?", owed.run, DROPPED)
@@ -281,12 +281,12 @@ def _was_shown_whole(tx: Transaction, owed: Owed) -> bool:
 
 
 def marked(body: Body) -> Body:
-    """A second copy says that it is one."""
+    """Adds the mark of a second copy to a body."""
     return body if body.text.startswith(MARK) else msgspec.structs.replace(body, text=MARK + body.text)
 
 
 def recompose(tx: Transaction, next_part: Head, bodies: tuple[Body, ...]) -> None:
-    """Puts smaller parts in the place of one that did not fit; they are other bodies, so they get other keys."""
+    """Replaces a part that did not fit by smaller ones, which get new keys because their bodies are new."""
     owed, position, more = next_part.owed, next_part.position, len(bodies) - 1
     generation = next_generation(next_part)
     view = tx.one("SELECT view FROM parts WHERE delivery = ? AND position = ?", owed.id, position)
@@ -319,7 +319,7 @@ def recompose(tx: Transaction, next_part: Head, bodies: tuple[Body, ...]) -> Non
 
 
 def key_of(delivery: str, position: int, generation: int = 0) -> str:
-    """A key is bound to its body: what is composed anew, or marked, is a new generation."""
+    """The key of a part; each change of a part's body is a new generation with a new key."""
     return f"{delivery}.{position}" + (f"#{generation}" if generation > 1 else "")
 
 
@@ -328,7 +328,7 @@ def next_generation(part: Head) -> int:
 
 
 def mark_sending(tx: Transaction, next_part: Head, now: float) -> bool:
-    """Committed immediately before the socket write; false when it is no longer this part's turn."""
+    """Marks a part as sending just before it is sent; false when it is no longer this part's turn."""
     return bool(
         tx.count(
             "UPDATE parts SET state = 'sending', attempts = attempts + 1, tried = coalesce(tried, ?),"
@@ -345,7 +345,7 @@ def mark_sending(tx: Transaction, next_part: Head, now: float) -> bool:
 
 
 def delivered(tx: Transaction, next_part: Head, receipt: Receipt, now: float, wall: float) -> bool:
-    """True when this was the last part."""
+    """Stores a receipt; true when this was the last part."""
     owed, position = next_part.owed, next_part.position
     if owed.source and next_part.kind is not PartKind.ANCHOR:
         notices.land(tx, owed.notice, owed.target, receipt, wall)
@@ -373,7 +373,7 @@ def delivered(tx: Transaction, next_part: Head, receipt: Receipt, now: float, wa
 
 
 def is_taken(tx: Transaction, next_part: Head, message: str) -> bool:
-    """Is a message of this account already the receipt of another part, which may be the opening of the same view?"""
+    """Tells whether a message is already the receipt of another part, perhaps the opening of the same view."""
     target = next_part.owed.target
     place = msgspec.structs.replace(target, chat="", thread="").lane
     row = tx.one(
@@ -397,7 +397,7 @@ def _hand_over_anchor(tx: Transaction, delivery: str, view: View) -> None:
 
 
 def _anchor_next(tx: Transaction, delivery: str, position: int) -> None:
-    """A second copy that was cut goes by an anchor in each of its pieces, so that none comes into doubt again."""
+    """Gives each further piece of a second copy an anchor too, so that no further doubt can arise."""
     tx.execute(
         "UPDATE parts SET state = 'waiting', key = ?, attempts = 0, misses = 0, tried = NULL, since = 0,"
         " receipt = NULL, posted = ''"
@@ -411,7 +411,7 @@ def _anchor_next(tx: Transaction, delivery: str, position: int) -> None:
 
 
 def not_sent(tx: Transaction, next_part: Head, not_before: float, *, missed: bool) -> None:
-    """Back to waiting: nothing reached the platform, so the attempt is given back."""
+    """Sets a part back to waiting: nothing reached the platform, so the attempt does not count."""
     tx.execute(
         "UPDATE parts SET state = 'waiting', attempts = attempts - 1, tried = ?, misses = misses + ?, not_before = ?"
         " WHERE delivery = ? AND position = ?",
@@ -424,7 +424,7 @@ def not_sent(tx: Transaction, next_part: Head, not_before: float, *, missed: boo
 
 
 def forget_view(tx: Transaction, next_part: Head) -> None:
-    """What should have been finished in place is gone: the same text goes out as a new message."""
+    """Forgets a view that no longer exists, so that the same text is sent as a new message."""
     not_sent(tx, next_part, 0.0, missed=False)
     tx.execute(
         "UPDATE parts SET view = NULL, tried = NULL, since = 0 WHERE delivery = ? AND position = ?",
@@ -435,7 +435,7 @@ def forget_view(tx: Transaction, next_part: Head) -> None:
 
 
 def hold(tx: Transaction, next_part: Head, reason: str) -> None:
-    """No attempt is spent on what the owner must mend first."""
+    """Holds a delivery until the owner has corrected the settings; the attempt does not count."""
     if next_part.composed:
         tx.execute(
             "UPDATE parts SET state = 'waiting', attempts = CASE WHEN attempts > 0 THEN attempts - 1 ELSE 0 END,"
@@ -448,7 +448,7 @@ def hold(tx: Transaction, next_part: Head, reason: str) -> None:
 
 
 def release(tx: Transaction, place: str) -> None:
-    """What was held goes on."""
+    """Sets held deliveries back to waiting."""
     rows = tx.all(
         "UPDATE deliveries SET state = 'waiting', reason = ''"
         f" WHERE state <> 'delivered' AND state = 'held' AND {INSIDE} RETURNING lane",
@@ -459,7 +459,7 @@ def release(tx: Transaction, place: str) -> None:
 
 
 def retry_now(tx: Transaction, place: str) -> None:
-    """What waited out a connection failure is due now; a platform's own pause still stands."""
+    """Makes deliveries due that wait after a connection failure; a pause that the platform asked for stays."""
     tx.execute(
         "UPDATE parts SET not_before = 0, misses = 0 WHERE state = 'waiting' AND misses > 0"
         f" AND delivery IN (SELECT id FROM deliveries WHERE state = 'waiting' AND {INSIDE})",
@@ -471,7 +471,7 @@ def retry_now(tx: Transaction, place: str) -> None:
 
 
 def die(tx: Transaction, next_part: Head, reason: str, now: float, *, silent: bool = False) -> None:
-    """The end of a delivery that did not arrive; unless it was only a view, the chat is told at the next contact."""
+    """Gives a delivery up; unless it was only a view, the chat is told at the next contact."""
     tx.execute(
         "UPDATE parts SET unsure = CASE WHEN state = 'doubtful' OR (state = 'waiting' AND tried IS NOT NULL)"
         " THEN 1 ELSE 0 END, state = 'dead' WHERE delivery = ? AND state <> 'delivered'",
@@ -484,12 +484,12 @@ def die(tx: Transaction, next_part: Head, reason: str, now: float, *, silent: bo
         int(not silent),
         next_part.owed.id,
     )
-    # What waited behind it may go.
+    # The next delivery in the lane may be sent.
     tx.announce(Lane(next_part.owed.target.lane))
 
 
 def tell_losses(tx: Transaction, lanes: tuple[str, ...], notice: Owed, now: float) -> None:
-    """Owes a notice if something was lost in this chat, under any of its ids, and marks that as told."""
+    """Stores a notice if a delivery to this chat was lost, under any of its ids, and marks the loss as told."""
     lost = sum(tx.count("UPDATE deliveries SET untold = 0 WHERE lane = ? AND untold = 1", lane) for lane in lanes)
     if lost > 0:
         put(tx, notice, now)
@@ -510,7 +510,7 @@ def expired(tx: Transaction, now: float) -> list[Head]:
 
 
 def postpone(tx: Transaction, lag: Lag) -> None:
-    """Deliveries that were owed while steady time lagged are as old as before."""
+    """Moves deliveries created while steady time was late, so that they keep their age."""
     tx.execute(
         "UPDATE deliveries SET created = created + ? WHERE state <> 'delivered'"
         " AND state IN ('waiting', 'held', 'doubtful') AND created > ?",
@@ -530,7 +530,7 @@ def counts(tx: Transaction) -> dict[str, int]:
 
 
 def count_owed(tx: Transaction) -> tuple[int, int]:
-    """Deliveries on their way but openings, and those of them that may have arrived."""
+    """Counts open deliveries without openings, and those of them that may have arrived."""
     row = tx.one(
         "SELECT count(*) AS owed, sum(CASE WHEN state = 'doubtful' OR EXISTS (SELECT 1 FROM parts p"
         " WHERE p.delivery = d.id AND p.state = 'sending') THEN 1 ELSE 0 END) AS unsure FROM deliveries d"

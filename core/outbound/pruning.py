@@ -1,4 +1,4 @@
-"""Deliveries that have ended go with their parts, except losses that their chat has not been told of."""
+"""Removes ended deliveries with their parts, except losses that their chat has not been told of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The view in which the answer of a run grows: one row for each run that has one."""
+"""The stored view of a run's growing answer: one row for each run with a view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A SQLite store that no gateway has open: looked at, copied, changed in one transaction, made small again."""
+"""Work on a SQLite store that no gateway has open: read, copy, change, shrink."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidings.core.store.sqlite import SqliteTransaction, connect, spare_bytes
 
 
 class Found(NamedTuple):
-    """A store that may only be read; an older schema has other tables."""
+    """A store opened for reading; a store with an older schema has other tables."""
 
     tx: SqliteTransaction
     schema: int
@@ -26,7 +26,7 @@ class Found(NamedTuple):
 
 
 class StoreFile:
-    """Built by `opened`. Outside a transaction, each statement is committed at once."""
+    """A store file, built by `opened`; outside a transaction, each statement is committed at once."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self.tx = SqliteTransaction(connection)
@@ -35,7 +35,7 @@ class StoreFile:
 
     @contextmanager
     def transaction(self) -> Iterator[SqliteTransaction]:
-        """Closing the file undoes what was not committed."""
+        """Runs the block in one transaction; closing the file undoes what was not committed."""
         with _committed(self._connection) as tx:
             yield tx
 
@@ -58,14 +58,14 @@ def _committed(connection: sqlite3.Connection) -> Iterator[SqliteTransaction]:
 
 @contextmanager
 def opened(path: Path) -> Iterator[StoreFile]:
-    """For one process alone, which holds the lock of the home. The store is brought up to this version."""
+    """Opens and upgrades a store; the caller must hold the home's lock."""
     with closing(connect(path)) as connection:
         yield StoreFile(connection, path)
 
 
 @contextmanager
 def looked_at(path: Path, *, immutable: bool = False) -> Iterator[Found]:
-    """Another process may use the store meanwhile, unless it is `immutable`. Raises StoreRefused."""
+    """Opens a store for reading, even while another process uses it, unless `immutable`; raises StoreRefused."""
     uri = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
     try:
         with closing(sqlite3.connect(uri, uri=True, timeout=5.0)) as connection:
@@ -78,7 +78,7 @@ def looked_at(path: Path, *, immutable: bool = False) -> Iterator[Found]:
 
 @contextmanager
 def adopted(path: Path) -> Iterator[SqliteTransaction]:
-    """One transaction on a store from elsewhere, which is checked as a whole and brought up to this version first.
+    """Runs the block in one transaction on a store from elsewhere, after a full check and an upgrade.
 
     Raises StoreRefused. Afterwards the store is a single file.
     """
@@ -98,13 +98,13 @@ def adopted(path: Path) -> Iterator[SqliteTransaction]:
 
 
 def make_single(path: Path) -> None:
-    """The store becomes one file, with nothing beside it."""
+    """Makes the store a single file, without a WAL beside it."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
 
 
 def copy(path: Path, to: Path) -> None:
-    """The store as it is, not brought up to this version."""
+    """Copies a store without upgrading it."""
     try:
         with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(to)) as copied:
             source.backup(copied)

@@ -1,4 +1,4 @@
-"""The terms on which each room gives up its old rows, a slice at a time."""
+"""What pruning in every room shares: time limits, and walks over tables in slices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOR_EVER = float("-inf")
 
 
 class Terms(NamedTuple):
-    """Rows that ended before these moments may go; minus infinity keeps them for ever.
+    """Rows that ended before these times may be removed; minus infinity keeps them for ever.
 
     `said`, `fired`, `attachments` and `records` (logs of worker processes) are by the wall clock.
     """
@@ -30,23 +30,23 @@ class Terms(NamedTuple):
     fired: float
     cards: float
     records: float
-    # Only counts.
+    # A rehearsal only counts.
     rehearsal: bool = False
 
 
 class Slice(NamedTuple):
-    """The row after which the walk over a table goes on, None at its end; and how much has gone."""
+    """The result of one slice: the row after which the walk continues, None at the end, and what was removed."""
 
     after: int | str | None
     pruned: Pruned
 
 
-# One walk over the rows of a room: the first slice begins after 0.
+# A walk over the rows of one room; the first slice begins after 0.
 Walk = Callable[[Transaction, int | str, Terms], Slice]
 
 
 def sifted(page: list[Row], after: str, is_old: Callable[[Row], bool]) -> tuple[list[str], str | None]:
-    """The ids of a page that go, no more than may go at once; and the id after which the walk goes on."""
+    """The ids of a page to remove, up to the limit of a slice, and the id after which the walk continues."""
     going: list[str] = []
     for row in page:
         if len(going) >= REMOVED:

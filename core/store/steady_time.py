@@ -50,15 +50,15 @@ def steady_clock(tx: Transaction, is_right: Callable[[], bool] = is_right) -> Sy
 
 
 class Lag(NamedTuple):
-    """By how much steady time has caught up with the wall clock, and when it had stood still."""
+    """How far steady time has jumped forward to the wall clock, and since when it had been late."""
 
     seconds: float
-    # The moment from which the gateway has worked with too early a time: steady, and by the wall clock.
+    # When the gateway began to work with a late clock: by steady time, and by the wall clock.
     since: float
     since_wall: float
 
 
-# A room's own rows that have begun meanwhile: they stay as old as they were, and are due as late.
+# Moves the rows that a room has created since then, so that they keep their age and their due times.
 Postpone = Callable[[Transaction, Lag], None]
 
 

@@ -1,7 +1,7 @@
-"""Wake-ups: what a transaction made due, told after its commit to the parts that work on it.
+"""Wake-ups: after a commit, tells each part of the gateway which of its rows became due.
 
-Rows stay the truth and a wake-up may be lost: every part also looks for due rows by itself, when it starts and at each
-sweep. Values are compared, so that one commit tells each of them once.
+A wake-up may be lost without harm: every part also looks for due rows by itself, when it starts and at each sweep.
+Equal values of one commit are told once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunGrew:
-    """A run's journal has new entries. Two of these are never one: each has entries of its own."""
+    """A run's journal has new entries; each announcement has entries of its own, so none equals another."""
 
     run: str
     entries: tuple[Numbered, ...]
@@ -61,21 +61,21 @@ class TaskStopAsked:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDue:
-    """A schedule has a new next instant."""
+    """A schedule has a new next time."""
 
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class CommandDue:
-    """An instant of this schedule waits to run its command."""
+    """A firing of this schedule waits to run its command."""
 
     schedule: str
 
 
 @dataclass(frozen=True, slots=True)
 class BoardChanged:
-    """A card has moved: another may be ready, or a worker may have lost its card."""
+    """A card has changed: another card may be ready, or a worker may have lost its card."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class AccessChanged:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Something that people look at has changed, such as a task or a card."""
+    """An object that people look at has changed, such as a task or a card."""
 
     kind: str
     id: str
@@ -109,13 +109,13 @@ D = TypeVar("D")
 
 
 class Wakeups:
-    """Hands each value to the parts that subscribed to its kind."""
+    """Passes each announced value to the parts that subscribed to its type."""
 
     def __init__(self) -> None:
         self._subscribers: dict[type, list[Callable[[Any], None]]] = {}
 
     def subscribe(self, kind: type[D], hear: Callable[[D], None]) -> None:
-        """`hear` is called on the event loop, after the commit; it returns at once and does not raise."""
+        """Calls `hear` on the event loop after the commit; `hear` must return at once and never raise."""
         self._subscribers.setdefault(kind, []).append(hear)
 
     def is_followed(self, kind: type) -> bool:

@@ -1,4 +1,4 @@
-"""Of a card that is over, only the last event and the last attempt stay: they say how it ended."""
+"""Removes events and attempts of ended cards, except the last of each, which tell how the card ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Old firings go; the last of each schedule stays, since it says how that went."""
+"""Removes old firings; the last one of each schedule stays, because it tells how the schedule went."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidings.core.store.store import Row, Transaction
 
 
 def old_firings(tx: Transaction, after: int | str, terms: Terms) -> Slice:
-    """A firing that is open is never removed."""
+    """Removes old firings, never an open one."""
 
     def is_old(row: Row) -> bool:
         return row["state"] in ("done", "missed") and row["due"] < terms.fired and not _is_the_last(tx, row)

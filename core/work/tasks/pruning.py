@@ -1,4 +1,4 @@
-"""Tasks that ended long ago go, once the output of their command can no longer be read."""
+"""Removes tasks that ended long ago, once the output of their command is gone."""
 
 from __future__ import annotations
 
