@@ -22,6 +22,7 @@ from tidings.adapters.slack.sessions import Sessions
 from tidings.adapters.slack.settings import SlackAccount
 from tidings.adapters.slack.signals import Signals
 from tidings.adapters.slack.signature import Seal, payload_of
+from tidings.adapters.slack.socket import USUAL, Limits
 from tidings.adapters.slack.streams import EDIT_SECONDS, Streams
 from tidings.adapters.slack.uploads import Uploads
 from tidings.core import redaction
@@ -53,8 +54,17 @@ STREAM_MARGIN = 5.0
 class SlackAdapter:
     name = ADAPTER
 
-    def __init__(self, account: str, settings: SlackAccount, host: Host, *, client: Client | None = None) -> None:
+    def __init__(
+        self,
+        account: str,
+        settings: SlackAccount,
+        host: Host,
+        *,
+        limits: Limits = USUAL,
+        client: Client | None = None,
+    ) -> None:
         self.account = account
+        self._limits = limits
         self._settings = settings
         self._host = host
         self._token = settings.bot_token.get_secret_value()
@@ -116,7 +126,7 @@ class SlackAdapter:
 
     async def listen(self, receive: Receive) -> None:
         with claim(self.name, self._settings.api_url, self._token):
-            intake = Intake(self.name, self.account, self._settings, self._client, self._sessions, self._host)
+            intake = Intake(self.account, self._settings, self._client, self._sessions, self._host, self._limits)
             await intake.run(receive)
 
     async def send(self, part: Part) -> Receipt:

@@ -23,7 +23,7 @@ from tidings.core.errors import Unstored
 log = logging.getLogger(__name__)
 
 # Bolt and slack_sdk log what people write, and report no trouble that the adapter does not report itself.
-SILENT = logging.Logger("silent", logging.CRITICAL + 1)
+SILENT_LOGGER = logging.Logger("silent", logging.CRITICAL + 1)
 EVENTS = ("assistant_thread_started", "app_home_opened", "agent_session_stopped")
 ANY = re.compile("")
 # Where the authorization leaves the account's listeners.
@@ -40,7 +40,7 @@ class BoltApp:
         app = self._app = AsyncApp(
             # Bolt sets the level of the logger with this name, so the name must not be one of our packages.
             name="slack_bolt",
-            logger=SILENT,
+            logger=SILENT_LOGGER,
             process_before_response=True,
             raise_error_for_unhandled_request=True,
             authorize=_authorize_by(find),

@@ -20,7 +20,7 @@ from tidings.adapters.slack.parse import Me, Reader, time_of
 from tidings.adapters.slack.people import People
 from tidings.adapters.slack.sessions import Sessions
 from tidings.adapters.slack.settings import SlackAccount
-from tidings.adapters.slack.socket import Sockets
+from tidings.adapters.slack.socket import USUAL, Limits, Sockets
 from tidings.adapters.slack.workspaces import WORKSPACES, Listeners
 from tidings.core.adapter import Host, Receive
 from tidings.core.clock import ended_within
@@ -29,10 +29,6 @@ from tidings.core.types import Admission, Duplicate, Ignored, Inbound, Kind, Ref
 
 log = logging.getLogger(__name__)
 
-# So much waits in memory; beyond it nothing is confirmed, and Slack keeps it for us.
-WAITING = 2000
-# Slack gives three seconds; whoever has asked for something is answered before they are over.
-ANSWER_SECONDS = 2.5
 ASIDE_SECONDS = 10.0
 # Slack says everything once more after six minutes at the latest.
 KEPT_SECONDS = 6 * 60.0
@@ -63,14 +59,20 @@ class Waiting(NamedTuple):
 
 class Intake:
     def __init__(
-        self, name: str, account: str, settings: SlackAccount, client: Client, sessions: Sessions, host: Host
+        self,
+        account: str,
+        settings: SlackAccount,
+        client: Client,
+        sessions: Sessions,
+        host: Host,
+        limits: Limits = USUAL,
     ) -> None:
-        self._name = name
         self._account = account
         self._settings = settings
         self._client = client
         self._sessions = sessions
         self._host = host
+        self._limits = limits
         self._people = People(client, self._begin)
         # Those that came by now, by conversation.
         self._lanes: dict[str, list[Waiting]] = {}
@@ -118,7 +120,7 @@ class Intake:
 
     async def _ask_who(self) -> Me:
         try:
-            told = await self._client.call("auth.test")
+            told = await self._client.call("auth.test", seconds=self._limits.call_seconds)
         except Doubtful as error:
             raise Unreachable(str(error)) from error
         enterprise = str(told.get("enterprise_id") or "") if told.get("is_enterprise_install") else ""
@@ -133,16 +135,17 @@ class Intake:
             def opened() -> None:
                 nonlocal noting
                 if noting is None:
-                    log.info("%s@%s listens as %s", self._name, self._account, me.name)
+                    log.info("%s@%s listens as %s", ADAPTER, self._account, me.name)
                     noting = self._begin(self._keep_noting())
                 self._begin(self._host.reports.reachable())
 
             troubled = self._host.reports.troubled
-            await Sockets(self._client, app_token, self._host.clock, bolt.answer_envelope, troubled).run(opened)
+            sockets = Sockets(self._client, app_token, self._host.clock, bolt.answer_envelope, troubled, self._limits)
+            await sockets.run(opened)
         path = "/slack/events" if self._account == "main" else f"/slack/events/{self._account}"
         events = Events(self._settings.signing_secret.get_secret_value(), self._host.clock, bolt.answer_request)
         async with self._host.server.route("POST", path, events.handle, body_bytes=BODY_BYTES):
-            log.info("%s@%s listens as %s, at %s", self._name, self._account, me.name, path)
+            log.info("%s@%s listens as %s, at %s", ADAPTER, self._account, me.name, path)
             self._begin(self._host.reports.reachable())
             await self._keep_noting()
 
@@ -180,7 +183,7 @@ class Intake:
 
     async def _in_turn(self, inbound: Inbound, at: float) -> Admission:
         """Nothing is awaited before it has its place; of what waits at the same time, what was said first is first."""
-        if self._held >= WAITING:
+        if self._held >= self._limits.events_waiting:
             raise Unstored("too much waits to be stored")
         self._came += 1
         admitted: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
@@ -242,7 +245,7 @@ class Intake:
     async def _ask_door(self, inbound: Inbound) -> str:
         """What the person must be told because no answer will come, or perhaps none; empty where one will."""
         storing = asyncio.ensure_future(self._receive(inbound))
-        if not await ended_within(self._host.clock, storing, ANSWER_SECONDS):
+        if not await ended_within(self._host.clock, storing, self._limits.answer_seconds):
             self._begin(self._finish(storing))
             return SLOW
         try:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from http import HTTPStatus
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import aiohttp
 from slack_bolt.adapter.socket_mode.async_internals import send_async_response
@@ -15,7 +15,7 @@ from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 
 from tidings.adapters.shared.proxy import way
-from tidings.adapters.slack.bolt import SILENT
+from tidings.adapters.slack.bolt import SILENT_LOGGER
 from tidings.adapters.slack.client import Client
 from tidings.core.clock import Clock
 from tidings.core.errors import Doubtful, Misconfigured, RateLimited, Unreachable
@@ -23,17 +23,31 @@ from tidings.core.failpoints import fail_here
 
 log = logging.getLogger(__name__)
 
-# A socket that is open and deaf is noticed after one and a half of these.
-PING_SECONDS = 3.0
-OPEN_SECONDS = 10.0
-# What was told by an old socket is answered by it.
-DRAIN_SECONDS = 5.0
-CLOSE_SECONDS = 0.5
-# A connection breaks now and then; only when it stays broken is that worth a word.
-PAUSES = (0.5, 1.0, 2.0, 4.0)
-LIMITED_SECONDS = 30.0
-# When nobody has heard for so long, somebody should know.
-TROUBLED_SECONDS = 30.0
+
+class Limits(NamedTuple):
+    """How long the adapter waits for Slack, and how much it keeps in memory."""
+
+    # A socket that is open and deaf is noticed after one and a half of these.
+    ping_seconds: float = 3.0
+    # The calls that come before a socket: who the bot is, and where the socket is to be opened.
+    call_seconds: float = 20.0
+    open_seconds: float = 10.0
+    # An old socket stays so long for the envelopes that came by it and are not answered yet.
+    drain_seconds: float = 5.0
+    close_seconds: float = 0.5
+    # Pauses before the next attempt to open a socket; after the last one listening ends.
+    pauses: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
+    # The pause where Slack limits new sockets and names no time.
+    limited_seconds: float = 30.0
+    # A longer time without a socket that hears is reported.
+    troubled_seconds: float = 30.0
+    # Slack waits three seconds for the answer to a command.
+    answer_seconds: float = 2.5
+    # Events that wait to be stored; beyond it none is acknowledged, and Slack keeps the rest for us.
+    events_waiting: int = 2000
+
+
+USUAL = Limits()
 
 # Given an envelope: what to answer. Only the status 200 acknowledges the envelope.
 Answer = Callable[[SocketModeRequest], Awaitable[BoltResponse]]
@@ -42,8 +56,9 @@ Answer = Callable[[SocketModeRequest], Awaitable[BoltResponse]]
 class Link(SocketModeClient):
     """The library's client for one connection; it tells when that is over, and never opens another by itself."""
 
-    def __init__(self, app_token: str, answer: Answer, proxy: str = "") -> None:
-        super().__init__(app_token, logger=SILENT, ping_interval=PING_SECONDS)
+    def __init__(self, app_token: str, answer: Answer, proxy: str = "", limits: Limits = USUAL) -> None:
+        super().__init__(app_token, logger=SILENT_LOGGER, ping_interval=limits.ping_seconds)
+        self._limits = limits
         self.greeted = asyncio.Event()
         self.over = asyncio.Event()
         self._answer = answer
@@ -58,7 +73,7 @@ class Link(SocketModeClient):
     async def open(self, url: str) -> None:
         """Raises Unreachable."""
         try:
-            async with asyncio.timeout(OPEN_SECONDS):
+            async with asyncio.timeout(self._limits.open_seconds):
                 self.current_session = await self.aiohttp_client_session.ws_connect(
                     url, autoping=False, heartbeat=self.ping_interval, proxy=way(self._way, url).by
                 )
@@ -95,7 +110,7 @@ class Link(SocketModeClient):
         if self.current_session is not None:
             # A deaf one does not even say goodbye.
             closing = asyncio.ensure_future(self.current_session.close())
-            await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
+            await asyncio.wait({closing}, timeout=self._limits.close_seconds)
             closing.cancel()
         await self.aiohttp_client_session.close()
 
@@ -132,9 +147,16 @@ class Link(SocketModeClient):
 
 class Sockets:
     def __init__(
-        self, client: Client, app_token: str, clock: Clock, answer: Answer, troubled: Callable[[str], None]
+        self,
+        client: Client,
+        app_token: str,
+        clock: Clock,
+        answer: Answer,
+        troubled: Callable[[str], None],
+        limits: Limits = USUAL,
     ) -> None:
         """`troubled` is told when no socket hears for a while."""
+        self._limits = limits
         self._client = client
         self._app_token = app_token
         self._clock = clock
@@ -162,7 +184,7 @@ class Sockets:
         failures, began = 0, self._clock.now()
 
         def note(error: Exception) -> None:
-            if self._clock.now() - began >= TROUBLED_SECONDS and (old is None or not old.hears):
+            if self._clock.now() - began >= self._limits.troubled_seconds and (old is None or not old.hears):
                 self._troubled(f"no socket to Slack can be opened: {error}")
 
         while True:
@@ -171,22 +193,24 @@ class Sockets:
             except RateLimited as error:
                 log.info("Slack lets us open a socket only later: %s", error)
                 note(error)
-                await self._clock.sleep(error.retry_after or LIMITED_SECONDS)
+                await self._clock.sleep(error.retry_after or self._limits.limited_seconds)
                 note(error)
             except (Unreachable, Doubtful) as error:
                 note(error)
-                if failures == len(PAUSES):
+                if failures == len(self._limits.pauses):
                     raise Unreachable(str(error)) from error
                 log.debug("no socket yet: %s", error)
-                await self._clock.sleep(PAUSES[failures])
+                await self._clock.sleep(self._limits.pauses[failures])
                 failures += 1
 
     async def _open_once(self) -> Link:
         try:
-            url = str((await self._client.call("apps.connections.open", token=self._app_token))["url"])
+            seconds = self._limits.call_seconds
+            opened = await self._client.call("apps.connections.open", token=self._app_token, seconds=seconds)
+            url = str(opened["url"])
         except Misconfigured as error:
             raise Misconfigured(f"events cannot be heard with app_token: {error}") from error
-        link = Link(self._app_token, self._answer, self._client.proxy)
+        link = Link(self._app_token, self._answer, self._client.proxy, self._limits)
         self._links.add(link)
         try:
             await link.open(url)
@@ -197,7 +221,7 @@ class Sockets:
 
     async def _drain(self, link: Link) -> None:
         try:
-            async with asyncio.timeout(DRAIN_SECONDS):
+            async with asyncio.timeout(self._limits.drain_seconds):
                 await link.drained()
         except TimeoutError:
             log.debug("an old socket goes before all that it told was answered")

@@ -27,10 +27,11 @@ from tests.simulators.slack.simulator import Channel, Message, Person, SlackServ
 from tests.worlds.builders import part
 from tests.worlds.fakes import host
 from tidings.adapters.shared.http_server import HttpServer
-from tidings.adapters.slack import render, socket
+from tidings.adapters.slack import render
 from tidings.adapters.slack.adapter import SlackAdapter
 from tidings.adapters.slack.address import Handle
 from tidings.adapters.slack.settings import SlackAccount
+from tidings.adapters.slack.socket import Limits
 from tidings.core.adapter import Host, MenuItem
 from tidings.core.clock import SystemClock
 from tidings.core.errors import ViewLost
@@ -43,6 +44,10 @@ MENU = (MenuItem("whoami", "say who you are"),)
 async def knows_all(conversation: str) -> bool:
     """The bot is part of every thread: a mention, of which Slack tells twice, is not needed."""
     return True
+
+
+# Time is real here, and an outage may cost several tries.
+IMPATIENT = Limits(ping_seconds=0.2, pauses=(0.05,) * 20)
 
 
 class Places(NamedTuple):
@@ -157,7 +162,7 @@ class SlackHarness(SimulatedHarness[SlackServer]):
             api_url=self._slack.api_url,
             native_streams=self._native,
         )
-        return SlackAdapter("main", settings, self._host)
+        return SlackAdapter("main", settings, self._host, limits=IMPATIENT)
 
     def _seen(self, message: Message) -> Seen:
         files = tuple((file.name, file.data) for file in message.files)
@@ -183,11 +188,7 @@ class TestSlack(AdapterContract):
     """By Socket Mode. What grows is a native stream in a thread, and an edited message elsewhere."""
 
     @pytest.fixture
-    async def platform(
-        self, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> AsyncIterator[Harness]:
-        monkeypatch.setattr(socket, "PING_SECONDS", 0.2)
-        monkeypatch.setattr(socket, "PAUSES", (0.05,) * 20)
+    async def platform(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
         async with quick() as slack:
             harness = SlackHarness(slack, request.param, tmp_path)
             await harness.acquaint()

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -19,6 +22,7 @@ from tidings.adapters.slack.bolt import FORM, BoltApp
 from tidings.adapters.slack.workspaces import Listeners, Workspaces
 from tidings.core.errors import Unstored
 
+ROOT = Path(__file__).resolve().parents[2]
 APP = "https://slack.com/api/ xapp-1"
 JSON = "application/json"
 
@@ -317,3 +321,14 @@ async def test_the_check_of_the_certificate_is_answered_and_reaches_no_listener(
 
     assert await stage.request("ssl_check=1&token=x", FORM) == (200, "")
     assert stage.account.heard == []
+
+
+def test_bolt_is_imported_with_the_adapter_and_not_before() -> None:
+    code = (
+        "import sys; from tidings.adapters.catalog import PLATFORMS; slack = PLATFORMS['slack'];"
+        "slack.load_settings(), slack.load_examine(); print('slack_bolt' in sys.modules);"
+        "slack.load_adapter(); print('slack_bolt' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["False", "True"]

@@ -15,7 +15,8 @@ from tests.simulators.slack.pair import app_for, connected
 from tests.simulators.slack.simulator import Message, Odds, choices_of, text_of
 from tests.worlds.slack import SlackWorld
 from tests.worlds.world import Echo, Gate, OwnedClock, Scripted, Takes, armed
-from tidings.adapters.slack import listen, socket
+from tidings.adapters.slack import listen
+from tidings.adapters.slack.socket import Limits
 from tidings.core.agent import ChoicesOffered, Event, Finished, TextDelta, Turn
 from tidings.core.desk.health import PartHealth
 from tidings.core.inbound.door import NOBODY_WAITS
@@ -331,11 +332,8 @@ async def test_a_command_that_cannot_be_stored_is_answered_for_and_may_be_given_
         ]
 
 
-async def test_a_command_that_takes_long_to_store_is_answered_for_in_time_and_obeyed_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listen, "ANSWER_SECONDS", 0.2)
-    async with SlackWorld(tmp_path, Echo()) as world:
+async def test_a_command_that_takes_long_to_store_is_answered_for_in_time_and_obeyed_later(tmp_path: Path) -> None:
+    async with SlackWorld(tmp_path, Echo(), built_with={"limits": Limits(answer_seconds=0.2)}) as world:
         await settled_in(world)
         with Locked(tmp_path):
             world.ada.commands("/tidings", "status", world.room)
@@ -604,11 +602,8 @@ async def test_a_socket_that_is_closed_at_once_costs_nothing(tmp_path: Path) -> 
     assert echo.heard == ["number 0", "number 1", "number 2"]
 
 
-async def test_an_aborted_connection_is_noticed_and_what_was_said_comes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(socket, "PING_SECONDS", 0.2)
-    async with SlackWorld(tmp_path, Echo(), server=QUICK) as world:
+async def test_an_aborted_connection_is_noticed_and_what_was_said_comes(tmp_path: Path) -> None:
+    async with SlackWorld(tmp_path, Echo(), server=QUICK, built_with={"limits": Limits(ping_seconds=0.2)}) as world:
         world.slack.abort_sockets()
         world.ada.says(world.ada.direct, "hi")
         await world.until(lambda: world.posts)
@@ -616,11 +611,8 @@ async def test_an_aborted_connection_is_noticed_and_what_was_said_comes(
         assert world.posts == said("hi")
 
 
-async def test_a_socket_that_has_gone_deaf_is_noticed_by_its_silence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(socket, "PING_SECONDS", 0.2)
-    async with SlackWorld(tmp_path, Echo(), server=QUICK) as world:
+async def test_a_socket_that_has_gone_deaf_is_noticed_by_its_silence(tmp_path: Path) -> None:
+    async with SlackWorld(tmp_path, Echo(), server=QUICK, built_with={"limits": Limits(ping_seconds=0.2)}) as world:
         (deaf,) = world.slack.deafen()
         world.ada.says(world.ada.direct, "hi")
         await world.until(lambda: world.posts)
@@ -629,14 +621,11 @@ async def test_a_socket_that_has_gone_deaf_is_noticed_by_its_silence(
         assert deaf.number not in [each.socket for each in world.slack.acks]
 
 
-async def test_doubled_late_and_cut_events_give_one_run_and_one_answer_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(socket, "PING_SECONDS", 0.2)
+async def test_doubled_late_and_cut_events_give_one_run_and_one_answer_each(tmp_path: Path) -> None:
     echo = Echo()
     # A cut costs a retry, and the last one must never be it.
     patient = {"retry_seconds": (0.0, *[0.3] * 10), "ack_seconds": 1.0}
-    async with SlackWorld(tmp_path, echo, server=patient) as world:
+    async with SlackWorld(tmp_path, echo, server=patient, built_with={"limits": Limits(ping_seconds=0.2)}) as world:
         people = [world.slack.person(f"person{number}") for number in range(10)]
         world.allow += [f"slack:{person.id}" for person in people]
         await world.restart()
@@ -656,18 +645,16 @@ async def test_doubled_late_and_cut_events_give_one_run_and_one_answer_each(
     assert sorted(echo.heard) == sorted(f"{number}.{turn}" for number in range(10) for turn in range(3))
 
 
-async def test_a_quiet_socket_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "PING_SECONDS", 0.1)
-    async with SlackWorld(tmp_path, Echo()) as world:
+async def test_a_quiet_socket_is_kept(tmp_path: Path) -> None:
+    async with SlackWorld(tmp_path, Echo(), built_with={"limits": Limits(ping_seconds=0.1)}) as world:
         (only,) = world.slack.sockets.open
         await world.until(lambda: only.pings >= 10)
 
         assert world.slack.sockets.open == [only]
 
 
-async def test_after_an_outage_it_listens_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "PING_SECONDS", 0.2)
-    async with SlackWorld(tmp_path, Echo(), server=QUICK) as world:
+async def test_after_an_outage_it_listens_again(tmp_path: Path) -> None:
+    async with SlackWorld(tmp_path, Echo(), server=QUICK, built_with={"limits": Limits(ping_seconds=0.2)}) as world:
         await world.slack.outage(True)
         await world.until(lambda: not world.slack.sockets.open)
         await world.slack.outage(False)
