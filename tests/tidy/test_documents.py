@@ -13,6 +13,10 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#{1,6} +(.+)$", re.MULTILINE)
 README_LINES = 130
+# A file of the tree as a document names it; `carrier` and `helpers` are examples of files that are not there.
+NAMED = re.compile(r"`((?:core|adapters|bots|tests|deploy|docs)/(?!.*(?:carrier|helpers))[\w./-]+\.\w+)`")
+DECISION = re.compile(r"^\*\*(\d+)\.\*\* \((\d{4}-\d\d-\d\d), ([^)]+)\) \*\*")
+STATUS = re.compile(r"in force|(?:in force, )?(?:extended|narrowed|replaced|rewritten) (?:by|on) [\d-]+")
 
 
 def documents() -> list[Path]:
@@ -63,3 +67,21 @@ def test_the_readme_stays_short() -> None:
 def test_a_picture_is_as_its_script_draws_it(script: Path) -> None:
     drawn = runpy.run_path(str(script))["picture"]()
     assert script.with_suffix(".svg").read_text(encoding="utf-8") == drawn, f"run: python {script.relative_to(ROOT)}"
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)
+def test_every_file_that_a_document_names_exists(path: Path) -> None:
+    if path.name == "CHANGELOG.md":
+        pytest.skip("it tells of files that have gone")
+    named = NAMED.findall(path.read_text(encoding="utf-8"))
+    assert [file for file in named if not (ROOT / file).exists()] == []
+
+
+def test_every_decision_has_a_number_of_its_own_a_date_and_a_status() -> None:
+    text = (ROOT / "DECISIONS.md").read_text(encoding="utf-8")
+    entries = [paragraph for paragraph in text.split("\n\n") if not paragraph.startswith("#")][1:]
+    found = [DECISION.match(entry) for entry in entries]
+    assert [entry[:60] for entry, match in zip(entries, found, strict=True) if match is None] == []
+    numbers = [int(match[1]) for match in found if match]
+    assert len(set(numbers)) == len(numbers)
+    assert [match[0] for match in found if match and not STATUS.fullmatch(match[3])] == []
