@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.scenario.operations.test_process import gateway, status
+from tests.worlds.process import gateway, status
 from tidings.adapters.local import socket
 
 # Nobody listens there: every connection is refused.

@@ -21,8 +21,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.scenario.operations.test_process import end
 from tests.simulators.telegram.simulator import TelegramServer
+from tests.worlds.process import end
 from tests.worlds.telegram import process
 
 FIRST_PERSON = 1001

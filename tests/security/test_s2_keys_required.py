@@ -9,10 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.scenario.operations.test_process import environment, gateway
 from tests.security.command_lines import tidings
 from tests.security.wire import JSON, ask, bearer
 from tests.worlds.api import ApiWorld
+from tests.worlds.process import environment, gateway
 from tests.worlds.terminal import Terminal
 from tests.worlds.world import Echo
 from tidings.adapters.api.keys import make_own, read_own

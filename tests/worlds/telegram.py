@@ -23,9 +23,9 @@ from typing import Any
 from pydantic import SecretStr
 
 from tests.contract.test_telegram import free_port
-from tests.scenario.operations.test_process import gateway
 from tests.simulators.telegram.simulator import TelegramServer
 from tests.worlds.platform import PlatformWorld
+from tests.worlds.process import echo_on, gateway
 from tests.worlds.world import Counted
 from tidings.adapters.shared.http_server import HttpServer
 from tidings.adapters.telegram.adapter import TelegramAdapter
@@ -127,18 +127,9 @@ def process(
 
 def environment(telegram: TelegramServer, *, webhook_port: int = 0, **more: str) -> dict[str, str]:
     """An echo answers person 7, by long polling or, where a port is given, by a webhook."""
-    webhook = {
-        "TIDINGS_TELEGRAM__MODE": "webhook",
-        "TIDINGS_TELEGRAM__WEBHOOK_URL": f"http://127.0.0.1:{webhook_port}",
-        "TIDINGS_TELEGRAM__WEBHOOK_SECRET": SECRET,
-    }
-    return {
-        "TIDINGS_BOT__AGENT": "echo",
-        "TIDINGS_ACCESS__ALLOW": "telegram:7",
-        "TIDINGS_TELEGRAM__TOKEN": telegram.token,
-        "TIDINGS_TELEGRAM__API_URL": f"http://{telegram.address}",
-        # Others may use the usual port at the same time.
-        "TIDINGS_HTTP__PORT": str(webhook_port),
-        **(webhook if webhook_port else {}),
-        **more,
-    }
+    variables = {"TOKEN": telegram.token, "API_URL": f"http://{telegram.address}"}
+    if webhook_port:
+        url = f"http://127.0.0.1:{webhook_port}"
+        variables |= {"MODE": "webhook", "WEBHOOK_URL": url, "WEBHOOK_SECRET": SECRET}
+        more = {"TIDINGS_HTTP__PORT": str(webhook_port), **more}
+    return echo_on("telegram", "7", variables, **more)

@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.scenario.operations.test_process import end, gateway
 from tests.worlds.api import KEY, PATIENCE_SECONDS, ApiWorld, Frame, frames_of
 from tests.worlds.api_agents import GO, appear, sign
+from tests.worlds.process import end, gateway
 from tests.worlds.world import Echo, Gate, Scripted, Takes
 from tidings.core.agent import (
     Effect,

@@ -7,19 +7,16 @@ import signal
 import subprocess
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
-from tests.scenario.operations.test_cli import tidings
-from tests.scenario.operations.test_process import chat, gateway, status
 from tests.simulators.discord.simulator import DiscordServer
 from tests.simulators.telegram.simulator import TelegramServer
 from tests.worlds.discord import DiscordWorld
+from tests.worlds.process import accounts as process_accounts
+from tests.worlds.process import ask, chat, echo_on, gateway, part_of, until_misconfigured
 from tests.worlds.world import Echo, OwnedClock
-from tidings.adapters import catalog
 from tidings.adapters.discord.settings import DiscordAccount
-from tidings.bots.app import settings
 from tidings.core.errors import ConfigError
 from tidings.core.inbound.commands import Command, Obeyed
 from tidings.core.store.store import Transaction
@@ -33,12 +30,8 @@ TAKE_OVER_SECONDS = 30.0
 # The settings.
 
 
-def accounts(tmp_path: Path, toml: str = "", **environment: str) -> dict[str, DiscordAccount]:
-    (tmp_path / "tidings.toml").write_text(toml, encoding="utf-8")
-    loaded = settings.load(catalog.sections(), tmp_path, None, environment)
-    assert loaded.warnings == ()
-    configured = catalog.configured(loaded.platforms)
-    return {account: cast(DiscordAccount, section) for name, account, section in configured if name == "discord"}
+def accounts(home: Path, toml: str = "", **environment: str) -> dict[str, DiscordAccount]:
+    return process_accounts(home, "discord", toml, **environment)
 
 
 def test_without_a_token_it_is_off_and_with_one_it_is_on(tmp_path: Path) -> None:
@@ -98,39 +91,12 @@ def test_a_wrong_setting_says_what_is_wrong(tmp_path: Path, lines: str, words: s
 
 def environment(discord: DiscordServer, **more: str) -> dict[str, str]:
     """An echo answers Ada."""
-    return {
-        "TIDINGS_BOT__AGENT": "echo",
-        "TIDINGS_ACCESS__ALLOW": f"discord:{discord.person('ada').id}",
-        "TIDINGS_DISCORD__TOKEN": discord.token,
-        "TIDINGS_DISCORD__API_URL": discord.api_url,
-        "TIDINGS_DISCORD__GATEWAY_URL": discord.gateway_url,
-        # Others may use the usual port at the same time.
-        "TIDINGS_HTTP__PORT": "0",
-        **more,
-    }
+    variables = {"TOKEN": discord.token, "API_URL": discord.api_url, "GATEWAY_URL": discord.gateway_url}
+    return echo_on("discord", discord.person("ada").id, variables, **more)
 
 
 def process(home: Path, discord: DiscordServer, **more: str) -> AbstractAsyncContextManager[subprocess.Popen[bytes]]:
-    """`tidings run` as a person runs it; ready when it answers."""
     return gateway(home, **environment(discord, **more))  # type: ignore[arg-type]
-
-
-async def ask(home: Path, told: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command line beside the gateway."""
-    return await asyncio.to_thread(lambda: tidings(home, *arguments, **told))  # type: ignore[arg-type]
-
-
-async def part_of(home: Path, account: str = "main") -> dict[str, Any]:
-    parts = (await status(home))["parts"]
-    return next(part for part in parts if part["name"] == f"discord@{account}")
-
-
-async def until_misconfigured(home: Path, account: str = "main") -> str:
-    """What the owner is told."""
-    async with asyncio.timeout(20):
-        while (part := await part_of(home, account))["state"] != "misconfigured":  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-    return str(part["last_error"])
 
 
 async def test_a_wrong_token_and_a_missing_intent_are_told_and_stop_nothing_else(tmp_path: Path) -> None:
@@ -150,8 +116,8 @@ async def test_a_wrong_token_and_a_missing_intent_are_told_and_stop_nothing_else
             TIDINGS_TELEGRAM__API_URL=f"http://{telegram.address}",
         )
         async with process(tmp_path, discord, **told):
-            assert (await until_misconfigured(tmp_path)).startswith("Discord does not accept the token")
-            assert "“Message Content Intent”" in await until_misconfigured(tmp_path, "shy")
+            assert (await until_misconfigured(tmp_path, "discord@main")).startswith("Discord does not accept the token")
+            assert "“Message Content Intent”" in await until_misconfigured(tmp_path, "discord@shy")
             telegram.says("hi")
             await telegram.until(lambda telegram: telegram.posts == ["you said: hi"])
             await discord.until(lambda discord: discord.attached("fine"))
@@ -184,7 +150,7 @@ async def test_a_second_process_stands_by_and_takes_over(tmp_path: Path) -> None
         await discord.until(lambda discord: discord.attached() and discord.commands())
         seen = len(discord.calls())
         await stack.enter_async_context(process(homes[1], discord))
-        listener = await part_of(homes[1])
+        listener = await part_of(homes[1], "discord@main")
         assert listener["state"] == "standing by"
         assert listener["last_error"] == f"process {first.pid} listens with this token already"
         ada.says(ada.private(), "one")
@@ -220,7 +186,7 @@ async def test_the_token_is_nowhere(tmp_path: Path) -> None:
             discord.cut()
             await discord.until(lambda discord: discord.attached())
             discord.revoke()
-            await until_misconfigured(tmp_path)
+            await until_misconfigured(tmp_path, "discord@main")
             told = environment(discord)
             shown = [await ask(tmp_path, told, *words) for words in (["status"], ["status", "--json"], ["doctor"])]
             files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

@@ -2,7 +2,6 @@
 
 import os
 import pty
-import re
 import signal
 import subprocess
 import sys
@@ -11,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.security import command_lines
+from tests.worlds.process import ROOT, surroundings, tidings
 
-ROOT = Path(__file__).resolve().parents[3]
 MODEL = {"TIDINGS_BOT__MODEL": "openai:gpt-5-mini", "OPENAI_API_KEY": "sk-a-very-secret-key"}
 # Says when the heavy library comes in.
 WATCHED = """
@@ -25,27 +24,6 @@ sys.meta_path.insert(0, Watch())
 from tidings.bots.main import main
 main()
 """
-
-
-def tidings(
-    home: Path, *arguments: str, stdin: bytes | None = None, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tidings.bots.main", *arguments],
-        input=stdin.decode() if stdin is not None else None,
-        stdin=subprocess.DEVNULL if stdin is None else None,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env=surroundings(home, **environment),
-        timeout=60,
-        check=False,
-    )
-
-
-def surroundings(home: Path, **environment: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not re.match("TIDINGS_|.*_API_KEY$", name)}
-    return {**kept, "TIDINGS_HOME": str(home), "TIDINGS_HTTP__PORT": "0", **environment}
 
 
 def test_help_names_every_command_and_every_exit_code(tmp_path: Path) -> None:

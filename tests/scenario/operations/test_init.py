@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenario.operations.test_cli import surroundings, tidings
-from tests.scenario.operations.test_process import status
 from tests.security import command_lines
 from tests.simulators.provider.simulator import KEY, MODEL, ProviderServer
 from tests.simulators.slack.simulator import APP_TOKEN, BOT_TOKEN, SlackServer
 from tests.simulators.telegram.simulator import TelegramServer
+from tests.worlds.process import status, surroundings, tidings
 from tests.worlds.terminal import Terminal
 from tidings.bots.cli import launch
 

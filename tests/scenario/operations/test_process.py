@@ -3,112 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import resource
 import signal
-import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.worlds.process import (
+    PATIENCE_SECONDS,
+    chat,
+    end,
+    gateway,
+    say,
+    until_it_answers,
+)
 from tidings.adapters.local import socket
-from tidings.core.errors import NotRunning, Unrouted
 
-ROOT = Path(__file__).resolve().parents[3]
-PATIENCE_SECONDS = 30
 # The interpreter, its loop, the store and the socket need about a dozen.
 FEW_DESCRIPTORS = 48
-
-
-def environment(home: Path, **more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TIDINGS_")}
-    return {**kept, "TIDINGS_HOME": str(home), "TIDINGS_HTTP__PORT": "0", **more}
-
-
-@asynccontextmanager
-async def gateway(home: Path, *, descriptors: int = 0, **more: str) -> AsyncIterator[subprocess.Popen[bytes]]:
-    """Ready when it answers; whoever leaves it running has it killed."""
-
-    def limit() -> None:
-        if descriptors:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
-
-    # A file, since nobody reads a pipe while the test waits, and a full one would stop the process.
-    log = home / "stderr.log"
-    with (
-        log.open("ab") as errors,
-        subprocess.Popen(
-            [sys.executable, "-m", "tidings.bots.main", "run"],
-            cwd=ROOT,
-            env=environment(home, **more),
-            stdin=subprocess.DEVNULL,
-            stderr=errors,
-            preexec_fn=limit,
-        ) as process,
-    ):
-        try:
-            await until_it_answers(home, process)
-            yield process
-        finally:
-            process.kill()
-
-
-async def until_it_answers(home: Path, process: subprocess.Popen[bytes]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not await answers(home):
-            assert process.poll() is None, (home / "stderr.log").read_text()
-            await asyncio.sleep(0.05)
-
-
-async def answers(home: Path) -> bool:
-    try:
-        await status(home)
-    except (NotRunning, Unrouted):
-        return False
-    return True
-
-
-async def status(home: Path) -> dict[str, Any]:
-    health: dict[str, Any] = (await socket.call(home, {"verb": "status"}))["health"]
-    return health
-
-
-async def chat(home: Path, *lines: str) -> str:
-    said = "".join(f"{line}\n" for line in lines)
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "tidings.bots.main", "chat", "--timeout", str(PATIENCE_SECONDS)],
-        input=said.encode(),
-        capture_output=True,
-        cwd=ROOT,
-        env=environment(home),
-        timeout=2 * PATIENCE_SECONDS,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.decode()
-
-
-async def say(home: Path, text: str, key: str) -> socket.SocketLine:
-    """Attaches, says one thing, and returns when it is stored; whoever closes the line has gone away."""
-    stack = AsyncExitStack()
-    line = await stack.enter_async_context(socket.connect(home))
-    await line.write({"verb": "chat"})
-    await line.write({"say": text, "key": key})
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while (heard := await line.read()) is not None:
-            if heard.get("stored") == key:
-                break
-    await stack.aclose()
-    return line
-
-
-async def end(process: subprocess.Popen[bytes], number: signal.Signals) -> int:
-    process.send_signal(number)
-    return await asyncio.to_thread(process.wait, PATIENCE_SECONDS)
 
 
 async def test_a_pipe_is_answered_line_by_line(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenario.operations.test_process import ROOT, environment, gateway, say
 from tests.worlds import reload_agents
+from tests.worlds.process import ROOT, environment, gateway, say
 from tests.worlds.reload_agents import CLOSED, GATES
 from tests.worlds.world import Doorway, Echo, Gate, World
 from tidings.adapters import catalog

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.scenario.operations.test_process import gateway
+from tests.worlds.process import gateway
 from tidings.bots.cli.app import app
 from tidings.bots.cli.unit import Unit
 from tidings.bots.main import place

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from tests.scenario.operations.test_process import gateway
+from tests.worlds.process import gateway
 from tidings.adapters.api.handlers import about
 from tidings.adapters.shared.http_server import HttpServer
 

@@ -9,11 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.scenario.operations.test_cli import ROOT, surroundings
-from tests.scenario.operations.test_process import chat, gateway
-from tests.scenario.operations.test_process import status as health_of
 from tests.security import command_lines
 from tests.simulators.telegram.simulator import TelegramServer
+from tests.worlds.process import ROOT, chat, gateway, surroundings
+from tests.worlds.process import status as health_of
 from tests.worlds.telegram import process
 from tests.worlds.terminal import Terminal
 from tidings.bots.cli.status import headline, lines_of, span

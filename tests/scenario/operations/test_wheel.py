@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenario.operations.test_process import PATIENCE_SECONDS, environment, until_it_answers
 from tests.sources import PACKAGES, ROOT, modules
+from tests.worlds.process import PATIENCE_SECONDS, environment, until_it_answers
 
 # The tests share one build and one environment.
 pytestmark = pytest.mark.xdist_group("wheel")

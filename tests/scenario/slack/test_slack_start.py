@@ -8,20 +8,17 @@ import signal
 import subprocess
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
-from tests.scenario.operations.test_cli import tidings
-from tests.scenario.operations.test_process import ROOT, chat, gateway, status
 from tests.simulators.slack.simulator import SlackServer
 from tests.simulators.telegram.simulator import TelegramServer
+from tests.worlds.process import ROOT, ask, chat, echo_on, gateway, part_of, until_misconfigured
+from tests.worlds.process import accounts as process_accounts
 from tests.worlds.slack import SlackWorld
 from tests.worlds.world import Echo, OwnedClock
-from tidings.adapters import catalog
 from tidings.adapters.slack.checks import SCOPES
 from tidings.adapters.slack.settings import SlackAccount
-from tidings.bots.app import settings
 from tidings.core.errors import ConfigError
 
 BOT = "xoxb-1-part-of-a-token"
@@ -35,12 +32,8 @@ TAKE_OVER_SECONDS = 30.0
 # The settings.
 
 
-def accounts(tmp_path: Path, toml: str = "", **environment: str) -> dict[str, SlackAccount]:
-    (tmp_path / "tidings.toml").write_text(toml, encoding="utf-8")
-    loaded = settings.load(catalog.sections(), tmp_path, None, environment)
-    assert loaded.warnings == ()
-    configured = catalog.configured(loaded.platforms)
-    return {account: cast(SlackAccount, section) for name, account, section in configured if name == "slack"}
+def accounts(home: Path, toml: str = "", **environment: str) -> dict[str, SlackAccount]:
+    return process_accounts(home, "slack", toml, **environment)
 
 
 def test_without_a_token_it_is_off_and_with_two_it_is_on(tmp_path: Path) -> None:
@@ -105,39 +98,12 @@ def test_a_wrong_setting_says_what_is_wrong(tmp_path: Path, lines: str, words: s
 
 def environment(slack: SlackServer, **more: str) -> dict[str, str]:
     """An echo answers Ada."""
-    return {
-        "TIDINGS_BOT__AGENT": "echo",
-        "TIDINGS_ACCESS__ALLOW": f"slack:{slack.person('ada').id}",
-        "TIDINGS_SLACK__BOT_TOKEN": slack.token,
-        "TIDINGS_SLACK__APP_TOKEN": slack.app_token,
-        "TIDINGS_SLACK__API_URL": slack.api_url,
-        # Others may use the usual port at the same time.
-        "TIDINGS_HTTP__PORT": "0",
-        **more,
-    }
+    variables = {"BOT_TOKEN": slack.token, "APP_TOKEN": slack.app_token, "API_URL": slack.api_url}
+    return echo_on("slack", slack.person("ada").id, variables, **more)
 
 
 def process(home: Path, slack: SlackServer, **more: str) -> AbstractAsyncContextManager[subprocess.Popen[bytes]]:
-    """`tidings run` as a person runs it; ready when it answers."""
     return gateway(home, **environment(slack, **more))  # type: ignore[arg-type]
-
-
-async def ask(home: Path, told: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command line beside the gateway."""
-    return await asyncio.to_thread(lambda: tidings(home, *arguments, **told))  # type: ignore[arg-type]
-
-
-async def part_of(home: Path, account: str = "main") -> dict[str, Any]:
-    parts = (await status(home))["parts"]
-    return next(part for part in parts if part["name"] == f"slack@{account}")
-
-
-async def until_misconfigured(home: Path, account: str = "main") -> str:
-    """What the owner is told."""
-    async with asyncio.timeout(20):
-        while (part := await part_of(home, account))["state"] != "misconfigured":  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-    return str(part["last_error"])
 
 
 async def test_wrong_tokens_and_a_missing_scope_are_told_and_stop_nothing_else(tmp_path: Path) -> None:
@@ -159,8 +125,8 @@ async def test_wrong_tokens_and_a_missing_scope_are_told_and_stop_nothing_else(t
             TIDINGS_TELEGRAM__API_URL=f"http://{telegram.address}",
         )
         async with process(tmp_path, slack, **told):
-            assert "bot_token" in await until_misconfigured(tmp_path)
-            assert "app_token" in await until_misconfigured(tmp_path, "shy")
+            assert "bot_token" in await until_misconfigured(tmp_path, "slack@main")
+            assert "app_token" in await until_misconfigured(tmp_path, "slack@shy")
             telegram.says("hi")
             await telegram.until(lambda telegram: telegram.posts == ["you said: hi"])
             await slack.until(lambda slack: slack.attached("fine"))
@@ -214,7 +180,7 @@ async def test_a_second_process_stands_by_and_takes_over(tmp_path: Path) -> None
         await slack.until(lambda slack: slack.attached())
         seen = len(slack.calls())
         await stack.enter_async_context(process(homes[1], slack))
-        listener = await part_of(homes[1])
+        listener = await part_of(homes[1], "slack@main")
         assert listener["state"] == "standing by"
         assert listener["last_error"] == f"process {first.pid} listens with this token already"
         ada.says(ada.direct, "one")
@@ -256,7 +222,7 @@ async def test_the_tokens_are_nowhere(tmp_path: Path) -> None:
             await slack.until(lambda slack: slack.attached())
             slack.revoke_app(slack.app)
             slack.revoke(slack.main)
-            await until_misconfigured(tmp_path)
+            await until_misconfigured(tmp_path, "slack@main")
             told = environment(slack, **loud)
             shown = [await ask(tmp_path, told, *words) for words in (["status"], ["status", "--json"], ["doctor"])]
             files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

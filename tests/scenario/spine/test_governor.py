@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from tests.scenario.operations.test_process import gateway as process
-from tests.scenario.operations.test_process import status
 from tests.simulators.discord.simulator import DiscordServer
 from tests.simulators.paper.adapter import PaperAdapter, settings_for
 from tests.simulators.paper.simulator import PaperServer
 from tests.worlds.fakes import FakeLocal, FakeServer
+from tests.worlds.process import gateway as process
+from tests.worlds.process import status
 from tests.worlds.world import Echo, OwnedClock
 from tidings.adapters.discord import socket as discord_gateway
 from tidings.adapters.discord.adapter import DiscordAdapter

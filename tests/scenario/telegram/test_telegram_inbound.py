@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from tests.contract.test_telegram import free_port
-from tests.scenario.operations.test_process import PATIENCE_SECONDS
 from tests.simulators.telegram.simulator import TelegramServer
+from tests.worlds.process import PATIENCE_SECONDS
 from tests.worlds.telegram import SECRET, TelegramWorld, process
 from tests.worlds.world import Echo, Gate, OwnedClock, Scripted, armed
 from tidings.bots.demo.agent import DemoAgent

@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
-from tests.scenario.operations.test_cli import tidings
-from tests.scenario.operations.test_process import chat, status
 from tests.simulators.telegram.pair import bot_for
 from tests.simulators.telegram.simulator import TelegramServer
 from tests.worlds.fakes import FakeClock
+from tests.worlds.process import accounts as process_accounts
+from tests.worlds.process import ask, chat, part_of, status, until_misconfigured
 from tests.worlds.telegram import SECRET, TelegramWorld, environment, process
 from tests.worlds.world import Echo, OwnedClock
 from tidings.adapters import catalog
@@ -40,12 +38,8 @@ TAKE_OVER_SECONDS = 30.0
 # The settings.
 
 
-def accounts(tmp_path: Path, toml: str = "", **environment: str) -> dict[str, TelegramAccount]:
-    (tmp_path / "tidings.toml").write_text(toml, encoding="utf-8")
-    loaded = settings.load(catalog.sections(), tmp_path, None, environment)
-    assert loaded.warnings == ()
-    configured = catalog.configured(loaded.platforms)
-    return {account: cast(TelegramAccount, section) for name, account, section in configured if name == "telegram"}
+def accounts(home: Path, toml: str = "", **environment: str) -> dict[str, TelegramAccount]:
+    return process_accounts(home, "telegram", toml, **environment)
 
 
 def complaint(tmp_path: Path, toml: str = "", **environment: str) -> str:
@@ -186,11 +180,6 @@ async def test_a_wrong_token_of_one_account_does_not_stop_the_other(tmp_path: Pa
 # A wrong token.
 
 
-async def ask(home: Path, told: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command line beside the gateway."""
-    return await asyncio.to_thread(lambda: tidings(home, *arguments, **told))  # type: ignore[arg-type]
-
-
 async def test_a_wrong_token_is_told_and_stops_nothing_else(tmp_path: Path) -> None:
     wrong = "1000001:not-the-token"
     async with TelegramServer() as telegram:
@@ -308,7 +297,7 @@ async def test_a_second_process_stands_by_and_takes_over(tmp_path: Path) -> None
         await telegram.until(lambda telegram: telegram.attached())
         seen = len(telegram.calls())
         await stack.enter_async_context(process(homes[1], telegram))
-        listener = await part_of(homes[1])
+        listener = await part_of(homes[1], "telegram@main")
         assert listener["state"] == "standing by"
         assert listener["last_error"] == f"process {first.pid} listens with this token already"
         telegram.says("one")
@@ -323,11 +312,6 @@ async def test_a_second_process_stands_by_and_takes_over(tmp_path: Path) -> None
         await telegram.until(lambda telegram: telegram.posts[1:] == ["you said: two"], TAKE_OVER_SECONDS)
         assert time.monotonic() - began < TAKE_OVER_SECONDS
         assert telegram.conflicts == 0
-
-
-async def part_of(home: Path) -> dict[str, Any]:
-    parts = (await status(home))["parts"]
-    return next(part for part in parts if part["name"] == "telegram@main")
 
 
 async def test_one_that_polls_elsewhere_is_told_and_not_fought(tmp_path: Path) -> None:
@@ -516,7 +500,7 @@ async def test_the_token_is_nowhere(tmp_path: Path) -> None:
             telegram.says("fail")
             await telegram.until(lambda telegram: len(telegram.posts) >= 3)
             telegram.revoke()
-            await until_misconfigured(tmp_path)
+            await until_misconfigured(tmp_path, "telegram@main")
             told = environment(telegram)
             shown = [await ask(tmp_path, told, *words) for words in (["status"], ["status", "--json"], ["doctor"])]
             files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -531,9 +515,3 @@ async def test_the_token_is_nowhere(tmp_path: Path) -> None:
         assert [each.args for each in shown if secret in each.stdout + each.stderr] == []
     # What a person would see of it, no less.
     assert [text for text in telegram.posts if any(secret in text for secret in secrets)] == []
-
-
-async def until_misconfigured(home: Path) -> None:
-    async with asyncio.timeout(20):
-        while (await part_of(home))["state"] != "misconfigured":  # noqa: ASYNC110
-            await asyncio.sleep(0.05)

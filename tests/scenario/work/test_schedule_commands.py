@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo
 
 from typer.testing import CliRunner
 
-from tests.scenario.operations.test_cli import tidings as process
 from tests.simulators.paper.simulator import Kind
+from tests.worlds.process import tidings as process
 from tests.worlds.world import KEYED, Echo, Gate, OwnedClock, Scripted, Takes, World, handed
 from tidings.adapters.local.socket import LocalServer
 from tidings.adapters.local.verbs import routes_for
