@@ -152,7 +152,7 @@ class SlackAdapter:
 
     async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
         if handle_of(part.target).response_url:
-            return Unreadable(reason="nobody can read a private answer back")
+            return Unreadable(reason="a private answer cannot be read back")
         channel = await self._channel(part.target.chat)
         if part.body.files and not await self._uploads.id_of(part):
             # Its id is noted before it is shared.
@@ -244,7 +244,7 @@ class SlackAdapter:
         return _landed(shown, None if part.kind is PartKind.PLAIN else _view(shown))
 
     async def _whisper(self, part: Part, handle: Handle) -> Receipt:
-        """To the one who gave a command; when that is no longer possible, to nobody."""
+        """Sends to the person who gave a command; after half an hour Slack takes no such answer any more."""
         if part.body.files:
             raise Rejected("Slack shows files to all, and this answer is for one")
         if self._host.clock.wall() - handle.at >= RESPONSE_SECONDS:
@@ -264,7 +264,7 @@ class SlackAdapter:
             return _landed(shown)
         message = await self._readback.read(channel, shown.thread, shown.ts)
         if message and await self._seal.proves(message, part, channel):
-            # It was finished before, and nobody heard.
+            # The answer was finished before, and only the confirmation was lost.
             return _landed(shown)
         await self._streams.drop(shown)
         raise ViewLost("what was shown could not become the answer")

@@ -18,7 +18,7 @@ SCOPES = {
     "app_mentions:read": "hear who mentions it",
     "channels:history": "hear threads in channels, and find out what became of an answer",
     "groups:history": "hear threads in private channels, and find out what became of an answer",
-    "im:write": "write to somebody first",
+    "im:write": "write to a person first",
     "users:read": "know people by their names",
     "files:read": "read files",
     "files:write": "send files",

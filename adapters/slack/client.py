@@ -38,7 +38,7 @@ SLACK_HOSTS = re.compile(r"(?:[a-z0-9-]+\.)*slack\.com", re.IGNORECASE)
 SIGN_IN = re.compile(rb"signin_form|Sign in to (?:your|a) workspace", re.IGNORECASE)
 # Methods that take structures as they are; all take a form.
 TAKES_JSON = ("chat.", "assistant.", "reactions.", "agents.")
-# Whoever only asks can ask again, and so can whoever says what may be said twice.
+# Calls that may be made again: they only read, or making them twice changes nothing more.
 HARMLESS = re.compile(
     r"(?:auth|conversations|users|apps|files)\.(?!completeUploadExternal)\w.*"
     r"|chat\.delete|assistant\.threads\..*|agents\.sessions\..*|reactions\..*|upload|download"
@@ -59,7 +59,7 @@ CONFIGURATION: Mapping[str, str] = {
 }
 REASONS: Mapping[str, str] = {
     "channel_not_found": "the channel is gone, or the app was never in it",
-    "not_in_channel": "the app is not in this channel: somebody has to invite it",
+    "not_in_channel": "the app is not in this channel: invite it with /invite",
     "is_archived": "the channel is archived",
     "thread_not_found": "the thread is gone",
     "message_not_found": "the message is gone",
@@ -162,7 +162,7 @@ class Client:
             raise verdict(answer, told, "respond", budget)
 
     async def upload(self, name: str, data: bytes) -> str:
-        """Puts the bytes where Slack can share them, which nobody sees yet; returns the file's id."""
+        """Uploads a file that is not shared yet, and returns its id."""
         slot = await self.call("files.getUploadURLExternal", filename=name, length=len(data))
         url = str(slot["upload_url"])
         if not self._http.is_own(url, SLACK_HOSTS.fullmatch):

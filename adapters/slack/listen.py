@@ -1,4 +1,4 @@
-"""How events come in, by Socket Mode or by HTTP: stored first, in each conversation's own order, then confirmed."""
+"""How events come in, by Socket Mode or by HTTP: stored in the order of each conversation, then acknowledged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tidings.core.types import Admission, Duplicate, Ignored, Inbound, Kind, Ref
 log = logging.getLogger(__name__)
 
 ASIDE_SECONDS = 10.0
-# Slack says everything once more after six minutes at the latest.
+# Slack sends an event that was not acknowledged for the last time after six minutes.
 KEPT_SECONDS = 6 * 60.0
 NOTED_EVERY_SECONDS = 60.0
 MOST_PROMPTS = 4
@@ -49,7 +49,7 @@ REFUSALS = {
 
 
 class Waiting(NamedTuple):
-    """What came and is not stored yet; the oldest first, whenever it came."""
+    """An event that is not stored yet. Events sort by the time at which Slack says that they happened."""
 
     at: float
     number: int
@@ -74,16 +74,16 @@ class Intake:
         self._host = host
         self._limits = limits
         self._people = People(client, self._begin)
-        # Those that came by now, by conversation.
+        # Events that are not stored yet, by conversation.
         self._lanes: dict[str, list[Waiting]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._came = 0
         self._held = 0
-        # Private threads that were checked: whether anything had been said there.
+        # Assistant threads that were looked up: whether they are new.
         self._looked_at: OrderedDict[str, None] = OrderedDict()
 
     async def run(self, receive: Receive) -> NoReturn:
-        """One lifetime; raises what ends it."""
+        """Listens until an error ends it, and raises the error."""
         self._receive = receive
         me = await self._ask_who()
         self._reader = Reader(self._account, self._settings, me, self._host.menu, self._people.name_of)
@@ -114,7 +114,7 @@ class Intake:
 
     @property
     def _app(self) -> str:
-        """What an app proves itself by is the same in all its workspaces."""
+        """Identifies the app: its token or secret is the same in all its workspaces."""
         secret = self._settings.app_token.get_secret_value() or self._settings.signing_secret.get_secret_value()
         return f"{self._settings.api_url} {secret}"
 
@@ -149,7 +149,7 @@ class Intake:
             self._begin(self._host.reports.reachable())
             await self._keep_noting()
 
-    # What Bolt's listeners hand on.
+    # What Bolt's listeners call.
 
     async def _thread_started(self, payload: Mapping[str, Any]) -> str:
         thread = payload["event"]["assistant_thread"]
@@ -182,9 +182,9 @@ class Intake:
     # Each conversation's own order.
 
     async def _in_turn(self, inbound: Inbound, at: float) -> Admission:
-        """Nothing is awaited before it has its place; of what waits at the same time, what was said first is first."""
+        """Queues the event before the first await; of those that wait, the one that happened first is stored first."""
         if self._held >= self._limits.events_waiting:
-            raise Unstored("too much waits to be stored")
+            raise Unstored("too many events wait to be stored")
         self._came += 1
         admitted: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
         waiting = Waiting(at, self._came, inbound, admitted)
@@ -195,7 +195,7 @@ class Intake:
         heapq.heappush(lane, waiting)
         self._held += 1
         try:
-            # Whoever waits may go away; the place stays.
+            # A connection that goes away does not take its event out of the queue.
             return await asyncio.shield(admitted)
         finally:
             self._held -= 1
@@ -208,15 +208,15 @@ class Intake:
                 try:
                     taken.admitted.set_result(await self._store(taken.inbound))
                 except Unstored as error:
-                    # What was said after it must not overtake it.
+                    # Later events of the conversation must not be stored before this one.
                     _give_back([taken, *lane], str(error))
                     lane.clear()
         finally:
             del self._lanes[name]
-            _give_back([taken, *lane] if taken else lane, "nobody listens any more")
+            _give_back([taken, *lane] if taken else lane, "the account no longer listens")
 
     async def _store(self, inbound: Inbound) -> Admission:
-        """In a thread that we are part of everybody speaks to us."""
+        """In a thread that has a conversation already, every message is for the bot."""
         if not inbound.addressed:
             if not await self._host.knows(inbound.conversation.id):
                 return Ignored()
@@ -227,7 +227,7 @@ class Intake:
             self._name_session(inbound)
         return admission
 
-    # Commands and presses, which Slack tells once.
+    # Commands and presses, which Slack sends only once.
 
     async def _commanded(self, asked: Mapping[str, Any]) -> str:
         inbound = self._reader.commanded(asked, self._host.clock.wall())
@@ -243,7 +243,7 @@ class Intake:
         return ""
 
     async def _ask_door(self, inbound: Inbound) -> str:
-        """What the person must be told because no answer will come, or perhaps none; empty where one will."""
+        """Words for the person when no answer may follow; empty when one follows."""
         storing = asyncio.ensure_future(self._receive(inbound))
         if not await ended_within(self._host.clock, storing, self._limits.answer_seconds):
             self._begin(self._finish(storing))
@@ -258,9 +258,9 @@ class Intake:
         try:
             await storing
         except Unstored as error:
-            log.warning("something could not be stored: %s", error)
+            log.warning("a command or press could not be stored: %s", error)
 
-    # What nobody waits for.
+    # What happens in the background.
 
     async def _whisper(self, inbound: Inbound, words: str) -> None:
         target = inbound.target
@@ -270,7 +270,7 @@ class Intake:
         try:
             await self._client.call("chat.postEphemeral", seconds=ASIDE_SECONDS, **said)
         except SendError as error:
-            log.info("nobody could be told %r: %s", words, error)
+            log.info("the person could not be told %r: %s", words, error)
 
     async def _suggest(self, channel: str, ts: str) -> None:
         """Suggested prompts for a person who opens the pane or the direct messages."""
@@ -291,7 +291,7 @@ class Intake:
         return not await self._host.knows(conversation)
 
     def _name_session(self, inbound: Inbound) -> None:
-        """By what was said in it first."""
+        """Names a new assistant thread after its first message."""
         words, place = " ".join(inbound.text.split()), inbound.target
         if words:
             title = words if len(words) <= TITLE_CHARACTERS else f"{words[: TITLE_CHARACTERS - 1]}\u2026"
@@ -307,7 +307,7 @@ class Intake:
             log.info("the thread's %s could not be set: %s", what, error)
 
     async def _tell_gap(self) -> None:
-        """What nobody took in six minutes Slack does not say again, and somebody should know."""
+        """Reports a time offline that was longer than Slack keeps events for."""
         last = await self._host.notebook.read("listened")
         now = self._host.clock.wall()
         if last is None or now - float(last) < KEPT_SECONDS + NOTED_EVERY_SECONDS:
@@ -317,7 +317,7 @@ class Intake:
         await self._host.reports.missed(words, tell=False)
 
     async def _keep_noting(self) -> NoReturn:
-        """When we last listened; a store that cannot write must not keep us from it."""
+        """Notes when the account last listened; a store that cannot write does not end the listening."""
         while True:
             try:
                 await self._host.notebook.write("listened", f"{self._host.clock.wall():.0f}")

@@ -15,7 +15,7 @@ from tidings.adapters.slack.settings import SlackAccount
 from tidings.core.adapter import MenuItem
 from tidings.core.types import Attachment, Audience, Conversation, Inbound, Kind, Quoted, Sender, Target
 
-# What people write; all else is Slack's own notes, such as that somebody has joined.
+# The subtypes of messages that people write; all others are notes of Slack's own, such as that a person has joined.
 SPOKEN = ("", "file_share", "thread_broadcast")
 CHANGED, DELETED, TOMBSTONE = "message_changed", "message_deleted", "tombstone"
 SLACKBOT = "USLACKBOT"
@@ -66,7 +66,7 @@ class Reader:
         self._name_of = name_of
 
     def event(self, payload: Mapping[str, Any]) -> Inbound | None:
-        """None for what is nobody's word to us. Raises what a strange shape raises."""
+        """None for an event that says nothing to the bot. Raises what a strange shape raises."""
         inbound = self._event(payload, payload["event"])
         return _checked(inbound) if inbound is not None else None
 
@@ -103,7 +103,7 @@ class Reader:
             attachments += tuple(_files(shared))
         if not text and not attachments:
             return None
-        # What was only passed on commands nobody.
+        # A forwarded message is never a command.
         command, text = ("", text) if passed_on else self._command(text)
         addressed = self._is_addressed(event, place)
         return Inbound(
@@ -142,14 +142,14 @@ class Reader:
             sender=said.sender,
             text=said.text,
             quoted=said.quoted,
-            # Whoever takes our name out of a message still changes what was said to us.
+            # An edit that removes our name still changes a message that was for us.
             addressed=said.addressed or self._names_us(before),
         )
 
     def _deleted(
         self, before: Mapping[str, Any], ts: str, event: Mapping[str, Any], payload: Mapping[str, Any]
     ) -> Inbound | None:
-        """Nobody is told who did it, but Slack itself says that it was done."""
+        """A deletion has no sender: Slack does not say who deleted the message."""
         channel = str(event["channel"])
         if self.is_silent(channel) or (before and self._is_no_person(before)):
             return None
@@ -289,7 +289,7 @@ class Reader:
             rest = re.sub(rf"^\s*(?:{_US}[\s,:]*)+", "", rest)
             *before, last = rest.split(_US)
             rest = "".join([*(each.rstrip(" \t") for each in before), last]).strip()
-            # Whoever says nothing but our name has said something, too.
+            # A message that is nothing but our name is a message, too.
             rest = rest or f"@{self._me.name}"
         return rest.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&").strip()
 

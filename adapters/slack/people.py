@@ -1,4 +1,4 @@
-"""What people are called: Slack tells it to who asks, and nobody waits for that."""
+"""The names of people: asked of Slack in the background, and known from the next message on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class People:
         self._may_ask = True
 
     def name_of(self, user: str) -> str:
-        """Empty while it is not known; whoever is spoken of next time then is."""
+        """Empty while the name is not known; the name is asked for, and is there the next time."""
         if user in self._names:
             self._names.move_to_end(user)
             return self._names[user]
@@ -51,7 +51,7 @@ class People:
             log.info("people have no names: %s", error)
         except SendError as error:
             self._learn(user, "")
-            log.debug("nobody knows the name of %s: %s", user, error)
+            log.debug("the name of %s could not be asked for: %s", user, error)
         finally:
             self._asking.discard(user)
 

@@ -31,7 +31,7 @@ class Readback:
         self._budget = budget
         self._budgets = Budgets(clock)
         self._pace = USUAL
-        # How far each reading has come: whoever is turned away goes on from there, else it would never end.
+        # How far each reading has come: a reading that was rate limited goes on from there, or it would never end.
         self._reached: dict[str, tuple[str, int, float]] = {}
 
     async def find(
@@ -62,7 +62,7 @@ class Readback:
         return Unreadable(reason="too much was said there since")
 
     async def read(self, channel: str, thread: str, ts: str) -> dict[str, Any] | None:
-        """One message as it stands now; None where it is gone or nobody may read it."""
+        """One message as it stands now; None for a message that is gone or that the app may not read."""
         try:
             page = await self._page(channel, thread, oldest=ts, latest=ts, inclusive=True)
         except (Scopeless, Refused):

@@ -22,7 +22,7 @@ MOST_ROWS, MOST_COLUMNS = 100, 20
 FALLBACK = 750
 # Stands for what was left out.
 MARK = "\u2026"
-# Nobody sees it, and no mention survives it.
+# An invisible character that breaks a mention.
 APART = "\u200b"
 FENCE = "```"
 # A cut source may grow when it is shown; so often it is cut smaller before the fault is ours.
@@ -87,7 +87,7 @@ def escape(text: str) -> str:
 
 
 def tame(text: str, *, mentions: bool = False) -> str:
-    """Nobody is called by it: never a whole channel, and people only where they may be."""
+    """Text without mentions: never of a whole channel, and of people only where `mentions` allows them."""
     text = _CROWD.sub(lambda found: found[0] + APART, text)
     return text if mentions else _PEOPLE.sub(lambda found: found[0] + APART, text)
 

@@ -48,7 +48,7 @@ class Signals:
         await self._background.close()
 
     async def _take_back(self, channel: str, ts: str) -> None:
-        """Nobody waits for it."""
+        """Removes the reaction that says "seen", in the background."""
         try:
             await self._call("reactions.remove", channel, channel=channel, timestamp=ts, name=REACTIONS[Signal.SEEN])
         except SendError as error:

@@ -1,4 +1,4 @@
-"""Signs what we send in its metadata, so that it can be found again and nobody else's is taken for it."""
+"""Signs the metadata of each message that we send, so that reading back finds our message and no forged one."""
 
 from __future__ import annotations
 

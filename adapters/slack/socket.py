@@ -1,4 +1,4 @@
-"""Socket Mode: one socket after the other, each opened before the last one goes; confirmed is only what was taken."""
+"""Socket Mode: the next socket opens before the old one goes, and the old one first answers its envelopes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Answer = Callable[[SocketModeRequest], Awaitable[BoltResponse]]
 
 
 class Link(SocketModeClient):
-    """The library's client for one connection; it tells when that is over, and never opens another by itself."""
+    """One connection by slack_sdk's client. A Link says when its connection is over, and never opens another one."""
 
     def __init__(self, app_token: str, answer: Answer, proxy: str = "", limits: Limits = USUAL) -> None:
         super().__init__(app_token, logger=SILENT_LOGGER, ping_interval=limits.ping_seconds)
@@ -92,11 +92,11 @@ class Link(SocketModeClient):
 
     @property
     def hears(self) -> bool:
-        """Slack may have told it to go; until it has, it hears."""
+        """Whether events still come by this socket; a socket that Slack wants replaced hears until it is closed."""
         return not self.stale and self.current_session is not None and not self.current_session.closed
 
     async def drained(self) -> None:
-        """Returns when everything that came by it has been answered."""
+        """Returns when every envelope of this socket has been answered."""
         while self._unanswered:
             self._answered.clear()
             await self._answered.wait()
@@ -108,7 +108,7 @@ class Link(SocketModeClient):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self.current_session is not None:
-            # A deaf one does not even say goodbye.
+            # A dead connection does not answer the goodbye.
             closing = asyncio.ensure_future(self.current_session.close())
             await asyncio.wait({closing}, timeout=self._limits.close_seconds)
             closing.cancel()
@@ -127,7 +127,7 @@ class Link(SocketModeClient):
                 await send_async_response(self, request, response, 0.0)
                 fail_here("in.post_ack")
         except (ConnectionError, aiohttp.ClientError) as error:
-            log.debug("an envelope could not be confirmed, so it comes again: %s", error)
+            log.debug("an envelope could not be acknowledged, so it comes again: %s", error)
         finally:
             self._unanswered -= 1
             self._answered.set()
@@ -172,7 +172,7 @@ class Sockets:
             while True:
                 opened()
                 await current.over.wait()
-                # The old one hears until the new one does.
+                # The old socket hears until the new one does.
                 old, current = current, await self._open(current)
                 self._begin(self._drain(old))
         finally:
@@ -224,7 +224,7 @@ class Sockets:
             async with asyncio.timeout(self._limits.drain_seconds):
                 await link.drained()
         except TimeoutError:
-            log.debug("an old socket goes before all that it told was answered")
+            log.debug("an old socket is closed before all its envelopes were answered")
         await self._close(link)
 
     async def _close(self, link: Link) -> None:

@@ -25,7 +25,7 @@ REMEMBERED = 2000
 ENDED = "message_not_in_streaming_state"
 STOPPED = "stopped_by_user"
 BUDGETS = {"chat.appendStream": "append", "chat.stopStream": "stop", "chat.update": "update"}
-# Nobody will ever stream with this app.
+# Answers of Slack that mean: this app can never use native streams.
 NEVER = ("unknown_method", "feature_not_enabled", "not_allowed", "method_deprecated")
 
 
@@ -37,7 +37,7 @@ class _Live:
     def __init__(self, now: float, *, is_open: bool, text: str | None) -> None:
         self.since = self.edited = now
         self.is_open = is_open
-        # What a stream says so far, to the letter; None when nobody can tell.
+        # The exact text of a stream so far; None when it is not known.
         self.text = text
 
 
@@ -97,11 +97,11 @@ class Streams:
         return ts in self._views
 
     async def adopt(self, shown: Shown) -> None:
-        """A stream of whose opening nobody heard: it is ended, and edited from now on."""
+        """Takes over a stream whose opening was in doubt: ends the stream, and edits its message from now on."""
         try:
             await self._end(shown, self._live(shown))
         except SendError as error:
-            # It is still as unknown as before, and whoever looks again finds it.
+            # The stream stays unknown, and the next search finds it again.
             self._forget(shown)
             if isinstance(error, Doubtful):
                 raise Unreachable(str(error)) from error
@@ -225,14 +225,14 @@ class Streams:
         return True
 
     async def drop(self, shown: Shown) -> None:
-        """Takes it away, so that nobody reads half of what will be said anew."""
+        """Deletes the shown text, because the whole answer is sent anew."""
         live = self._live(shown)
         try:
             if shown.stream and live.is_open:
                 await self._end(shown, live)
             await self._client.call("chat.delete", channel=shown.channel, ts=shown.ts)
         except Refused as error:
-            # Where nobody may delete, it stays above the answer.
+            # A message that may not be deleted stays above the answer.
             if error.code not in (*GONE, "cant_delete_message", "compliance_exports_prevent_deletion"):
                 raise
         self._forget(shown)

@@ -42,7 +42,7 @@ class Uploads:
                 initial_comment=render.escape(render.tame(part.body.text))[: render.UPDATE_LIMIT] or None,
             )
         except Scopeless as error:
-            # The words arrive without it; whoever waits for the file is told why it is not there.
+            # The text of the answer arrives without the file, and a notice says why the file is missing.
             raise Rejected(str(error)) from error
         return Receipt(ids=(id,), chat=channel)
 

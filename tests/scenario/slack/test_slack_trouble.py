@@ -388,7 +388,7 @@ def locked(world: SlackWorld) -> None:
 
 HAPPENINGS: dict[Callable[[SlackWorld], None], str] = {
     archived: "the channel is archived",
-    sent_away: "somebody has to invite it",
+    sent_away: "invite it with /invite",
     thread_gone: "the thread is gone",
     locked: "the thread is locked",
 }
