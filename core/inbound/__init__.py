@@ -1,1 +1,1 @@
-"""From the platform's event to a settled run: the entrance, the queue and what follows a crash."""
+"""From a platform's event to a settled run: the door, the inbox, the dispatcher, and recovery after a crash."""

@@ -1,4 +1,4 @@
-"""What can be done for a message: what its platform declares, and what can be promised for later."""
+"""What a message's platform can do, for its answer and for messages later."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidings.core.types import Audience, Capabilities, Inbound, SendProof, Targe
 
 Can = Callable[[Target], Capabilities | None]
 
-# What a target can do whose adapter is no longer configured: the answer is owed and held.
+# The abilities of a target without a configured adapter: its answer is stored and held.
 NOTHING = Capabilities(
     async_delivery=True,
     streaming_edits=False,
@@ -24,7 +24,7 @@ NOTHING = Capabilities(
     show_pace=(),
     signal_pace=(),
 )
-# What an errand can do: there is no reader whom it could show or promise anything.
+# The abilities of an errand: there is no reader to show anything to or promise anything.
 HEADLESS = replace(NOTHING, async_delivery=False)
 
 
@@ -33,6 +33,6 @@ def of(inbound: Inbound, can: Can) -> Capabilities:
 
 
 def promisable(inbound: Inbound, can: Can) -> Capabilities:
-    """What can be relied on beyond the answer: the way to one person inside a group ends soon after it."""
+    """The abilities that last beyond the answer: a reply to one person inside a group is possible only briefly."""
     abilities = of(inbound, can)
     return replace(abilities, async_delivery=False) if inbound.target.audience is Audience.ONE else abilities

@@ -1,4 +1,4 @@
-"""Who may speak, by two separate lists: that of the settings, and that of `tidings allow`."""
+"""Who may talk to the bots: one list from the settings, and one from `tidings allow`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidings.core.types import Asker, Inbound
 
 
 class Access:
-    """Both lists as they are now; a change takes effect at the next check."""
+    """Both access lists; a change takes effect at the next check."""
 
     def __init__(self, settings: Settings) -> None:
         self._command: frozenset[str] = frozenset()
@@ -33,11 +33,11 @@ class Access:
         return id in self._settings.allow
 
     def is_owner(self, inbound: Inbound) -> bool:
-        """Decided by the person's own id, never by the group that they speak in."""
+        """Tells whether the sender is an owner, by the person's own id and never by their group."""
         return inbound.sender.trusted or not set(self._settings.owners).isdisjoint(policy.own_names(inbound))
 
     def lapsed(self, asker: Asker | None) -> str:
-        """Why work for this person may no longer begin; empty if it may."""
+        """Why work for this person may no longer start; empty if it may."""
         if asker is None or asker.sender.trusted or not self.ids.isdisjoint(policy.names(asker)):
             return ""
         return f"{policy.names(asker)[0]} may no longer talk to the bot"

@@ -1,4 +1,4 @@
-"""Parts of albums that came before the one that addresses us: kept for a few seconds, in memory only."""
+"""Keeps early parts of albums for a few seconds, in memory only, until the part that addresses us arrives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tidings.core.inbound.inbox import ALBUM_LONGEST_SECONDS
 from tidings.core.types import Inbound
 
-# More parts than any few albums have; what strangers post in busy groups must not fill the memory.
+# Enough for several albums; posts of strangers in busy groups must not fill the memory.
 MOST = 100
 
 
@@ -18,9 +18,9 @@ class _Early(NamedTuple):
 
 
 class EarlyParts:
-    """Only one part of an album bears the words that address us, and it need not be the first.
+    """Parts of albums that arrived before the part with the words that address us.
 
-    Nothing of this is stored: most albums in a group are not for us.
+    They are not stored, because most albums in a group are not for us.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class EarlyParts:
         self._parts.append(_Early(part, now))
 
     def of(self, part: Inbound, now: float) -> list[Inbound]:
-        """The parts of the same album that came before this one, the oldest first."""
+        """The earlier parts of the same album, oldest first."""
         while self._parts and self._parts[0].at < now - ALBUM_LONGEST_SECONDS:
             self._parts.popleft()
         return [each.part for each in self._parts if _album_of(each.part) == _album_of(part)]

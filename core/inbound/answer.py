@@ -1,4 +1,4 @@
-"""What a person reads of an outcome: its text, one plain line when it did not complete, and its buttons."""
+"""Turns an outcome into the answer that a person reads: its text, a line if it failed, and its buttons."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidings.core.types import Body, Choice, Inbound, Origin, Signal
 
 
 def body_of(run: str, inbound: Inbound, outcome: Outcome) -> Body:
-    """Empty only for an errand, which may end in silence: whoever was woken by news has at least the news to tell."""
+    """The body of an answer; empty only for an errand that ends without a text."""
     said = outcome.text.strip()
     if not said and not outcome.files and inbound.origin is Origin.TASK and inbound.errand is None:
         said = inbound.text
@@ -20,18 +20,18 @@ def body_of(run: str, inbound: Inbound, outcome: Outcome) -> Body:
 
 
 def final_of(run: str, inbound: Inbound, outcome: Outcome, *, signals: bool) -> Owed:
-    """The delivery that shows the outcome of a run; `signals` says that its fate is shown beside the message."""
+    """The delivery with the outcome of a run; `signals` means that a reaction shows whether it arrived."""
     signal = signal_of(outcome) if signals else None
     return Owed(ids.new("dlv"), Class.FINAL, inbound.target, body_of(run, inbound, outcome), run, signal=signal)
 
 
 def signal_of(outcome: Outcome) -> Signal:
-    """The reaction to show once the answer has arrived, or when no answer will come."""
+    """The reaction to show when the answer has arrived, or when no answer will come."""
     return Signal.FAILED if outcome.kind is OutcomeKind.FAILED else Signal.DONE
 
 
 def asked_by(choice: str) -> tuple[str, int]:
-    """The run whose answer has this button, and which of its buttons it is; no run for a button of somebody else's."""
+    """The run that offered this button, and the button's number; an empty run for a button that is not ours."""
     run, _, number = choice.rpartition("/")
     return (run, int(number)) if number.isascii() and number.isdigit() else ("", 0)
 
@@ -44,5 +44,5 @@ def _line(outcome: Outcome) -> str:
             reason = outcome.reason or "stopped"
             return f"{reason[0].upper()}{reason[1:]}." if reason.startswith("stopped") else f"Cancelled: {reason}."
         case OutcomeKind.HALTED | OutcomeKind.COMPLETED:
-            # What halted a run has said so in its text already.
+            # The text of a halted run already says why it was halted.
             return ""

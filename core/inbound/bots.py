@@ -17,13 +17,13 @@ class _Now(NamedTuple):
 
 
 class Bots:
-    """The bots as they are now; every part that asks has the same ones, also after a reload."""
+    """The present bots; every part of the gateway shares this object, also after a reload."""
 
     def __init__(self, agents: Mapping[str, Agent], default: str, rules: Sequence[Rule] = ()) -> None:
         self.renew(agents, default, rules)
 
     def renew(self, agents: Mapping[str, Agent], default: str, rules: Sequence[Rule] = ()) -> None:
-        # Replaced as a whole: the store's thread reads it, too.
+        # Replaced as a whole, because the store's thread reads it too.
         self._now = _Now(agents, default, rules)
 
     @property
@@ -36,22 +36,22 @@ class Bots:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The default bot first."""
+        """The names of all bots, the default first."""
         now = self._now
         return (now.default, *sorted(name for name in now.agents if name != now.default))
 
     def find(self, inbound: Inbound) -> str:
-        """Who was asked for by name, else the first rule's, else the default."""
+        """The bot that the sender named, otherwise that of the first matching rule, otherwise the default."""
         now = self._now
         if inbound.bot in now.agents:
             return inbound.bot
-        # What is done for a card has no place of its own; the rules hold where it was asked for.
+        # Work on a card has no chat of its own; the rules of the asker's chat apply.
         asked = inbound.asker if inbound.target.adapter == Origin.CARD else None
         rule = _first(now, asked or inbound)
         return rule.bot if rule else now.default
 
     def rule_for(self, said: Inbound | Asker) -> Rule | None:
-        """The first rule that matches where this was said."""
+        """The first rule that matches the chat of this message."""
         return _first(self._now, said)
 
 
@@ -60,7 +60,7 @@ def _first(now: _Now, said: Inbound | Asker) -> Rule | None:
 
 
 def _holds(rule: Rule, said: Inbound | Asker) -> bool:
-    # A chat that has moved may be named by where its conversation began or by where it is now.
+    # Rules may name a moved chat by its first id or by its present one.
     began, now = said.conversation, said.target
     return (
         rule.platform in ("", now.adapter)

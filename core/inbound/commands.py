@@ -1,4 +1,4 @@
-"""Control commands: values with a handler that runs in the storing transaction, obeyed at once and once."""
+"""Control commands such as /stop: each handler runs in the transaction that stores the command, exactly once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidings.core.types import Inbound
 
 
 class Obeyed(NamedTuple):
-    """What a handler answers: a reply, or a run whose own outcome will be the reply."""
+    """A handler's result: a reply, or a message whose run gives the answer."""
 
     reply: str = ""
     # A message that becomes a run in the same transaction.
@@ -25,34 +25,34 @@ Handler = Callable[[Transaction, Inbound], Obeyed]
 class Command(NamedTuple):
     name: str
     help: str
-    # Without one the bot obeys it, in a run like any other.
+    # None for a command that the bot itself handles, in a run like any other.
     handler: Handler | None
-    # What it brings about is a run, now or later: its answer is for whoever reads that.
+    # The command leads to a run: its answer is meant for everyone who reads the chat.
     runs: bool = False
 
 
 class Commands:
     def __init__(self, commands: Iterable[Command], wall: Callable[[], float]) -> None:
-        """`wall` tells what day it is."""
+        """`wall` is the wall clock, for dates."""
         self._wall = wall
-        # Those of parts that live only as long as the gateway runs.
+        # Commands of parts that exist only while the gateway runs.
         self._of_parts: dict[str, Command] = {}
         self.renew(commands)
 
     def renew(self, commands: Iterable[Command]) -> None:
-        """Those that the bots bring along are others from now on."""
+        """Replaces the commands that the bots provide."""
         own = Command("usage", "tokens and money of this conversation", self._usage)
         theirs = (*commands, *self._of_parts.values())
         self._commands = {command.name: command for command in (*BUILT_IN, own, *theirs)}
         self._commands["help"] = Command("help", "this list", self._help)
 
     def add(self, commands: Iterable[Command]) -> None:
-        """Those of parts that live only as long as the gateway runs."""
+        """Adds commands of parts that exist only while the gateway runs."""
         self._of_parts |= {command.name: command for command in commands}
         self._commands.update(self._of_parts)
 
     def get(self, name: str) -> Command | None:
-        # What platforms send when a person opens a chat with a bot.
+        # Platforms send /start when a person opens a chat with a bot.
         return self._commands.get("help" if name == "start" else name)
 
     def all(self) -> list[Command]:
@@ -60,7 +60,7 @@ class Commands:
 
     def _help(self, tx: Transaction, inbound: Inbound) -> Obeyed:
         lines = [f"/{command.name} – {command.help}" for command in self.all()]
-        return Obeyed("Write to me and I answer. I also obey:\n" + "\n".join(lines))
+        return Obeyed("Write to me and I answer. I also know these commands:\n" + "\n".join(lines))
 
     def _usage(self, tx: Transaction, inbound: Inbound) -> Obeyed:
         return Obeyed(usage.told(tx, inbound.conversation.id, self._wall()))
@@ -92,30 +92,30 @@ def _whoami(tx: Transaction, inbound: Inbound) -> Obeyed:
 def _new(tx: Transaction, inbound: Inbound) -> Obeyed:
     conversations.begin_generation(tx, inbound.conversation.id)
     if inbox.live_run(tx, inbound.conversation.id):
-        return Obeyed("A new conversation begins. The answer that is still running belongs to the old one.")
-    return Obeyed("A new conversation begins; I no longer look at what was said before.")
+        return Obeyed("This is a new conversation. The answer that is still running belongs to the old one.")
+    return Obeyed("This is a new conversation. I have forgotten what was said before.")
 
 
 def _stop(tx: Transaction, inbound: Inbound) -> Obeyed:
-    """Has no reply of its own while something runs: the cancelled outcome is the answer."""
+    """Stops the running answer; its cancelled outcome is the reply."""
     live = inbox.live_run(tx, inbound.conversation.id)
     if inbound.about and (live is None or not inbox.is_shown_in(tx, live, inbound.about)):
-        # A stop button that was pressed too late stops no other answer and gets no reply.
+        # A late press of an answer's stop button must not stop another answer, and gets no reply.
         return Obeyed()
     if live is None:
         waiting = inbox.waiting_in(tx, inbound.conversation.id)
         return Obeyed("Nothing is running." + (f" {waiting} messages still wait for their turn." if waiting else ""))
     inbox.ask_stop(tx, live, inbound.sender.name or inbound.sender.id)
-    # A place of its own that waits for a reply gets one.
-    return Obeyed("I stop the answer that is running." if inbound.target.handle else "")
+    # A platform that gave a handle for the reply waits for one.
+    return Obeyed("Stopping the answer." if inbound.target.handle else "")
 
 
 def _undo(tx: Transaction, inbound: Inbound) -> Obeyed:
-    return Obeyed(undo.take_back(tx, inbound.conversation.id, "take back").words)
+    return Obeyed(undo.take_back(tx, inbound.conversation.id, "undo").words)
 
 
 def _retry(tx: Transaction, inbound: Inbound) -> Obeyed:
-    """Has no reply of its own where something is tried again: the new outcome is the answer."""
+    """Answers the last message again; the new outcome is the reply."""
     taken = undo.take_back(tx, inbound.conversation.id, "try again")
     if taken.message is None:
         return Obeyed(taken.words)
@@ -127,6 +127,6 @@ BUILT_IN = (
     Command("whoami", "who you are to me", _whoami),
     Command("new", "begin a new conversation", _new),
     Command("stop", "stop the answer that is running", _stop),
-    Command("undo", "take back your last message and its answer", _undo),
+    Command("undo", "forget your last message and its answer", _undo),
     Command("retry", "answer your last message again", _retry, runs=True),
 )

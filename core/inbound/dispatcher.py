@@ -39,11 +39,11 @@ log = logging.getLogger(__name__)
 
 class _Settled(NamedTuple):
     outcome: Outcome
-    # Whether an answer is owed; the courier then shows whether it arrived.
+    # Whether an answer will be delivered; the courier then shows whether it arrived.
     owes: bool
-    # The first part of the answer, where it may be sent at once.
+    # The first part of the answer, if it may be sent at once.
     first: Head | None
-    # The conversation's next message, which is claimed already.
+    # The conversation's next message, already claimed.
     following: Claim | None
 
 
@@ -76,18 +76,18 @@ class Dispatcher:
         self._slots = slots
         slots.subscribe(self._fill)
         self._live: dict[str, Interrupt] = {}
-        # By run: the person it is for, and the agent that does it.
+        # By run: the person it works for, and the agent.
         self._askers: dict[str, Asker | None] = {}
         self._at_work: dict[str, Agent] = {}
         self._run_ended = asyncio.Event()
         self._orphans: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        # Ends of runs and claims: they must reach the store even if the run is cut off.
+        # Writes that must complete even if their run is cut off: ends of runs, and claims.
         self._settling: set[asyncio.Task[Claim | None]] = set()
-        # Free conversations with something to do, served in turn so that none starves the others.
+        # Free conversations with waiting messages, served in turn so that none starves the others.
         self._waiting: OrderedDict[str, None] = OrderedDict()
         self._timers: dict[str, Timer] = {}
-        # Until it is started nothing runs: what waits is found then.
+        # Nothing runs until the start, which finds all waiting messages.
         self._stopped = True
         store.wakeups.subscribe(wakeups.Conversation, lambda due: self.expect(due.id, due.at))
         store.wakeups.subscribe(wakeups.StopAsked, lambda due: self.interrupt(due.run, due.by))
@@ -105,27 +105,27 @@ class Dispatcher:
         await self.sweep()
 
     async def sweep(self) -> None:
-        """Finds every free conversation in which a message waits, and every run that nobody runs."""
+        """Finds free conversations with waiting messages, and open runs that no task works on."""
         for conversation, ready in await self._store.insist(inbox.busy_conversations):
             self.expect(conversation, ready)
         for run, by in await self._store.insist(inbox.asked_to_stop):
             self.interrupt(run, by)
         orphans = set(await self._store.insist(inbox.open_runs)) - self._live.keys()
         for run in orphans & self._orphans:
-            log.error("nobody runs %s any more; it is recovered", run)
+            log.error("no task works on %s any more; it is recovered", run)
             await self._store.insist(
                 lambda tx, run=run: recovery.recover_run(tx, run, self._clock, self._settlement)  # type: ignore[misc]
             )
-        # Twice in a row, since a run may end while it is looked for.
+        # A run must be found twice in a row, because it may end while the store is read.
         self._orphans = orphans
 
     async def stop(self, patience: float) -> None:
-        """Runs that are cut off stay open in the store; recovery decides about them at the next start."""
+        """Cuts off running runs, which stay open in the store; recovery decides about them at the next start."""
         self.pause()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        # What has ended is settled and on its way; it must not look as if it had been cut off.
+        # An ended run is already being settled and must not look cut off.
         if self._settling and patience:
             await asyncio.wait(self._settling, timeout=patience)
 
@@ -136,19 +136,19 @@ class Dispatcher:
         self._timers.clear()
 
     def renew(self, limits: Limits) -> None:
-        """For runs that begin from now on; the others end as they began."""
+        """Applies new limits to runs that start from now on."""
         self._limits = limits
         self._slots.renew(limits.runs)
 
     async def released(self, agents: Iterable[Agent]) -> None:
-        """Returns when no run of theirs goes on."""
+        """Returns when no run of these agents is in progress."""
         theirs = {id(agent) for agent in agents}
         while any(id(agent) in theirs for agent in self._at_work.values()):
             self._run_ended.clear()
             await self._run_ended.wait()
 
     def reserve(self) -> bool:
-        """A slot for a run that the door may claim with the same commit that stores its message."""
+        """Takes a slot for a run that the door may claim in the commit that stores its message."""
         if not self._slots.is_free or self._waiting or self._stopped:
             return False
         self._slots.take()
@@ -158,11 +158,11 @@ class Dispatcher:
         self._slots.give_back()
 
     def claim(self, tx: Transaction, conversation: str) -> Claim | None:
-        """Part of a transaction: the conversation's next message, unless the gateway is about to stop."""
+        """Claims the conversation's next message inside a transaction, unless the gateway is stopping."""
         return None if self._stopped else inbox.claim(tx, conversation, self._clock.now())
 
     def begin(self, claimed: Claim) -> None:
-        """Runs what was claimed in a slot that was reserved."""
+        """Runs a claimed message in a slot that was reserved."""
         self._live[claimed.run] = Interrupt()
         self._spawn(self._hand_back(claimed) if self._stopped else self._run(claimed))
 
@@ -182,7 +182,7 @@ class Dispatcher:
             self._live[run].stop(by)
 
     def end_lapsed(self) -> None:
-        """Stops what runs for people who were removed; what waits for them ends when its turn comes."""
+        """Stops runs for people who were removed from the access list; their waiting messages end when claimed."""
         for run, asker in self._askers.items():
             if self._access.lapsed(asker):
                 self.interrupt(run, "the owner")
@@ -199,16 +199,16 @@ class Dispatcher:
             self._spawn(self._claim(conversation))
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        # A fresh context: what is bound is this run's session and nothing of the caller's.
+        # A fresh context: the task must contain this run's session and nothing of the caller's.
         task = asyncio.create_task(work, context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A fault of ours leaves its run open in the store; the sweep finds it there."""
+        """Logs an exception of our own code; its run stays open in the store, where the sweep finds it."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            log.error("a run was left open by a fault: %r", error, exc_info=error)
+            log.error("a run failed in the dispatcher and stays open: %r", error, exc_info=error)
 
     async def _claim(self, conversation: str) -> None:
         claimed = None
@@ -233,7 +233,7 @@ class Dispatcher:
             self.release()
 
     async def _keep(self, claimed: Claim | None) -> Claim | None:
-        """Gives back a claim made just before the gateway began to stop; the attempt is not counted."""
+        """Returns a claim made just before the gateway began to stop; the attempt does not count."""
         if claimed is None or not self._stopped:
             return claimed
         del self._live[claimed.run]
@@ -241,7 +241,7 @@ class Dispatcher:
         return None
 
     async def _see_through(self, work: Coroutine[None, None, Claim | None]) -> Claim | None:
-        """Finishes a write even when its run is cut off."""
+        """Completes a write even when its run is cut off."""
         task = asyncio.create_task(work)
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
@@ -258,7 +258,7 @@ class Dispatcher:
             log.warning("%s; what was done here is discarded", error)
         finally:
             if following is not None:
-                # It was cut off: nobody runs it any more, and the sweep must see that.
+                # The run was cut off; the sweep must see that no task works on it.
                 self._live.pop(following.run, None)
             self.release()
 
@@ -317,16 +317,16 @@ class Dispatcher:
         return self._limits.model_copy(update={"run_seconds": self._limits.errand_seconds})
 
     async def _settle(self, claimed: Claim, journal: Journal, outcome: Outcome, can: Capabilities) -> Claim | None:
-        """One transaction: the run closed with its outcome, its terminal event, and what we owe for it."""
-        # Closed before the commit, so that nothing of this run is shown after its end.
+        """Stores the outcome, the terminal event and the delivery of a run in one transaction."""
+        # The draft is closed before the commit, so that nothing of this run is shown after its end.
         seen = self._drafts.close(claimed.run)
         pending = await journal.close()
         fail_here("halt.pre_terminal" if outcome.kind is OutcomeKind.HALTED else "run.pre_terminal")
         target, conversation = claimed.inbound.target, claimed.inbound.conversation.id
-        # An earlier process may have shown "seen" for a run that was cut off.
+        # An earlier process may have marked the message as seen before it died.
         signals = can.reactions and (seen or claimed.attempt > 1)
         owed = answer.final_of(claimed.run, claimed.inbound, outcome, signals=signals)
-        # An opened view is finished in place, in its lane; only a plain answer may go at once.
+        # An open view is finished in its lane; only a plain answer may be sent at once.
         plain = can.async_delivery and not seen and claimed.view is None and owed.body != Body()
         reserved = self._courier.reserve(owed) if plain else None
         ending = Ending(claimed, outcome, can.async_delivery, pending, journal.last, signals=signals, final=owed)
@@ -334,7 +334,7 @@ class Dispatcher:
         def unit(tx: Transaction) -> _Settled:
             ended, final = self._settlement.settle(tx, ending)
             first = self._courier.put(tx, final, reserved if final is owed else None) if final else None
-            # A conversation continues at once only if no other waits for a slot.
+            # The conversation continues at once only if no other conversation waits for a slot.
             following = None if self._waiting else self.claim(tx, conversation)
             if following is None and (ready := inbox.next_ready(tx, conversation)) is not None:
                 tx.announce(wakeups.Conversation(conversation, ready))
@@ -347,7 +347,7 @@ class Dispatcher:
                 self._courier.give_back(reserved)
             raise
         if settled.following:
-            # First of all, so that a /stop from the same commit finds the run.
+            # This comes first, so that a /stop from the same commit finds the run.
             self._live[settled.following.run] = Interrupt()
         log.info("run %s%s", settled.outcome.kind, f": {settled.outcome.reason}" if settled.outcome.reason else "")
         if reserved:

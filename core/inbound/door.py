@@ -1,4 +1,4 @@
-"""The one entrance: admit, obey a control command, or store; it returns only when that is durable."""
+"""The door, the only entrance for messages: checks access, obeys control commands and stores messages."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ from tidings.core.types import (
 
 log = logging.getLogger(__name__)
 
-BUSY = "I have too much waiting here already, so I did not take this message. Please send it again later."
-TOO_LONG = "This message is too long for me, so I did not take it."
+BUSY = "Too many messages are waiting here, so I did not accept this one. Please send it again later."
+TOO_LONG = "This message is too long for me, so I did not accept it."
 BROKEN = "⚠ /{name} failed, and nothing was changed. The reason is in the gateway's log."
-NOBODY_WAITS = "Nobody is waiting for this answer any more."
-MAY_BE_LOST = "An earlier answer of mine to this chat may not have arrived. Ask me again if you miss it."
-# A full queue is said at most once a minute.
+QUESTION_CLOSED = "This question is no longer open."
+MAY_BE_LOST = "An earlier answer to this chat may not have arrived. If you miss one, please ask again."
+# People are told about a full queue at most this often.
 BUSY_SECONDS = 60.0
-# How JSON writes NUL.
+# NUL as escaped in JSON.
 NUL = b"\\u0000"
-# So many of those whom we do not know are kept in mind.
+# How many strangers the gateway remembers.
 STRANGERS = 8
 
 
 class _Taken(NamedTuple):
     admission: Admission
-    # The run that the transaction claimed, to be begun after its commit.
+    # The run that the transaction claimed, to be started after the commit.
     claimed: Claim | None = None
 
 
@@ -96,7 +96,7 @@ class Door:
         self._tell_strangers = tell_strangers
         self._early = EarlyParts()
         self._queue = QueueLimit()
-        # The owner may know them, and need not ask them for their ids.
+        # The last strangers, so that the owner can admit them without asking for their ids.
         self.strangers: dict[str, Stranger] = {}
 
     def renew(self, limits: Limits, *, tell_strangers: bool) -> None:
@@ -104,7 +104,7 @@ class Door:
         self._tell_strangers = tell_strangers
 
     def receive_for(self, adapter: str, account: str) -> Receive:
-        """The door as one adapter sees it: its notes go to its own notebook."""
+        """The door for one adapter, with that adapter's notebook."""
 
         async def receive(inbound: Inbound, note: Note | None = None) -> Admission:
             write_note = adapter_state.writer(adapter, account, note)
@@ -113,7 +113,7 @@ class Door:
         return receive
 
     async def _receive(self, inbound: Inbound, write_note: Callable[[Transaction], None] | None) -> Admission:
-        """Nothing is awaited before the row is handed to the writer, so order is that of the calls."""
+        """Queues the row without awaiting anything first, so that messages keep the order of the calls."""
         fail_here("in.received")
         self._meters.inbound[inbound.target.adapter] += 1
         self._meters.heard_at[f"{inbound.target.adapter}@{inbound.target.account}"] = self._clock.wall()
@@ -142,7 +142,7 @@ class Door:
 
         fail_here("in.pre_commit")
         stored = self._store.write(unit)
-        # Whoever waits may go away meanwhile; what was stored is followed up all the same.
+        # The caller may be cancelled meanwhile; a stored message is run all the same.
         stored.add_done_callback(lambda done: self._follow_up(reserved, done))
         taken = await asyncio.shield(stored)
         return taken.admission
@@ -197,13 +197,13 @@ class Door:
         return waiting >= self._limits.queued_per_conversation or self._queue.is_full(tx, self._limits.queued)
 
     def _refuse(self, tx: Transaction, inbound: Inbound, reason: Refusal, words: str) -> _Taken:
-        """Turned away, and told so; the row only keeps a repetition from being taken for another message."""
+        """Refuses a message and tells the sender; the stored row only identifies a repetition."""
         now = self._clock.now()
-        # Whoever gave the key and is answered here and now may come again with it.
+        # A client that gave its own key and gets an answer right now may repeat the request with that key.
         if not inbound.digest:
             inbox.put_closed(tx, inbound, ids.new("run"), now, f"refused: {reason}")
         if self._may_push(inbound.target):
-            # By sender: in a group each of them is told.
+            # The cause names the sender, so that each member of a group is told.
             cause = f"{reason} {inbound.sender.id}"
             notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=words), None, cause)
             outbox.put_notice(tx, notice, now, every=BUSY_SECONDS)
@@ -211,13 +211,13 @@ class Door:
         return _Taken(Refused(reason=reason))
 
     def _obey(self, tx: Transaction, inbound: Inbound, name: str, handler: Handler, reserved: bool) -> _Taken:
-        """Stored with its reply in one transaction: obeyed at once, and once."""
+        """Stores a command with its reply in one transaction, so that it is obeyed exactly once."""
         run, now = ids.new("run"), self._clock.now()
         with tx.step() as obeying:
             obeyed = _asked(tx, obeying, inbound, name, handler)
             full = obeyed.again is not None and self._is_full(tx, obeyed.again)
             if full:
-                # Turned away as a whole, so that it can be asked for later.
+                # The command is refused as a whole, so that it can be repeated later.
                 obeying.undo()
         if full:
             return self._refuse(tx, inbound, Refusal.BUSY, BUSY)
@@ -229,7 +229,7 @@ class Door:
         return _Taken(Stored(run=run))
 
     def _press(self, tx: Transaction, press: Inbound, reserved: bool) -> _Taken:
-        """A button of an answer says its words, once; any other gets one notice."""
+        """Turns the first press of an answer's button into a message; an unknown button gets a notice."""
         asking, number = answer.asked_by(press.choice)
         offered = journal.outcome(tx, asking)
         here = tx.one("SELECT 1 FROM inbox WHERE run = ? AND conversation = ?", asking, press.conversation.id)
@@ -237,22 +237,22 @@ class Door:
             run, now = ids.new("run"), self._clock.now()
             inbox.put_closed(tx, press, run, now, press.kind)
             if self._may_push(press.target):
-                body = Body(text=NOBODY_WAITS)
+                body = Body(text=QUESTION_CLOSED)
                 outbox.put_notice(tx, Owed(ids.new("dlv"), Class.NOTICE, press.target, body, None, press.key), now)
             return _Taken(Stored(run=run))
-        # The key is the question's: whoever presses second finds it answered.
+        # The key belongs to the question, so a second press finds it answered.
         said = msgspec.structs.replace(
             press, kind=Kind.MESSAGE, key=f"answer to {asking}", text=offered.choices[number]
         )
         known = inbox.find(tx, said)
         if known is None and self._is_full(tx, said):
-            # The press is turned away, not the question: it may be answered later.
+            # Only the press is refused: the question may be answered later.
             return self._refuse(tx, press, Refusal.BUSY, BUSY)
         inbox.put_closed(tx, press, ids.new("run"), self._clock.now(), press.kind)
         return _Taken(Duplicate(run=known.run)) if known else self._store_message(tx, said, reserved)
 
     def _amend(self, tx: Transaction, change: Inbound) -> _Taken:
-        """An edit corrects and a deletion cancels what still waits; neither ever becomes a run."""
+        """An edit corrects a waiting message and a deletion cancels it; neither becomes a run."""
         run, now = ids.new("run"), self._clock.now()
         inbox.put_closed(tx, change, run, now, change.kind)
         short = msgspec.structs.replace(change, text=change.text[: self._limits.message_characters])
@@ -262,14 +262,14 @@ class Door:
         return _Taken(Stored(run=run))
 
     def _cancel(self, tx: Transaction, run: str, reason: str, *, remembered: bool = True) -> bool:
-        """Ends a run that still waits; nothing happens to any other."""
+        """Cancels a run if it still waits; returns false for any other run."""
         claimed = inbox.waiting_claim(tx, run)
         if claimed is not None:
             self._settlement.close(tx, claimed, Outcome(OutcomeKind.CANCELLED, reason, ""), remembered=remembered)
         return claimed is not None
 
     async def stop(self, run: str, by: str) -> bool:
-        """Ends a run from outside the conversation: a live one is asked, a waiting one is cancelled."""
+        """Stops a run from outside its conversation: a running one is asked to stop, a waiting one is cancelled."""
 
         def unit(tx: Transaction) -> bool:
             return inbox.ask_stop(tx, run, by) or self._cancel(tx, run, f"stopped by {by}")
@@ -277,7 +277,7 @@ class Door:
         return await self._store.write(unit)
 
     async def stop_for_sender(self, run: str) -> None:
-        """The person who asked for the answer has stopped it with the platform's own button."""
+        """Stops a run for the person who asked, after a press of the platform's own stop button."""
         try:
             message = await self._store.read(lambda tx: inbox.message_of(tx, run))
             await self.stop(run, message.sender.name or message.sender.id)
@@ -292,7 +292,7 @@ class Door:
             del self.strangers[next(iter(self.strangers))]
 
     def _tell_stranger(self, tx: Transaction, inbound: Inbound) -> _Taken:
-        """At most once an hour, so that nobody can make us shout."""
+        """Tells a stranger how to be admitted, at most once an hour."""
         words = policy.how_to_be_admitted(inbound)
         if self._may_push(inbound.target):
             notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=words), None, "stranger")
@@ -304,20 +304,20 @@ class Door:
 
 
 def _asked(tx: Transaction, obeying: Step, inbound: Inbound, name: str, handler: Handler) -> Obeyed:
-    """Makes a reply of any fault: else the platform would deliver the same message again and again."""
+    """Turns any exception of a handler into a reply; otherwise the platform would repeat the message for ever."""
     try:
         return handler(tx, inbound)
     except Unstored:
-        # It is not the command's fault, and can be stored later.
+        # The store cannot write now; the command may succeed later.
         raise
     except BaseException as error:
-        log.error("/%s went wrong: %r", name, error, exc_info=error)
+        log.error("/%s failed: %r", name, error, exc_info=error)
         obeying.undo()
         return Obeyed(BROKEN.format(name=name))
 
 
 def _storable(inbound: Inbound) -> Inbound:
-    """Lone surrogates and NUL cannot be stored; a message that has them is taken without them."""
+    """Removes lone surrogates and NUL from a message, because the store does not accept them."""
     try:
         storable = NUL not in msgspec.json.encode(inbound)
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""The row of a run that its client wants forgotten: the wish is stored with it, and later all text goes out of it."""
+"""Forgets runs at a client's request: marks the row, and later removes all text from it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ FORGOTTEN = "forgotten"
 
 
 def ask(tx: Transaction, run: str) -> None:
-    """Raises Unknown."""
+    """Marks a run to be forgotten; raises Unknown."""
     if not tx.count("UPDATE inbox SET forget = 1 WHERE run = ? AND state <> 'closed'", run):
         raise Unknown(f"there is no run {run}")
 
 
 def drop_checkpoints(tx: Transaction, conversation: str, generation: int, since: int) -> None:
-    """Runs from the row `since` on have seen the forgotten one: none of them is gone back to."""
+    """Drops the checkpoints of runs from the row `since` on, which may contain the forgotten run."""
     tx.execute(
         "UPDATE inbox SET checkpoint = NULL WHERE conversation = ? AND kind = 'message' AND generation = ?"
         " AND seq >= ? AND checkpoint IS NOT NULL",
@@ -30,7 +30,7 @@ def drop_checkpoints(tx: Transaction, conversation: str, generation: int, since:
 
 
 def empty(tx: Transaction, row: Row) -> None:
-    """Keeps the key of the message, so that a repeated request does not run twice, and nothing of its text."""
+    """Removes the text of a row but keeps its key, so that a repeated request does not run twice."""
     said = msgspec.json.decode(row["message"], type=Inbound)
     silent = replace(said, text="", attachments=(), quoted=None, forwarded="", given=None)
     tx.execute(

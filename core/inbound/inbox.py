@@ -1,4 +1,4 @@
-"""Put once, claim in order per conversation, finish; every verb is part of somebody's transaction."""
+"""The inbox: stores each message once, lets it be claimed in order per conversation, and stores its outcome."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tidings.core.store import wakeups
 from tidings.core.store.store import Row, Transaction
 from tidings.core.types import Author, Entry, Inbound, Kind, Origin, Quoted, View, encode, workspace_name
 
-# An album has no end mark: it is complete when nothing came for a second, after ten at the latest.
+# An album has no end mark: it counts as complete after a quiet second, or after ten seconds at the latest.
 ALBUM_QUIET_SECONDS = 1.0
 ALBUM_LONGEST_SECONDS = 10.0
-# Of so many runs of a conversation the memory is kept, so that they can be taken back.
+# How many runs of a conversation keep their checkpoints, so that they can be undone.
 KEPT_CHECKPOINTS = 10
 
 
 class Claim(NamedTuple):
-    """A run that is ours: nobody else runs this conversation until it is finished."""
+    """A claimed run: no other run of its conversation starts until it is finished."""
 
     run: str
     inbound: Inbound
@@ -55,7 +55,7 @@ def find(tx: Transaction, inbound: Inbound) -> Known | None:
 
 
 def put(tx: Transaction, inbound: Inbound, run: str, now: float) -> str:
-    """The run that it has become, which is another one when it joined an album that waits already."""
+    """Stores a message and returns its run, which is an earlier one if the message joins a waiting album."""
     conversation = inbound.conversation.id
     conversations.add(tx, conversation)
     leader = _album_leader(tx, inbound)
@@ -70,19 +70,19 @@ def put(tx: Transaction, inbound: Inbound, run: str, now: float) -> str:
 
 
 def put_unclaimed(tx: Transaction, inbound: Inbound, run: str, now: float) -> None:
-    """Puts a message that its own transaction does not claim, and announces its conversation."""
+    """Stores a message that this transaction does not claim, and announces its conversation."""
     put(tx, inbound, run, now)
     announce_next(tx, inbound.conversation.id)
 
 
 def announce_next(tx: Transaction, conversation: str) -> None:
-    """Announces the oldest waiting message of a free conversation; the end of a run announces it in a busy one."""
+    """Announces the oldest waiting message of a free conversation; in a busy one, the end of its run does that."""
     if live_run(tx, conversation) is None and (ready := next_ready(tx, conversation)) is not None:
         tx.announce(wakeups.Conversation(conversation, ready))
 
 
 def _complete_albums(tx: Transaction, inbound: Inbound, now: float) -> None:
-    """Another message from the same person completes their album; messages of others do not."""
+    """A further message of the same person completes their albums; messages of others do not."""
     waiting = tx.all(
         "SELECT run, message FROM inbox WHERE conversation = ? AND state = 'waiting' AND ready > ?",
         inbound.conversation.id,
@@ -103,7 +103,7 @@ def _album_leader(tx: Transaction, inbound: Inbound) -> Row | None:
 
 
 def _album(tx: Transaction, inbound: Inbound) -> list[Row]:
-    """The runs of this album so far; the same name from another person is another album."""
+    """The rows of this album so far; the same group from another person is another album."""
     rows = tx.all(
         "SELECT run, accepted, state, message FROM inbox WHERE conversation = ? AND album = ? AND album <> ''"
         " AND state IN ('waiting', 'running', 'done') ORDER BY seq DESC",
@@ -114,17 +114,17 @@ def _album(tx: Transaction, inbound: Inbound) -> list[Row]:
 
 
 def joins_album(tx: Transaction, inbound: Inbound) -> bool:
-    """Does it become part of a run that waits already?"""
+    """Tells whether a message becomes part of a waiting run."""
     return _album_leader(tx, inbound) is not None
 
 
 def continues_album(tx: Transaction, inbound: Inbound) -> bool:
-    """Was another part of its album accepted before, whether it still waits or has been answered?"""
+    """Tells whether another part of its album was accepted before, waiting or already answered."""
     return bool(_album(tx, inbound))
 
 
 def put_closed(tx: Transaction, inbound: Inbound, run: str, now: float, reason: str) -> None:
-    """Keeps what never becomes a run, so that its repetition is known for one."""
+    """Stores a message that never becomes a run, so that a repetition is recognised."""
     _insert(tx, inbound, run, "closed", now, now, None, reason)
 
 
@@ -174,7 +174,7 @@ def waiting_in(tx: Transaction, conversation: str) -> int:
 
 
 def next_ready(tx: Transaction, conversation: str) -> float | None:
-    """When the conversation's oldest waiting message may be claimed; None when none waits."""
+    """When the conversation's oldest waiting message may be claimed; None without one."""
     row = tx.one(
         "SELECT ready FROM inbox WHERE conversation = ? AND state = 'waiting' ORDER BY said, seq LIMIT 1",
         conversation,
@@ -188,7 +188,7 @@ def live_run(tx: Transaction, conversation: str) -> str | None:
 
 
 def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
-    """Takes the oldest waiting message, if the conversation is free and the message may be taken."""
+    """Claims the oldest waiting message if the conversation is free and the message is due."""
     row = tx.one(
         "SELECT run, message, attempt, fence, generation, ready, checkpoint, album FROM inbox"
         " WHERE conversation = ? AND state = 'waiting' ORDER BY said, seq LIMIT 1",
@@ -198,7 +198,7 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
         return None
     memory = tx.one("SELECT generation, checkpoint FROM conversations WHERE id = ?", conversation)
     assert memory is not None, "a waiting message always has its conversation"
-    # What runs again after a restart belongs to the conversation in which it first began, whatever has begun since.
+    # A repeated run keeps the generation in which it first started, even if a newer one has begun.
     generation = row["generation"] if row["attempt"] else memory["generation"]
     tx.execute(
         "UPDATE inbox SET state = 'running', attempt = attempt + 1, fence = fence + 1, generation = ? WHERE run = ?",
@@ -207,7 +207,7 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
     )
     inbound = _with_album(tx, row["run"], msgspec.json.decode(row["message"], type=Inbound), row["album"])
     given = inbound.given.history if inbound.given else None
-    # After a restart a run goes on from its own checkpoint, else from the last run's of its generation.
+    # A repeated run continues from its own checkpoint, otherwise from the last one of its generation.
     checkpoint = row["checkpoint"] or (memory["checkpoint"] if given is None else None)
     return Claim(
         run=row["run"],
@@ -217,7 +217,7 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
         generation=generation,
         history=history.recall(tx, conversation, generation) if given is None else given,
         checkpoint=checkpoint,
-        # A run that was never begun has shown nothing.
+        # A run that never started has shown nothing.
         view=view_rows.find(tx, row["run"]) if row["attempt"] else None,
         journalled=journal.last(tx, row["run"]) if row["attempt"] else 0,
         preferences=preferences.read(tx, conversation),
@@ -225,7 +225,7 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
 
 
 def give_back(tx: Transaction, claimed: Claim) -> None:
-    """Lets a run wait again that was claimed but never begun; recovery ends one that was asked to stop."""
+    """Sets a claimed run that never started back to waiting; recovery ends one that was asked to stop."""
     tx.execute(
         "UPDATE inbox SET state = 'waiting', attempt = attempt - 1"
         " WHERE run = ? AND fence = ? AND state = 'running' AND stop_asked IS NULL",
@@ -235,13 +235,13 @@ def give_back(tx: Transaction, claimed: Claim) -> None:
 
 
 def let_wait(tx: Transaction, run: str, conversation: str) -> None:
-    """Lets a run that was cut off wait for its next attempt; what its old process still writes is refused."""
+    """Sets a run that was cut off back to waiting; writes of its old process are refused."""
     tx.execute("UPDATE inbox SET state = 'waiting', fence = fence + 1 WHERE run = ?", run)
     announce_next(tx, conversation)
 
 
 def message_of(tx: Transaction, run: str) -> Inbound:
-    """What was said, with all of its album."""
+    """The message of a run, with all parts of its album."""
     row = tx.one("SELECT message, album FROM inbox WHERE run = ?", run)
     assert row is not None, "a run is a row"
     return _with_album(tx, run, msgspec.json.decode(row["message"], type=Inbound), row["album"])
@@ -260,7 +260,7 @@ def _with_album(tx: Transaction, run: str, inbound: Inbound, album: str) -> Inbo
 
 
 def finish(tx: Transaction, claimed: Claim, outcome: Outcome, now: float) -> None:
-    """Sets the outcome, once and for ever; raises Fenced when the run is no longer ours."""
+    """Stores the outcome, which never changes again; raises Fenced when the run is no longer ours."""
     done = tx.count(
         "UPDATE inbox SET state = 'done', generation = ?, outcome = ?, reason = ?, usage = ?, ended = ?"
         " WHERE run = ? AND fence = ? AND state IN ('running', 'waiting')",
@@ -273,11 +273,11 @@ def finish(tx: Transaction, claimed: Claim, outcome: Outcome, now: float) -> Non
         claimed.fence,
     )
     if done != 1:
-        raise Fenced(f"{claimed.run} was settled by somebody else")
+        raise Fenced(f"{claimed.run} was already settled by another worker")
 
 
 def keep_memory(tx: Transaction, claimed: Claim, outcome: Outcome, at: float) -> None:
-    """What was said becomes history, and the run's last checkpoint the generation's."""
+    """Adds the exchange to the history, and makes the run's last checkpoint that of its generation."""
     conversation, run = claimed.inbound.conversation.id, claimed.run
     said = Author.PERSON if claimed.inbound.origin is Origin.PERSON else Author.NOTICE
     history.remember(tx, conversation, claimed.generation, said, claimed.inbound.in_full, run, at)
@@ -286,7 +286,7 @@ def keep_memory(tx: Transaction, claimed: Claim, outcome: Outcome, at: float) ->
     if outcome.reason:
         history.remember(tx, conversation, claimed.generation, Author.NOTICE, outcome.reason, run, at)
     conversations.keep_checkpoint(tx, conversation, claimed.generation, run)
-    # Whoever takes back more than this goes on from the history; a long talk is long, and each run has all of it.
+    # Checkpoints can be large, so only the newest are kept; undoing more continues from the history instead.
     tx.execute(
         "UPDATE inbox SET checkpoint = NULL WHERE seq = (SELECT seq FROM inbox WHERE conversation = ?"
         " AND kind = 'message' AND state = 'done' AND checkpoint IS NOT NULL"
@@ -297,12 +297,12 @@ def keep_memory(tx: Transaction, claimed: Claim, outcome: Outcome, at: float) ->
 
 
 def keep_checkpoint(tx: Transaction, run: str, checkpoint: bytes, after: int) -> None:
-    """`after` is the number of the last event before it."""
+    """Stores a checkpoint; `after` is the number of the last event before it."""
     tx.execute("UPDATE inbox SET checkpoint = ?, checkpoint_after = ? WHERE run = ?", checkpoint, after, run)
 
 
 def ask_stop(tx: Transaction, run: str, by: str) -> bool:
-    """False for a run that is not running."""
+    """Asks a run to stop; false for a run that is not running."""
     asked = tx.count(
         "UPDATE inbox SET stop_asked = coalesce(stop_asked, ?) WHERE run = ? AND state = 'running'", by, run
     )
@@ -313,7 +313,7 @@ def ask_stop(tx: Transaction, run: str, by: str) -> bool:
 
 
 def is_shown_in(tx: Transaction, run: str, handle: str) -> bool:
-    """Is this the view in which the run's answer grows?"""
+    """Tells whether this is the view of the run's growing answer."""
     view = view_rows.find(tx, run)
     return view is not None and view.handle == handle
 
@@ -324,7 +324,7 @@ def stop_asked(tx: Transaction, run: str) -> str | None:
 
 
 def amend(tx: Transaction, change: Inbound) -> Row | None:
-    """Corrects a message that still waits; returns the row of a deleted one that must be cancelled."""
+    """Corrects a waiting message; returns the row of a deleted one, which must be cancelled."""
     row = tx.one(
         "SELECT run, message, fence, joined FROM inbox m WHERE adapter = ? AND account = ? AND key = ?"
         " AND EXISTS (SELECT 1 FROM inbox w WHERE w.run = coalesce(m.joined, m.run) AND w.state = 'waiting')",
@@ -345,7 +345,7 @@ def amend(tx: Transaction, change: Inbound) -> Row | None:
 
 
 def waiting_claim(tx: Transaction, run: str) -> Claim | None:
-    """A run that still waits, in the shape that ends it without ever having run."""
+    """A claim for ending a run that still waits and never ran."""
     row = tx.one(
         "SELECT inbox.*, conversations.generation AS current FROM inbox JOIN conversations ON id = conversation"
         " WHERE run = ? AND state = 'waiting'",
@@ -372,7 +372,7 @@ def claim_of(row: Row, journalled: int) -> Claim:
 
 
 def busy_conversations(tx: Transaction) -> list[tuple[str, float]]:
-    """Free conversations in which a message waits, with the time from which it may be claimed."""
+    """Free conversations with a waiting message, and from when that may be claimed."""
     rows = tx.all(
         "SELECT w.conversation, w.ready FROM (SELECT min(seq) AS seq FROM inbox WHERE state = 'waiting'"
         " GROUP BY conversation) AS oldest JOIN inbox w ON w.seq = oldest.seq WHERE NOT EXISTS"
@@ -386,18 +386,18 @@ def open_runs(tx: Transaction) -> list[str]:
 
 
 def asked_to_stop(tx: Transaction) -> list[tuple[str, str]]:
-    """Running runs that were asked to stop, each with the name of the person who asked."""
+    """Running runs that were asked to stop, each with the name of who asked."""
     rows = tx.all("SELECT run, stop_asked FROM inbox WHERE state = 'running' AND stop_asked IS NOT NULL")
     return [(row["run"], row["stop_asked"]) for row in rows]
 
 
 def waiting_attended(tx: Transaction) -> list[str]:
-    """Waiting runs that should end with their connection."""
+    """Waiting runs that end when their client disconnects."""
     return [row["run"] for row in tx.all("SELECT run FROM inbox WHERE state = 'waiting' AND attended = 1")]
 
 
 def open_workspaces(tx: Transaction) -> set[str]:
-    """The folders in which a run is at work or soon will be; in a store of any version."""
+    """The workspaces of running and waiting runs; works with a store of any version."""
     found: set[str] = set()
     rows = tx.all(
         "SELECT message FROM inbox WHERE state = 'waiting' UNION ALL SELECT message FROM inbox WHERE state = 'running'"

@@ -1,4 +1,4 @@
-"""Who may speak and when we are addressed: pure judgements, deny by default."""
+"""Decides who may talk to the bots and when a message is addressed to us; pure functions, deny by default."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tidings.core.types import Asker, Audience, Inbound, Sender, Target
 class Judgement(Enum):
     ADMIT = auto()
     IGNORE = auto()
-    # A stranger who speaks to us alone is told how to be admitted.
+    # A stranger in a private chat is told how to be admitted.
     TELL = auto()
-    # Part of an album: admitted if another part of it was, for only one bears the words that address us.
+    # A part of an album is admitted if another part was, because only one part addresses us.
     JOIN = auto()
 
 
@@ -29,14 +29,14 @@ def judge(inbound: Inbound, allowed: Set[str]) -> Judgement:
 
 
 def may_join(inbound: Inbound, allowed: Set[str]) -> bool:
-    """Could it be part of an album of which another part is addressed to us?"""
+    """Tells whether a message may belong to an album with another part addressed to us."""
     if not inbound.group or inbound.addressed or inbound.sender.is_bot:
         return False
     return inbound.sender.trusted or not allowed.isdisjoint(names(inbound))
 
 
 def name_of(target: Target, sender: Sender) -> str:
-    """A person on a platform, by whichever account they speak to us."""
+    """The id of a person on a platform, the same for every account."""
     return f"{target.adapter}:{sender.id}"
 
 
@@ -46,17 +46,17 @@ def own_names(said: Inbound | Asker) -> tuple[str, ...]:
 
 
 def names(said: Inbound | Asker) -> tuple[str, ...]:
-    """How the access list may name a sender: as a person, or by the group they speak in."""
+    """The ids by which the access list may admit a sender: as a person, or by the group."""
     own, target = own_names(said), said.target
     if target.audience is Audience.PRIVATE:
         return own
-    # A group that has moved is still known by the id under which its conversation began.
+    # A moved group is still known by its first id.
     began = said.conversation.chat
     return (*own, *names_of(target), f"{target.adapter}:{began}", f"{target.at}:{began}")
 
 
 def names_of(target: Target) -> tuple[str, ...]:
-    """How the access list may name a chat; a private one has its person's id on most platforms."""
+    """The ids by which the access list may name a chat; a private chat mostly has its person's id."""
     return f"{target.adapter}:{target.chat}", f"{target.adapter}@{target.account}:{target.chat}"
 
 

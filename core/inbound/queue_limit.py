@@ -1,4 +1,4 @@
-"""The limit for all waiting messages, which counts the rows only when the limit may be reached."""
+"""The limit of waiting messages; rows are counted only when the limit may be reached."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tidings.core.store.store import Transaction
 
 class QueueLimit:
     def __init__(self) -> None:
-        # How many messages can be waiting at most: those of the last count, and each one that was let in since.
+        # An upper bound of waiting messages: the last count, plus each message accepted since.
         self._at_most: int | None = None
 
     def is_full(self, tx: Transaction, limit: int) -> bool:
-        """Asked once for each message that is about to wait."""
+        """Tells whether the queue is full; call this once for each message that will wait."""
         if self._at_most is None or self._at_most >= limit:
             self._at_most = inbox.count_waiting(tx)
         if self._at_most >= limit:

@@ -1,4 +1,4 @@
-"""What becomes of runs a dead process left open; it only rewrites rows, before anything listens."""
+"""Recovers runs that a dead process left open, by rewriting rows before anything listens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidings.core.store.store import Row, Store, Transaction
 
 log = logging.getLogger(__name__)
 
-# The first run and two more: a message that kills the process must not do so for ever.
+# The first run and two repetitions: a message that kills the process must not do so for ever.
 ATTEMPTS = 3
 INTERRUPTED = "interrupted by a restart"
 
@@ -37,14 +37,14 @@ async def recover(store: Store, clock: Clock, settlement: Settlement) -> None:
 
 
 def _abandon(tx: Transaction, run: str, settlement: Settlement) -> None:
-    """Whoever waited for it went with the process; it would run for nobody."""
+    """Ends a run that its client can no longer receive, because the connection died with the process."""
     claimed = inbox.waiting_claim(tx, run)
     if claimed is not None:
         settlement.close(tx, claimed, Outcome(OutcomeKind.FAILED, INTERRUPTED, ""))
 
 
 def recover_run(tx: Transaction, run: str, clock: Clock, settlement: Settlement) -> None:
-    """Runs again from its checkpoint when nothing would be done twice; else ends with a visible sentence."""
+    """Lets a run start again from its checkpoint if no effect would be repeated; otherwise ends it visibly."""
     row = tx.one("SELECT * FROM inbox WHERE run = ? AND state = 'running'", run)
     if row is None:
         return
@@ -53,7 +53,7 @@ def recover_run(tx: Transaction, run: str, clock: Clock, settlement: Settlement)
     kind, reason = _verdict(row, claimed, entries)
     if kind is not None:
         settlement.close(tx, claimed, Outcome(kind, reason, _text_of(entries)))
-        # The messages behind it waited for its end.
+        # Later messages of the conversation waited for this run's end.
         inbox.announce_next(tx, row["conversation"])
         return
     journal.write(tx, run, journal.number(claimed.journalled, [Restarted(row["attempt"] + 1)], clock.wall()))
@@ -61,7 +61,7 @@ def recover_run(tx: Transaction, run: str, clock: Clock, settlement: Settlement)
 
 
 def _verdict(row: Row, claimed: Claim, entries: list[Numbered]) -> tuple[OutcomeKind | None, str]:
-    """How the run must end; no kind means that it may run again."""
+    """How the run must end; None as kind means that it may run again."""
     if row["stop_asked"] is not None:
         return OutcomeKind.CANCELLED, f"stopped by {row['stop_asked']}"
     if open_tool := _unknown_tool(entries, row["checkpoint_after"]):
@@ -78,7 +78,7 @@ def _verdict(row: Row, claimed: Claim, entries: list[Numbered]) -> tuple[Outcome
 
 
 def _unknown_tool(entries: list[Numbered], checkpoint_after: int) -> ToolStarted | None:
-    """The first effectful tool that a run from the checkpoint would repeat, or that nobody saw end."""
+    """The first tool with an effect that the run would repeat, or whose end was not seen."""
     open_calls: dict[str, ToolStarted] = {}
     for entry in entries:
         event = entry.event

@@ -1,4 +1,4 @@
-"""The end of a run, however it ends: outcome, terminal event, memory and what is owed are one transaction."""
+"""Settles a run: outcome, terminal event, memory and delivery are stored in one transaction."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from tidings.core.runs import journal
 from tidings.core.store.store import Transaction
 from tidings.core.types import Body, Origin, Target
 
-# Told of the end of a run that it has sent, in the transaction that ends it.
+# Called with the end of an errand's run, in the transaction that ends it.
 Sent = Callable[[Transaction, Claim, Outcome], None]
 
 
 class Ending(NamedTuple):
-    """A run that ends, and what the transaction that ends it must know."""
+    """A run that ends, with all that its last transaction needs."""
 
     claimed: Claim
     outcome: Outcome
-    # Whether a final is owed to the person; an errand reports to its sender instead.
+    # Whether an answer is delivered to the person; an errand reports to its sender instead.
     owes: bool
-    # Events that are not stored yet, and the number of the last one that is.
+    # Events not stored yet, and the number of the last stored one.
     pending: Sequence[JournalEvent] = ()
     last: int = 0
     # Whether the exchange becomes part of the conversation's memory.
     remembered: bool = True
-    # Whether the person was shown a sign of the run, so that its end is shown, too.
+    # Whether the person has seen a sign of the run, so that its end is signalled too.
     signals: bool = False
-    # The final for this outcome, where it was made before the transaction.
+    # The answer for this outcome, if it was built before the transaction.
     final: Owed | None = None
 
 
 class Settled(NamedTuple):
-    """`final` must be put in the same transaction; it is None where nothing is owed."""
+    """The stored outcome; `final` must be put in the same transaction, and is None if there is no answer."""
 
     outcome: Outcome
     final: Owed | None
@@ -55,11 +55,11 @@ class Settlement:
         self._senders: dict[Origin, Sent] = {}
 
     def report_to(self, origin: Origin, sent: Sent) -> None:
-        """Runs with an errand of this origin report there and owe nothing themselves."""
+        """Reports the end of errands of this origin to `sent`; such runs have no answer of their own."""
         self._senders[origin] = sent
 
     def settle(self, tx: Transaction, ending: Ending) -> Settled:
-        """A stop that was asked for in time wins over the outcome; raises Fenced when the run is not ours."""
+        """Settles a run; a stop that was asked for in time overrides the outcome. Raises Fenced if it is not ours."""
         claimed, outcome = ending.claimed, self._close(tx, ending)
         if claimed.inbound.errand is not None:
             self._senders[claimed.inbound.origin](tx, claimed, outcome)
@@ -69,8 +69,8 @@ class Settlement:
         return Settled(outcome, final if ending.owes and final.body != Body() else None)
 
     def close(self, tx: Transaction, claimed: Claim, outcome: Outcome, *, remembered: bool = True) -> None:
-        """Ends a run that nobody runs, and owes its final."""
-        # A person who saw it begin is shown how it ends.
+        """Ends a run that no task works on, and stores its answer."""
+        # The person may have seen the run start, so its end is signalled.
         owes, signals = self.may_push(claimed.inbound.target), claimed.attempt > 0
         settled = self.settle(tx, Ending(claimed, outcome, owes, (), claimed.journalled, remembered, signals))
         if settled.final is not None:
@@ -88,13 +88,13 @@ class Settlement:
         if ending.remembered:
             inbox.keep_memory(tx, claimed, outcome, wall)
         else:
-            # It is no exchange that could be tried again.
+            # This exchange cannot be retried.
             tx.execute("UPDATE inbox SET undone = 1 WHERE run = ?", claimed.run)
         if outcome.usage:
             usage.add(tx, claimed.inbound.conversation.id, outcome.usage, wall)
         return outcome
 
     def may_push(self, target: Target) -> bool:
-        """What is owed to an adapter that is no longer configured is held; only a refusal up front is none."""
+        """Tells whether a target can get messages; for an adapter that is not configured, they are stored and held."""
         abilities = self._can(target)
         return abilities is None or abilities.async_delivery

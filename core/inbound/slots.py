@@ -21,20 +21,20 @@ class Slots:
         self._hearers.append(hear)
 
     def take(self) -> None:
-        """Also beyond the limit, for a run that was claimed already."""
+        """Takes a slot, even beyond the limit, for a run that is already claimed."""
         self._free -= 1
 
     def give_back(self) -> None:
         self._add(1)
 
     def renew(self, count: int) -> None:
-        """Runs that go on keep their slots, also where there are fewer now."""
+        """Changes the number of slots; runs in progress keep theirs, even if there are now fewer."""
         more, self._count = count - self._count, count
         self._add(more)
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """A run that waits for another run gives it its slot."""
+        """Frees the slot of a run while it waits for another run."""
         self.give_back()
         try:
             yield

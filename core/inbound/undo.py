@@ -24,7 +24,7 @@ class TakenBack(NamedTuple):
 def take_back(tx: Transaction, conversation: str, purpose: str) -> TakenBack:
     """Marks the last exchange as undone and restores the memory from before it; the history stays readable."""
     if inbox.live_run(tx, conversation) or inbox.waiting_in(tx, conversation):
-        return TakenBack(None, "I am still at work here. Send /stop first, or wait until I have answered.")
+        return TakenBack(None, "I am still working on an answer. Send /stop first, or wait for it.")
     memory = tx.one("SELECT generation FROM conversations WHERE id = ?", conversation)
     last = _last_exchange(tx, conversation, memory["generation"]) if memory else None
     if memory is None or last is None:

@@ -188,7 +188,7 @@ def expected(say: Say) -> Expected:
 REPLIES = {
     "/status": ("Working on your message", "Nothing is running here."),
     "/whoami": ("You are ",),
-    "/new": ("A new conversation begins",),
+    "/new": ("This is a new conversation",),
     "/stop idle": ("Nothing is running.",),
 }
 

@@ -18,7 +18,7 @@ from tidings.adapters.discord import interactions, socket
 from tidings.core.agent import ChoicesOffered, Event, Finished, TextDelta, Turn
 from tidings.core.errors import Misconfigured
 from tidings.core.inbound.commands import Command
-from tidings.core.inbound.door import NOBODY_WAITS
+from tidings.core.inbound.door import QUESTION_CLOSED
 from tidings.core.store.sqlite import DATABASE
 from tidings.core.types import Quoted
 
@@ -523,7 +523,7 @@ async def test_a_second_press_is_told_that_it_was_answered(tmp_path: Path) -> No
         told = next(each for each in world.discord.sent if each.text == interactions.ANSWERED)
 
         assert told.only_for == world.ada.id
-        assert NOBODY_WAITS not in world.posts
+        assert QUESTION_CLOSED not in world.posts
 
 
 # Two of us.

@@ -19,7 +19,7 @@ from tidings.adapters.slack import listen
 from tidings.adapters.slack.socket import Limits
 from tidings.core.agent import ChoicesOffered, Event, Finished, TextDelta, Turn
 from tidings.core.desk.health import PartHealth
-from tidings.core.inbound.door import NOBODY_WAITS
+from tidings.core.inbound.door import QUESTION_CLOSED
 from tidings.core.store.sqlite import DATABASE
 from tidings.core.types import Quoted
 
@@ -275,7 +275,7 @@ async def test_a_slash_command_is_obeyed_and_only_who_gave_it_sees_the_answer(tm
         await world.until(lambda: len(world.slack.whispers) == 2)
 
         texts = sorted(text_of(each) for each in world.slack.whispers)
-        assert "I also obey" in texts[0]
+        assert "I also know these commands" in texts[0]
         assert f"slack:{world.ada.id}" in texts[1]
         assert world.posts == []
         assert {each.whispered_to for each in world.slack.whispers} == {world.ada.id}
@@ -313,7 +313,7 @@ async def test_in_threads_and_in_private_commands_begin_with_an_exclamation_mark
         await world.until(lambda: len(world.slack.posts_in(world.ada.direct)) == 2)
 
         assert world.slack.posts_in(world.room, first.ts)[0].startswith("Working on your message")
-        assert "new conversation begins" in world.slack.posts_in(world.ada.direct)[0]
+        assert "This is a new conversation" in world.slack.posts_in(world.ada.direct)[0]
         assert world.slack.posts_in(world.ada.direct)[1] == said("!important: read this")[0]
 
 
@@ -372,7 +372,7 @@ async def test_a_press_that_nobody_waits_for_is_told_so(tmp_path: Path) -> None:
         bot = world.slack.main.bot.id
         message = world.slack.board.post(world.slack.main, world.ada.direct, bot, "old", blocks=blocks)
         world.ada.presses(message, "old")
-        await world.until(lambda: NOBODY_WAITS in world.slack.posts_in(world.ada.direct))
+        await world.until(lambda: QUESTION_CLOSED in world.slack.posts_in(world.ada.direct))
 
 
 async def test_the_assistant_pane_has_prompts_and_a_title_and_is_a_conversation_of_its_own(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ async def test_a_press_that_is_turned_away_does_not_use_up_the_question(tmp_path
         await world.eventually(lambda: len(world.runs()) == 3)
         yes = question.choices[0].id
         world.paper.presses(question.id, yes)
-        await world.eventually(lambda: any("too much waiting" in post for post in world.paper.posts))
+        await world.eventually(lambda: any("Too many messages are waiting" in post for post in world.paper.posts))
         gate.open()
         await world.settled()
         world.paper.presses(question.id, yes)

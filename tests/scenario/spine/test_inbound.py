@@ -14,7 +14,7 @@ from tests.simulators.paper.simulator import PaperServer
 from tests.worlds.fakes import FakeClock, settle
 from tests.worlds.world import Echo, Gate, Scripted, World, armed, handed
 from tidings.core.errors import Unknown
-from tidings.core.inbound.door import BUSY, NOBODY_WAITS, TOO_LONG
+from tidings.core.inbound.door import BUSY, QUESTION_CLOSED, TOO_LONG
 from tidings.core.store.sqlite import DATABASE
 from tidings.core.types import (
     Attachment,
@@ -319,7 +319,7 @@ async def test_a_press_nobody_waits_for_gets_one_notice(tmp_path: Path) -> None:
         world.paper.redeliver(press)
         world.paper.says("hi")
         await world.paper.until(lambda paper: len(paper.posts) >= 3)
-        assert world.posts == ["Well?", NOBODY_WAITS, *said("hi")]
+        assert world.posts == ["Well?", QUESTION_CLOSED, *said("hi")]
 
 
 async def test_an_album_becomes_one_run_a_second_after_its_newest_row(tmp_path: Path) -> None:

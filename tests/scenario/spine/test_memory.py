@@ -65,7 +65,7 @@ async def test_each_undo_goes_one_exchange_further_until_there_is_none(tmp_path:
         for text in ("a", "b", "/undo", "/undo", "/undo", "c"):
             await say(world, text)
         assert ["“b”" in world.posts[2], "“a”" in world.posts[3]] == [True, True]
-        assert world.posts[4] == "There is nothing here to take back."
+        assert world.posts[4] == "There is nothing here to undo."
         assert (agent.turns[2].history, agent.turns[2].checkpoint) == ((), None)
 
 
@@ -337,7 +337,7 @@ async def test_a_retry_that_finds_the_queue_full_takes_nothing_back(tmp_path: Pa
         await world.settled()
         await say(world, "/retry")
         assert echo.heard == ["a", "busy", "later", "a"]
-        assert "too much waiting" in world.paper.posts_in("1")[1]
+        assert "Too many messages are waiting" in world.paper.posts_in("1")[1]
 
 
 # What was chosen.

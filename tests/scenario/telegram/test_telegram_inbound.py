@@ -22,7 +22,7 @@ from tests.worlds.telegram import SECRET, TelegramWorld, process
 from tests.worlds.world import Echo, Gate, OwnedClock, Scripted, armed
 from tidings.bots.demo.agent import DemoAgent
 from tidings.core.agent import Event, Finished, TextDelta, Turn
-from tidings.core.inbound.door import NOBODY_WAITS
+from tidings.core.inbound.door import QUESTION_CLOSED
 from tidings.core.store.sqlite import DATABASE
 from tidings.core.types import Body, Choice, Quoted, Target
 
@@ -764,7 +764,7 @@ async def test_a_press_on_something_unknown_gets_one_notice(tmp_path: Path) -> N
         await world.gateway.owe(Target(adapter="telegram", chat="7"), body, "a test")
         await world.until(lambda: telegram.posts == ["Well?"])
         pressed = telegram.presses(question(world), "of-somebody-else")
-        await world.until(lambda: telegram.posts[1:] == [NOBODY_WAITS])
+        await world.until(lambda: telegram.posts[1:] == [QUESTION_CLOSED])
         await world.until(lambda: telegram.answered(pressed) is not None)
         await world.restart()
         telegram.says("hi")
@@ -778,7 +778,7 @@ async def test_a_press_on_something_unknown_is_known_by_its_update(tmp_path: Pat
             assert (await knock(world, {"update_id": 5, "callback_query": press}))[0] == 200
         await world.until(lambda: world.telegram.posts)
         await world.settled()
-        assert world.telegram.posts == [NOBODY_WAITS]
+        assert world.telegram.posts == [QUESTION_CLOSED]
 
 
 async def test_a_stranger_may_not_answer_for_others(tmp_path: Path) -> None:
