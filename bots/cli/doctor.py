@@ -124,7 +124,7 @@ class Doctor:
             try:
                 self.gateway(place.ask({"verb": "status"})["health"], loaded, place.home)
             except NotRunning:
-                self.ok("gateway", "none runs now; start it with: tidings run")
+                self.ok("gateway", "not running; start it with: tidings run")
 
     def settings(self, loaded: Loaded, environment: Mapping[str, str], check_id: Callable[[str], None]) -> None:
         from tidings.bots.cli.safety import remarks

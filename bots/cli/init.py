@@ -41,23 +41,27 @@ PROVIDERS = {
 
 def init(
     context: typer.Context,
-    model: str = typer.Option("", metavar="PROVIDER:NAME", help="Which model answers; demo is none."),
-    model_url: str = typer.Option("", metavar="URL", help="The address of a model of your own."),
-    model_key: str = typer.Option("", metavar="KEY", help="Its key. Any secret may also be env:NAME or file:PATH."),
+    model: str = typer.Option("", metavar="PROVIDER:NAME", help="The model that answers; demo means no model."),
+    model_url: str = typer.Option("", metavar="URL", help="The address of your own model server."),
+    model_key: str = typer.Option(
+        "", metavar="KEY", help="The model's key. Any secret may also be env:NAME or file:PATH."
+    ),
     telegram_token: str = typer.Option("", metavar="TOKEN", help="Connects Telegram."),
     discord_token: str = typer.Option("", metavar="TOKEN", help="Connects Discord."),
-    slack_bot_token: str = typer.Option("", metavar="TOKEN", help="Connects Slack, with the next."),
+    slack_bot_token: str = typer.Option("", metavar="TOKEN", help="Connects Slack, together with --slack-app-token."),
     slack_app_token: str = typer.Option("", metavar="TOKEN", help="The token that begins with xapp-."),
-    given: list[str] = typer.Option([], "--set", metavar="SECTION.KEY=VALUE", help="Any other setting; many times."),
-    admit: list[str] = typer.Option([], metavar="PLATFORM:ID", help="Who may talk to the bot; many times."),
-    start: bool | None = typer.Option(None, "--start/--no-start", help="Whether it runs at the end."),
-    yes: bool = typer.Option(False, "--yes", "-y", help="Ask nothing, and leave the rest as it is."),
-    unchecked: bool = typer.Option(False, "--unchecked", help="Ask no platform and no model whether it is right."),
+    given: list[str] = typer.Option(
+        [], "--set", metavar="SECTION.KEY=VALUE", help="Any other setting; may be repeated."
+    ),
+    admit: list[str] = typer.Option([], metavar="PLATFORM:ID", help="Who may talk to the bot; may be repeated."),
+    start: bool | None = typer.Option(None, "--start/--no-start", help="Whether to start the gateway at the end."),
+    yes: bool = typer.Option(False, "--yes", "-y", help="Ask nothing, and leave other settings as they are."),
+    unchecked: bool = typer.Option(False, "--unchecked", help="Do not test tokens and keys."),
 ) -> None:
-    """Set up a bot: who answers, on which platforms, and whom it listens to.
+    """Set up a bot: the model, the platforms, and who may talk to it.
 
-    In a terminal it asks, step by step; every answer can be given as an option instead, and then no terminal is
-    needed. Tokens are tried out at once. What is set stays as it is unless you change it: run it as often as you like.
+    In a terminal it asks step by step. Every answer can be given as an option instead, and then no terminal is
+    needed. Tokens are tested at once. Existing settings stay unless you change them: run it as often as you like.
     """
     import logging
 
@@ -119,16 +123,16 @@ class SetUp:
         file = self._loaded.file
         self._tell(f"This sets up a bot in {self._place.home}; its settings are in {file}.")
         if file.exists():
-            self._tell("What is set there stays as it is unless you change it.")
+            self._tell("Existing settings stay unless you change them.")
         if self._asks:
-            self._tell("Enter takes what stands in brackets; Ctrl-C leaves without having changed anything.")
+            self._tell("Press Enter to accept the value in brackets. Ctrl-C leaves everything as it was.")
 
     def choose_model(self, model: str, url: str, key: str) -> None:
         if key and not (model or url):
             # A key without a model replaces the key of the current model.
             model, url = self._loaded.bot.model, self._loaded.bot.base_url
             if not model and not self._asks:
-                raise typer.BadParameter("a key alone is of no use: name the model, too, with --model")
+                raise typer.BadParameter("a key alone does not help: name the model with --model")
         if model or url:
             self._note_model("" if model == DEMO else model, url, key)
             self._try_model()
@@ -160,7 +164,7 @@ class SetUp:
                 continue
             copy = toml_edit.save(path, changes)
             keys = ", ".join(f"[{section}] {key}" for section, key in changes)
-            self._tell(f"{path} says now: {keys}" + (f"; what it said before is in {copy.name}" if copy else ""))
+            self._tell(f"{path} now sets: {keys}" + (f"; the old version is in {copy.name}" if copy else ""))
         self._warn_of_variables()
 
     def admit(self, id: str) -> None:
@@ -173,18 +177,20 @@ class SetUp:
 
         runs = launch.is_running(self._place)
         if runs and self._changes and (order := launch.service_order(self._place)):
-            self._tell(f"It runs as a service, which takes the new settings with: {order}")
+            self._tell(f"It runs as a service; apply the new settings with: {order}")
             return
         if not runs or self._changes:
             question = "A gateway runs with the old settings. Restart it now?" if runs else "Start it now?"
             if not self._agrees(question, wanted):
-                self._tell("It takes the new settings when it is restarted." if runs else "Start it with: tidings run")
+                self._tell(
+                    "The new settings take effect at the next restart." if runs else "Start it with: tidings run"
+                )
                 return
             if runs:
                 launch.stop(self._place)
             number = launch.start(self._place)
             log = self._place.home / launch.LOG
-            self._tell(f"It runs as process {number}, which kill {number} stops; its log is {log}.")
+            self._tell(f"Started as process {number}; stop it with: kill {number}. The log is {log}.")
         for line in launch.connected(self._place, self._connected):
             self._tell(line)
         self._let_in()
@@ -201,7 +207,11 @@ class SetUp:
             if not typer.confirm(f"Admit yourself on {guides[name].title} now?", default=True):
                 continue
             done = launch.admit(self._place, name, guides[name], lambda words: typer.confirm(words, default=True))
-            self._tell("You are admitted." if done else "Later, the bot tells you your id: tidings allow platform:ID")
+            self._tell(
+                "You are admitted."
+                if done
+                else "You can do that later: the bot tells you your id for: tidings allow platform:ID"
+            )
 
     def _ask_for_model(self) -> None:
         bot = self._loaded.bot
@@ -236,11 +246,11 @@ class SetUp:
         return str(self._changes.get(("bot", key), known))
 
     def _ask_for_secret(self, words: str, known: str, variable: str = "") -> str:
-        hint = "nothing is shown while you paste it"
+        hint = "not shown while you paste it"
         if known:
-            hint = f"{hint}; Enter keeps the one that is set"
+            hint = f"{hint}; Enter keeps the current one"
         elif variable and os.environ.get(variable):
-            hint = f"{hint}; Enter takes {variable} from the environment, which every start then needs"
+            hint = f"{hint}; Enter uses {variable} from the environment, which every start then needs"
         # getpass prints the prompt only after it has turned the echo off.
         return getpass(f"{words} ({hint}): ").strip()
 
@@ -257,7 +267,7 @@ class SetUp:
 
     def _ask_for_platform(self, name: str, guide: Guide) -> None:
         is_set = self._is_set(self._loaded, name, guide)
-        question = f"{guide.title} is set up. Give it other tokens?" if is_set else f"Connect {guide.title}?"
+        question = f"{guide.title} is set up. Replace its tokens?" if is_set else f"Connect {guide.title}?"
         typer.echo("")
         if not typer.confirm(question, default=False):
             return
@@ -268,7 +278,7 @@ class SetUp:
                 known = getattr(self._loaded.platforms[name], key).get_secret_value()
                 self.take(name, key, self._ask_for_secret(words, known))
             if not is_set and not any((name, key) in self._changes for key, _ in guide.needs):
-                self._tell(f"Nothing was given, so {guide.title} is left out.")
+                self._tell(f"No token was given, so {guide.title} is left out.")
                 return
             if self._settles(lambda: self._try_platform(name), name):
                 return
@@ -279,7 +289,7 @@ class SetUp:
             check()
         except ConfigError as error:
             self._tell(f"That does not work: {error}")
-            end = _choose("Try again, keep it all the same, or leave it out?", [AGAIN, KEEP, LEAVE], AGAIN)
+            end = _choose("Try again, keep it anyway, or leave it out?", [AGAIN, KEEP, LEAVE], AGAIN)
             if end == LEAVE:
                 self._changes = {names: value for names, value in self._changes.items() if names[0] != section}
             return end != AGAIN
@@ -293,7 +303,7 @@ class SetUp:
 
         from tidings.bots.assistant.probe import try_out
 
-        self._tell(f"I ask {bot.model} …")
+        self._tell(f"Asking {bot.model} …")
         said = asyncio.run(try_out(bot))
         self._tell(f"It answers: {' '.join(said.split())[:80]}")
 
@@ -344,7 +354,7 @@ class SetUp:
         names = {name.upper() for name in os.environ}
         for section, key in self._changes:
             if (name := variable(*section.split("."), key)) in names:
-                self._tell(f"warning: {name} is set in the environment and outranks [{section}] {key} while it is")
+                self._tell(f"warning: {name} is set in the environment and overrides [{section}] {key}")
 
     def _tell(self, words: str) -> None:
         for line in words.split("\n"):
@@ -359,7 +369,7 @@ def _choose(question: str, among: list[str], default: str) -> str:
         found = found or [each for each in among if said.strip() and each.startswith(said.strip().lower())]
         if len(found) == 1:
             return found[0]
-        typer.echo(f"Say one of: {', '.join(among)}")
+        typer.echo(f"Please answer with one of: {', '.join(among)}")
 
 
 def _secret(words: str) -> str:

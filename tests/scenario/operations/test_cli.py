@@ -100,7 +100,7 @@ def test_the_doctor_finds_a_wrong_setting_and_looks_on(tmp_path: Path) -> None:
     assert shown.returncode == 1
     assert lines[0].startswith("fail  settings: TIDINGS_LIMITS__RUNS")
     assert any(line.startswith("warn  home: other users can look inside") for line in lines)
-    assert lines[-1] == "ok    gateway: none runs now; start it with: tidings run"
+    assert lines[-1] == "ok    gateway: not running; start it with: tidings run"
 
 
 def test_the_doctor_warns_of_what_is_misspelt(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_the_doctor_fails_a_bot_that_could_not_answer_and_looks_on(
         assert line.startswith("fail  bot ")
         assert words in line
         assert shown.code == 1
-        assert "gateway: none runs now" in shown.out
+        assert "gateway: not running" in shown.out
 
 
 def test_a_gateway_with_a_model_serves_before_the_heavy_library_comes_in(tmp_path: Path) -> None:

@@ -183,8 +183,8 @@ async def test_a_second_time_offers_what_is_set_and_restarts_what_runs(tmp_path:
         before = await status(tmp_path)
         async with Terminal(surroundings(tmp_path), "init", "--set", "bot.name=lena") as terminal:
             await terminal.answer("Number [5]", "")
-            await terminal.answer("Telegram is set up. Give it other tokens?", "y")
-            await terminal.answer("Enter keeps the one that is set", "")
+            await terminal.answer("Telegram is set up. Replace its tokens?", "y")
+            await terminal.answer("Enter keeps the current one", "")
             await terminal.until("the token is right")
             await terminal.answer("Connect Discord?", "")
             await terminal.answer("Connect Slack?", "")
