@@ -16,7 +16,7 @@ from tests.worlds.tool_bench import in_session, use
 from tidings.bots.assistant.tools import terminal
 from tidings.bots.assistant.tools.tool import ToolError
 from tidings.core.agent import Effect
-from tidings.core.work.processes import foreground
+from tidings.core.work.processes import foreground, identity
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 30.0
@@ -190,7 +190,7 @@ async def test_one_that_is_cancelled_twice_leaves_none_either(workspace: Path) -
     with pytest.raises(asyncio.CancelledError):
         await running
     assert await witness.gone()
-    await asyncio.gather(*foreground.endings)
+    await identity.endings.drain()
 
 
 async def test_one_that_is_cancelled_before_it_began_never_begins(workspace: Path) -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import secrets
 import stat
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
@@ -22,7 +21,7 @@ from tidings.core import context
 from tidings.core.agent import Effect
 from tidings.core.errors import Unsupported
 from tidings.core.types import File
-from tidings.core.work.processes import foreground
+from tidings.core.work.processes import foreground, identity
 
 SHOWN_CHARACTERS = 30_000
 SHOWN_ENTRIES = 500
@@ -200,7 +199,7 @@ async def find(asked: Searching, seconds: float) -> str:
         return "The workspace is empty."
     order = json.dumps({"text": asked.text, "regex": asked.regex, "ignore_case": asked.ignore_case})
     # A pattern can take forever and would block the interpreter, so it runs in a process that can be killed.
-    program = (sys.executable, "-I", "-S", search.__file__, order)
+    program = identity.program(search.__file__, order)
     ended = await foreground.run(program, folder, seconds, SEARCH_OUTPUT_BYTES)
     if ended.code is None:
         raise ToolError("The search took too long and was ended; use a simpler pattern, or a plain text.")

@@ -29,7 +29,6 @@ from tidings.core.work.board import brief as board_brief
 from tidings.core.work.board import card_news, verdicts
 from tidings.core.work.board import cards as card_rows
 from tidings.core.work.board import rules as board_rules
-from tidings.core.work.board import worker_process as workers
 from tidings.core.work.board.brief import Briefing, Parent
 from tidings.core.work.board.cards import Moment
 from tidings.core.work.board.permissions import Permissions
@@ -37,7 +36,7 @@ from tidings.core.work.board.rules import Claimed, Hold
 from tidings.core.work.board.verdicts import Verdict
 from tidings.core.work.board.workers import Crew, Job
 from tidings.core.work.mandates import Mandates
-from tidings.core.work.processes import identity
+from tidings.core.work.processes import identity, launcher
 from tidings.core.work.tasks import rows as task_rows
 
 log = logging.getLogger(__name__)
@@ -341,14 +340,12 @@ class Foreman:
 
 async def _see_off(pid: int, birth: str) -> None:
     """A launcher that has lost us ends all that came of it, however far it has gone; killed, it could not."""
-    if not birth or workers.born(pid) != birth:
-        return
     try:
-        async with asyncio.timeout(workers.ENDING_SECONDS):
-            await identity.until_gone(pid, identity.born(pid))
+        async with asyncio.timeout(launcher.ENDING_SECONDS):
+            await identity.until_gone(pid, birth)
     except TimeoutError:
         log.error("the launcher %d does not end; its group is killed", pid)
-        workers.kill_group(pid)
+        identity.kill_group(pid, birth)
 
 
 def _open_processes(tx: Transaction) -> list[Row]:

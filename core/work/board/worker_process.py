@@ -9,16 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from tidings.core.work.processes import launcher
+from tidings.core.work.processes import identity, launcher
 
 log = logging.getLogger(__name__)
 
@@ -26,16 +23,10 @@ LINE_BYTES = 1024 * 1024
 CHUNK_BYTES = 64 * 1024
 LOG_BYTES = 10 * 1024 * 1024
 LAST_WORDS_BYTES = 2000
-# The launcher needs no longer to end everything; one that does is stuck.
-ENDING_SECONDS = launcher.GRACE_SECONDS + launcher.KILLING_SECONDS + 2.0
 # Something may have got away with a pipe: what it says is not waited for.
 LAST_SECONDS = 1.0
 # Opens the pipe that the launcher, which has the standard input for itself, passes on.
 OPENING = 'exec "$@" </dev/fd/{descriptor}'
-
-
-# What a caller that was cancelled twice has left behind.
-endings: set[asyncio.Task[None]] = set()
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -69,6 +60,7 @@ class Worker:
         self._recorded = 0
         self._last = b""
         self._trouble = ""
+        self.born = ""
         self._process: asyncio.subprocess.Process
         self._tell: asyncio.WriteTransport
 
@@ -89,7 +81,7 @@ class Worker:
         try:
             opening = ("/bin/sh", "-c", OPENING.format(descriptor=theirs), "sh")
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", launcher.__file__, *opening, *self._command),
+                *identity.program(launcher.__file__, *opening, *self._command),
                 cwd=self._folder,
                 env=dict(self._environment),
                 stdin=asyncio.subprocess.PIPE,
@@ -105,6 +97,7 @@ class Worker:
             os.close(theirs)
         loop = asyncio.get_running_loop()
         self._tell, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(ours, "wb", 0))
+        self.born = identity.born(self._process.pid)
         return self._process.pid
 
     async def work(self, briefing: msgspec.Struct, hear: Hear) -> int | None:
@@ -122,15 +115,11 @@ class Worker:
             await asyncio.wait(listening, timeout=LAST_SECONDS)
             return code
         finally:
-            ending = asyncio.create_task(self._end(listening))
-            endings.add(ending)
-            ending.add_done_callback(endings.discard)
-            # Whoever is cancelled twice goes, and the ending goes on.
-            await asyncio.shield(ending)
+            await identity.see_through(self._end(listening))
 
     async def close(self) -> None:
         """For one that was started and never let go."""
-        await asyncio.shield(asyncio.create_task(self._end([])))
+        await identity.see_through(self._end([]))
 
     def tell(self, message: object) -> None:
         if not self._tell.is_closing():
@@ -175,12 +164,12 @@ class Worker:
         if not self._tell.is_closing():
             self._tell.abort()
         try:
-            async with asyncio.timeout(ENDING_SECONDS):
+            async with asyncio.timeout(launcher.ENDING_SECONDS):
                 await self._process.wait()
         except TimeoutError:
             log.error("the launcher %d does not end; its group is killed", self._process.pid)
         if self._process.returncode is None or self._process.returncode < 0 or not launcher.ON_LINUX:
-            kill_group(self._process.pid)
+            identity.kill_group(self._process.pid, self.born)
         for task in listening:
             task.cancel()
         for fault in await asyncio.gather(*listening, return_exceptions=True):
@@ -196,17 +185,3 @@ def _said(line: bytes) -> Said | None:
         return _decode(line)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-
-
-def kill_group(pid: int) -> None:
-    # There may be nobody left in it.
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-
-
-def born(pid: int) -> str:
-    """When the system says that a process was born, since another one may get its number; empty for none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""

@@ -24,7 +24,8 @@ from tidings.core.work.board.brief import Briefing
 from tidings.core.work.board.cards import Moment
 from tidings.core.work.board.rules import Hold
 from tidings.core.work.board.verdicts import Verdict
-from tidings.core.work.board.worker_process import Said, Worker, born, endings
+from tidings.core.work.board.worker_process import Said, Worker
+from tidings.core.work.processes import identity
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ class Crew:
             task.cancel()
         await asyncio.gather(*self._working.values(), return_exceptions=True)
         # Nothing of a worker is left when we have gone, also where somebody did not wait for its end.
-        await asyncio.gather(*endings, return_exceptions=True)
+        await identity.endings.drain()
 
     def _ended(self, key: tuple[int, int], task: asyncio.Task[None]) -> None:
         self._working.pop(key, None)
@@ -109,7 +110,7 @@ class Crew:
             return Verdict(Block.NOT_RUNNABLE, f"{job.command[0]} cannot be started: {error.strerror}", False), ""
         # Only when it is known whom to end is it let go.
         try:
-            await self._store.insist(lambda tx: _keep_pid(tx, job.hold, pid))
+            await self._store.insist(lambda tx: _keep_pid(tx, job.hold, pid, worker.born))
         except BaseException:
             await worker.close()
             raise
@@ -226,13 +227,13 @@ class _Watch:
             self._leaving.cancel()
 
 
-def _keep_pid(tx: Transaction, hold: Hold, pid: int) -> None:
+def _keep_pid(tx: Transaction, hold: Hold, pid: int, born: str) -> None:
     # Archived since it was claimed: whoever ended it has found nobody yet.
     board_rules.held(tx, hold)
     tx.execute(
         "UPDATE card_attempts SET pid = ?, born = ? WHERE card = ? AND number = ?",
         pid,
-        born(pid),
+        born,
         hold.card,
         hold.attempt,
     )

@@ -80,7 +80,7 @@ class Traces:
         try:
             pid = os.posix_spawn(
                 sys.executable,
-                [sys.executable, "-I", "-S", str(KEEPER), str(self.folder)],
+                identity.program(KEEPER, str(self.folder)),
                 {**environment, identity.MARK: self.folder.name},
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, waits, 0),

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tidings.core import context
-from tidings.core.work.processes import launcher
+from tidings.core.work.processes import identity, launcher
 
-# The launcher needs no longer to end everything; one that does is stuck.
-ENDING_SECONDS = launcher.GRACE_SECONDS + launcher.KILLING_SECONDS + 2.0
 # Something may have got away with the pipe: what it says is not waited for.
 LAST_WORDS_SECONDS = 1.0
 # Where the system has a lower limit already, that stays.
 LIMITED = 'ulimit -v "$0" 2>/dev/null; exec "$@"'
-
-# What a caller that was cancelled twice has left behind; whoever must be sure can wait for them.
-endings: set[asyncio.Task[None]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +77,7 @@ async def run(command: Sequence[str], folder: Path, seconds: float, keep: int, m
     started = time.monotonic()
     transport, watch = await asyncio.get_running_loop().subprocess_exec(
         lambda: _Watch(keep),
-        *(sys.executable, "-I", "-S", launcher.__file__, *command),
+        *identity.program(launcher.__file__, *command),
         cwd=folder,
         env=context.child_environment(),
         stdin=asyncio.subprocess.PIPE,
@@ -94,6 +85,7 @@ async def run(command: Sequence[str], folder: Path, seconds: float, keep: int, m
         stderr=asyncio.subprocess.STDOUT,
         start_new_session=True,
     )
+    birth = identity.born(transport.get_pid())
     try:
         _lifeline(transport).write(b"!")
         async with asyncio.timeout(seconds):
@@ -102,20 +94,14 @@ async def run(command: Sequence[str], folder: Path, seconds: float, keep: int, m
     except TimeoutError:
         code = None
     finally:
-        ending = asyncio.create_task(_end(transport, watch))
-        endings.add(ending)
-        ending.add_done_callback(endings.discard)
-        # Whoever is cancelled twice goes, and the ending goes on.
-        await asyncio.shield(ending)
+        await identity.see_through(_end(transport, watch, birth))
     return Ended(code, watch.output.text(), time.monotonic() - started)
 
 
-async def _end(transport: asyncio.SubprocessTransport, watch: _Watch) -> None:
+async def _end(transport: asyncio.SubprocessTransport, watch: _Watch, birth: str) -> None:
     _lifeline(transport).close()
-    if not await _within(watch.exited, ENDING_SECONDS) or _left_a_group(transport):
-        # There may be nobody left in it.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(transport.get_pid(), signal.SIGKILL)
+    if not await _within(watch.exited, launcher.ENDING_SECONDS) or _left_a_group(transport):
+        identity.kill_group(transport.get_pid(), birth)
     await _within(watch.closed, LAST_WORDS_SECONDS)
     transport.close()
 

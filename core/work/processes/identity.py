@@ -1,38 +1,82 @@
-"""Who lives under a process number: whether it is still the same one, when it ends, and what it has left behind."""
+"""Child processes: how each is started, and which one a number stands for, by number, birth and boot."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tidings.core import clock
+from tidings.core.background import Background
+
+log = logging.getLogger(__name__)
 
 # How often one looks where the system does not tell.
 LOOK_SECONDS = 0.5
 # In the environment of everything that came of a task.
 MARK = "TIDINGS_TASK"
+# What names a boot where /proc does not: macOS, and FreeBSD.
+BOOT_NAMES = ("kern.bootsessionuuid", "kern.boot_id")
 
 ON_LINUX = sys.platform == "linux"
 
+# Child processes that are being ended; a gateway that stops waits for these.
+endings = Background(log, "a child process could not be ended")
+
+
+def program(path: str | Path, *arguments: str) -> tuple[str, ...]:
+    """The command that starts one of our own programs: in the same Python, without the user's paths and packages."""
+    return sys.executable, "-I", "-S", str(path), *arguments
+
+
+async def see_through(ending: Coroutine[Any, Any, None]) -> None:
+    """Ends a child process to the last, also if the caller is cancelled a second time meanwhile."""
+    await asyncio.shield(endings.begin(ending))
+
 
 def born(pid: int) -> str:
-    """When, as the system says, so that another process with the same number is known as another; empty for none."""
+    """The boot and the birth of the process with this number; empty for none, or where the system names no boot.
+
+    Another process that gets the number later, also after a reboot, has another birth or another boot.
+    """
     if not ON_LINUX:
-        command = ("ps", "-o", "lstart=", "-p", str(pid))
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        boot, birth = _named_boot(), _ask("ps", "-o", "lstart=", "-p", str(pid))
+        return f"{boot}/{birth}" if boot and birth else ""
     stat = _stat(pid)
-    # A dead one keeps its number until its parent has asked for it, and has ended all the same.
-    return f"{clock.boot_id()}/{stat[19]}" if stat and stat[0] not in "ZX" else ""
+    # A dead process keeps its number until its parent has asked for it, and has ended all the same.
+    return f"{clock.boot_id()}/{stat[19]}" if stat and stat[0] not in "ZX" and clock.boot_id() else ""
 
 
 def is_from_this_boot(birth: str) -> bool:
-    return not ON_LINUX or birth.partition("/")[0] == clock.boot_id()
+    boot = clock.boot_id() if ON_LINUX else _named_boot()
+    return bool(boot) and birth.startswith(f"{boot}/")
+
+
+def _is_same(pid: int, birth: str) -> bool:
+    """False for a birth without a boot: nothing may be signalled on its word."""
+    return is_from_this_boot(birth) and born(pid) == birth
+
+
+@cache
+def _named_boot() -> str:
+    return next(filter(None, (_ask("sysctl", "-n", name) for name in BOOT_NAMES)), "")
+
+
+def _ask(*command: str) -> str:
+    """What a tool of the system prints, in the same words in every language and time zone."""
+    plain = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=plain).stdout.strip()
+    except FileNotFoundError:
+        return ""
 
 
 def _stat(pid: int) -> list[str]:
@@ -48,7 +92,7 @@ def tell(pid: int, birth: str, number: int) -> bool:
     descriptor = _pidfd(pid)
     try:
         # Asked only now, so that the number cannot become another's in between.
-        if not birth or born(pid) != birth:
+        if not _is_same(pid, birth):
             return False
         if sys.platform == "linux" and descriptor is not None:
             signal.pidfd_send_signal(descriptor, number)
@@ -65,13 +109,14 @@ def tell(pid: int, birth: str, number: int) -> bool:
 async def until_gone(pid: int, birth: str) -> None:
     with _end_of(pid) as ended:
         # Asked for only after it is watched, or its number may have become another's meanwhile.
-        while birth and born(pid) == birth:
+        while _is_same(pid, birth):
             if ended is None:
                 await asyncio.sleep(LOOK_SECONDS)
             else:
                 await ended.wait()
                 break
-    _forget(pid)
+    if not born(pid):
+        _forget(pid)
 
 
 def _forget(pid: int) -> None:
@@ -103,6 +148,15 @@ def _pidfd(pid: int) -> int | None:
     except OSError:
         # It is gone, or the system is too old or too short of descriptors to tell.
         return None
+
+
+def kill_group(pid: int, birth: str) -> None:
+    """Kills what is left of the group that this process leads or has led, unless the number is another's by now."""
+    if not is_from_this_boot(birth) or born(pid) not in ("", birth):
+        return
+    # There may be nothing left in the group.
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def end_all_of(task: str, keeper: int | None) -> int:

@@ -20,6 +20,8 @@ GRACE_SECONDS = 1.0
 # What cannot be killed for that long, such as another user's process, is left to itself.
 KILLING_SECONDS = 3.0
 LOOK_SECONDS = 0.05
+# A launcher whose input has ended needs no longer to end everything, or it is stuck.
+ENDING_SECONDS = GRACE_SECONDS + KILLING_SECONDS + 2.0
 
 NOT_STARTED = 127
 PR_SET_PDEATHSIG = 1

@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import signal
-import sys
 from contextlib import suppress
 from contextvars import copy_context
 from pathlib import Path
@@ -318,7 +317,7 @@ async def _check(launch: Launch) -> None:
     if not launch.patterns:
         return
     # Compiling a pattern may take seconds and would block the event loop.
-    program = (sys.executable, "-I", "-S", patterns.__file__, json.dumps(launch.patterns))
+    program = identity.program(patterns.__file__, json.dumps(launch.patterns))
     ended = await foreground.run(program, Path("/"), READING_SECONDS, PATTERN_WORDS_BYTES)
     if ended.code == patterns.BAD:
         raise Unkeepable(ended.output.strip())

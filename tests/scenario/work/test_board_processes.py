@@ -16,8 +16,7 @@ from tests.worlds.board import HAND, NOBODY, Verdict, added, card, obeyed, proce
 from tests.worlds.world import OwnedClock, World
 from tidings.core.desk.board import Block, CardState, Ending, NewCard, Order
 from tidings.core.store.sqlite import DATABASE
-from tidings.core.work.board.worker_process import born
-from tidings.core.work.processes import launcher
+from tidings.core.work.processes import identity, launcher
 
 DONE, BLOCKED = CardState.DONE, CardState.BLOCKED
 
@@ -280,7 +279,7 @@ async def test_a_restart_lets_a_launcher_end_what_has_left_its_group(tmp_path: P
         child = int((tmp_path / "pid").read_text())
         try:
             with closing(sqlite3.connect(tmp_path / DATABASE)) as store, store:
-                store.execute("UPDATE card_attempts SET pid = ?, born = ?", (left.pid, born(left.pid)))
+                store.execute("UPDATE card_attempts SET pid = ?, born = ?", (left.pid, identity.born(left.pid)))
             left.stdin.close()
             await world.start()
             assert not _lives(child)
