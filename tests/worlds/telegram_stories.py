@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tests.scenario.spine.test_streaming import Dictated
 from tests.simulators.telegram.simulator import Call, Entity, Message, TelegramServer
 from tests.simulators.telegram.texts import inside
+from tests.worlds.dictated import Dictated
 from tests.worlds.telegram import TelegramWorld
 from tidings.core.desk.health import Alarm
 

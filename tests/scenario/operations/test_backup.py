@@ -412,11 +412,6 @@ def test_a_restore_that_was_cut_off_has_left_no_store_and_can_be_made_again(arch
 
 
 @pytest.fixture
-def clock() -> OwnedClock:
-    return OwnedClock()
-
-
-@pytest.fixture
 async def world(tmp_path: Path, clock: OwnedClock) -> AsyncIterator[World]:
     async with World(tmp_path / "home", Echo(), clock=clock) as world:
         yield world

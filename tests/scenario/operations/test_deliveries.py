@@ -31,11 +31,6 @@ EDITS, MUTE = Kind(), Kind(streaming="none")
 
 
 @pytest.fixture
-def clock() -> OwnedClock:
-    return OwnedClock()
-
-
-@pytest.fixture
 def kind() -> Kind:
     return KEYED
 

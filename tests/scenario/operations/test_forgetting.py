@@ -130,11 +130,6 @@ async def test_two_who_ask_for_the_same_unstored_response_are_both_answered(tmp_
 LONG = 2 * erasure.PATIENCE_SECONDS
 
 
-@pytest.fixture
-def clock() -> OwnedClock:
-    return OwnedClock()
-
-
 async def test_what_shall_be_forgotten_goes_although_the_process_was_killed(tmp_path: Path, clock: OwnedClock) -> None:
     gate = Gate()
     async with World(tmp_path, Echo({WORD: gate}), clock=clock) as world:

@@ -43,11 +43,6 @@ NOTHING = Pruned()
 
 
 @pytest.fixture
-def clock() -> OwnedClock:
-    return OwnedClock()
-
-
-@pytest.fixture
 async def world(tmp_path: Path, clock: OwnedClock) -> AsyncIterator[World]:
     async with World(tmp_path, Echo(), clock=clock) as world:
         # A journal that was cut short begins later.

@@ -39,11 +39,6 @@ proved = pytest.mark.parametrize(
 
 
 @pytest.fixture
-def clock() -> OwnedClock:
-    return OwnedClock()
-
-
-@pytest.fixture
 def kind() -> Kind:
     return KEYED
 

@@ -24,11 +24,6 @@ proved = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture
-def clock() -> OwnedClock:
-    return OwnedClock()
-
-
 def numbers(posts: list[str]) -> list[int]:
     """The lines that arrived, in the order in which a person reads them."""
     return [int(number) for post in posts for number in re.findall(r"^(\d{4}) ", post, re.MULTILINE)]

@@ -22,11 +22,6 @@ arrived_or_not = pytest.mark.parametrize("arrived", [True, False], ids=["arrived
 
 
 @pytest.fixture
-def clock() -> OwnedClock:
-    return OwnedClock()
-
-
-@pytest.fixture
 def kind() -> Kind:
     return PROOFS["keyed, edits"]
 

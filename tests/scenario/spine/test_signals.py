@@ -23,11 +23,6 @@ LATEST_SECONDS = 6.0
 SIGNALS = ("typing", "react")
 
 
-@pytest.fixture
-def clock() -> OwnedClock:
-    return OwnedClock()
-
-
 def mute(**declared: Any) -> Kind:
     """No view, so that every call but the final is a signal."""
     return Kind(**{"keyed_for": 3600.0, "streaming": "none", **declared})

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,9 @@ import pytest
 
 from tests.simulators.paper.simulator import Kind, PaperServer
 from tests.worlds.builders import body, target
+from tests.worlds.dictated import Dictated
 from tests.worlds.world import Doorway, OwnedClock, World
-from tidings.core.agent import Event, Finished, Progress, TextDelta, ToolFinished, ToolStarted, Turn
+from tidings.core.agent import Progress, ToolFinished, ToolStarted
 from tidings.core.inbound.door import MAY_BE_LOST
 from tidings.core.outbound.compose import QUICK_CHARACTERS
 from tidings.core.outbound.draft import REFRESH_SECONDS, SHOWN_CHARACTERS
@@ -29,44 +29,6 @@ PROOF: dict[str, dict[str, Any]] = {"keyed": {"keyed_for": 3600.0}, "readback": 
 
 each_mode = pytest.mark.parametrize("mode", MODES)
 each_proof = pytest.mark.parametrize("proof", PROOF)
-
-
-class Dictated:
-    """Says what the test dictates, in whatever turn is live."""
-
-    def __init__(self) -> None:
-        self.turns: list[Turn] = []
-        self._lines: asyncio.Queue[Event | BaseException] = asyncio.Queue()
-
-    def say(self, *texts: str) -> None:
-        for text in texts:
-            self._lines.put_nowait(TextDelta(text))
-
-    def do(self, *events: Event | BaseException) -> None:
-        for event in events:
-            self._lines.put_nowait(event)
-
-    def end(self) -> None:
-        self._lines.put_nowait(Finished())
-
-    async def run(self, turn: Turn) -> AsyncIterator[Event]:
-        self.turns.append(turn)
-        lines = self._lines = asyncio.Queue()
-        while True:
-            line = await lines.get()
-            if isinstance(line, BaseException):
-                raise line
-            yield line
-
-
-@pytest.fixture
-def clock() -> OwnedClock:
-    return OwnedClock()
-
-
-@pytest.fixture
-def agent() -> Dictated:
-    return Dictated()
 
 
 @pytest.fixture

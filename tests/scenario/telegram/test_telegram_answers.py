@@ -36,11 +36,6 @@ LIMIT = 4096
 
 
 @pytest.fixture
-def clock() -> OwnedClock:
-    return OwnedClock()
-
-
-@pytest.fixture
 def open_world(tmp_path: Path, clock: OwnedClock) -> Callable[..., TelegramWorld]:
     def build(agent: Any, **options: Any) -> TelegramWorld:
         world = TelegramWorld(tmp_path, agent, clock=clock, **options)

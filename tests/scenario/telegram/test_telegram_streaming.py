@@ -55,16 +55,6 @@ DRAFT_SECONDS = 30.0
 
 
 @pytest.fixture
-def clock() -> OwnedClock:
-    return OwnedClock()
-
-
-@pytest.fixture
-def agent() -> Dictated:
-    return Dictated()
-
-
-@pytest.fixture
 def mode() -> Mode:
     return DRAFTS
 

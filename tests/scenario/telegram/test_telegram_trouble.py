@@ -55,16 +55,6 @@ each_place = pytest.mark.parametrize("chat", [PERSON, GROUP], ids=["private", "g
 
 
 @pytest.fixture
-def clock() -> OwnedClock:
-    return OwnedClock()
-
-
-@pytest.fixture
-def agent() -> Dictated:
-    return Dictated()
-
-
-@pytest.fixture
 def mode() -> Mode:
     return MODES["drafts"]
 
