@@ -218,7 +218,7 @@ def test_a_gateway_that_systemd_keeps_is_left_to_systemd(groups: str, order: str
 WRONG: list[tuple[list[str], int, str]] = [
     ([], 64, "there is no terminal to ask in"),
     (["--yes"], 64, "nothing was given"),
-    (["--yes", "--model-key", "a"], 64, "name the model, too"),
+    (["--yes", "--model-key", "a"], 64, "name the model with"),
     (["--set", "groups=all"], 64, "is not SECTION.KEY=VALUE"),
     (["--set", "limits.runs=0"], 78, "must be greater than or equal to 1"),
     (["--telegram-token", "env:NOBODYS"], 78, "env:NOBODYS is empty or not set"),
