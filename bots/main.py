@@ -175,7 +175,7 @@ async def _serve(place: Place, loaded: Loaded, http: HttpSettings, chats: bool) 
     from concurrent.futures import ThreadPoolExecutor
 
     from tidings.adapters.local import socket, verbs
-    from tidings.adapters.shared.http_server import HttpServer
+    from tidings.adapters.shared.http_server import HttpServer, Limits
     from tidings.bots.app import agents, last_good
     from tidings.bots.app.reload import Reloading
     from tidings.bots.app.watchdog import Watchdog
@@ -203,7 +203,7 @@ async def _serve(place: Place, loaded: Loaded, http: HttpSettings, chats: bool) 
     async with (
         Watchdog(os.environ) as watchdog,
         socket.LocalServer() as server,
-        HttpServer(http.host, http.port, connections=http.connections) as listener,
+        HttpServer(http.host, http.port, limits=Limits(connections=http.connections)) as listener,
         reloading,
         _health_meanwhile(listener, http) as started,
         _gateway(home, loaded, http, staff, server, listener) as gateway,

@@ -17,7 +17,7 @@ from tidings.core.adapter import Server
 from tidings.core.errors import Unstored
 
 if TYPE_CHECKING:
-    from tidings.adapters.shared.http_limits import Request
+    from tidings.adapters.shared.http_request import Request
 
 SAFE = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
 NOBODY = Key("", "", "", (), 0.0)

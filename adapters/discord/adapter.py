@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import secrets
 from collections import OrderedDict
 from http import HTTPStatus
 from pathlib import Path
@@ -13,7 +11,21 @@ import msgspec
 
 from tidings.adapters.discord import client as discord
 from tidings.adapters.discord import compose as discord_compose
-from tidings.adapters.discord.address import ADAPTER, TOKEN_SECONDS, Handle, channel_of, handle_of
+from tidings.adapters.discord.address import (
+    ADAPTER,
+    Handle,
+    Shown,
+    channel_of,
+    handle_of,
+    hook_of,
+    is_secret,
+    is_token_good,
+    landed,
+    question_in,
+    question_of,
+    question_place,
+    shown_of,
+)
 from tidings.adapters.discord.client import Client, Refused
 from tidings.adapters.discord.compose import NOBODY, Words
 from tidings.adapters.discord.deferrals import Deferrals
@@ -24,6 +36,7 @@ from tidings.adapters.discord.render import tail
 from tidings.adapters.discord.settings import DiscordAccount
 from tidings.adapters.discord.signals import Signals
 from tidings.adapters.discord.socket import USUAL, Limits
+from tidings.adapters.discord.views import ENDED, TOO_LATE, Views
 from tidings.adapters.shared import files
 from tidings.adapters.shared.token_lock import claim
 from tidings.core import redaction
@@ -50,25 +63,6 @@ from tidings.core.types import (
 NONCE_SECONDS = 90.0
 EPHEMERAL, THINKING = 1 << 6, 1 << 7
 THREAD_MINUTES = 1440
-TOO_LATE = "the time for a private answer is over"
-# The token of an interaction is worth nothing any more, or never was.
-ENDED = (discord.TOKEN_ENDED, discord.UNKNOWN_WEBHOOK, discord.UNKNOWN_INTERACTION)
-# There is nothing left to edit; what is said anew may still arrive.
-GONE = (discord.UNKNOWN_MESSAGE, discord.NOT_OURS, discord.ARCHIVED)
-
-
-class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The handle of a view: a message that is edited, by its interaction's token while that is good."""
-
-    channel: str
-    message: str
-    application: str = ""
-    token: str = ""
-    at: float = 0.0
-    # Only one person may ever see it.
-    secret: bool = False
-    # The place that it was meant for, if it was sent elsewhere.
-    meant: str = ""
 
 
 class DiscordAdapter:
@@ -97,6 +91,7 @@ class DiscordAdapter:
         self._detours = Detours(self._client)
         # Channels in which we may not attach a file: there a long text comes in as many messages as it takes.
         self._without_files: set[str] = set()
+        self._views = Views(self._client, host.clock, f"{self.name}/{account}")
         self._signals = Signals(self._client, host.clock, f"{self.name}/{account}")
 
     def can(self, target: Target) -> Capabilities:
@@ -129,7 +124,7 @@ class DiscordAdapter:
 
     def compose(self, target: Target, body: Body) -> tuple[Body, ...]:
         texts = discord_compose.cut(
-            body.text, in_one=_is_secret(target), may_attach=channel_of(target) not in self._without_files
+            body.text, in_one=is_secret(target), may_attach=channel_of(target) not in self._without_files
         )
         parts = [*(Body(text=text) for text in texts), *(Body(files=(file,)) for file in body.files)]
         if body.choices and texts:
@@ -145,31 +140,31 @@ class DiscordAdapter:
         try:
             return await self._send(part)
         except Refused as error:
-            if error.code != discord.NO_PERMISSION or not self._words(part).attached or _is_secret(part.target):
+            if error.code != discord.NO_PERMISSION or not self._words(part).attached or is_secret(part.target):
                 raise
             self._without_files.add(channel_of(part.target))
             raise Unfit("the bot may not attach files in this channel, so the text must be cut") from error
 
     async def show(self, view: View, text: str) -> View:
-        shown = _shown(view)
+        shown = shown_of(view)
         assert shown is not None
         try:
-            await self._edit(shown, {"content": tail(text), "allowed_mentions": NOBODY})
+            await self._views.edit(shown, {"content": tail(text), "allowed_mentions": NOBODY})
         except Rejected as error:
             raise ViewLost(str(error)) from error
         return view
 
     async def find(self, part: Part, is_taken: Taken) -> Receipt | Absent | Unreadable:
         words = self._words(part)
-        if shown := _shown(part.view):
-            return await self._find_shown(part, words, shown)
+        if shown := shown_of(part.view):
+            return await self._views.find(part, words, shown)
 
         async def is_anothers(id: str) -> bool:
             # The store may not know yet what was just posted.
             return self._posted.get(id, part.key) != part.key or await is_taken(id)
 
         handle = handle_of(part.target)
-        if handle.token and self._is_good(handle.at) and part.position <= 1:
+        if handle.token and is_token_good(handle.at, self._host.clock) and part.position <= 1:
             # Of a private answer this is all that anybody can read.
             original = await self._original(handle)
             if original and _is_thinking(original):
@@ -180,7 +175,7 @@ class DiscordAdapter:
                 and not await is_anothers(str(original["id"]))
             ):
                 return self._receipt(part, original, handle)
-        if _is_secret(part.target):
+        if is_secret(part.target):
             return Unreadable(reason="nobody can read a private answer back")
         found = await self._look(part, words, is_anothers)
         return self._receipt(part, found, Handle()) if isinstance(found, dict) else found
@@ -194,7 +189,7 @@ class DiscordAdapter:
             is_unopened = handle.opens and target.thread not in self._opened
             await self._signals.type(target.chat if is_unopened else self._detours.place(target))
         elif self._settings.reactions and target.reply_to:
-            await self._signals.react(_home(target), _id(target), signal)
+            await self._signals.react(question_place(target), question_of(target), signal)
 
     async def fetch(self, attachment: Attachment) -> Path:
         try:
@@ -209,9 +204,7 @@ class DiscordAdapter:
             if not error.status:
                 raise
             data = await self._client.download(await self._fresh(handle))
-        path = self._host.attachments / f"{secrets.token_hex(8)}-{files.safe_name(attachment.name)}"
-        await asyncio.to_thread(files.write, path, data)
-        return path
+        return await files.keep(self._host.attachments, attachment.name, data)
 
     async def close(self) -> None:
         await self._signals.close()
@@ -220,16 +213,16 @@ class DiscordAdapter:
     # Messages.
 
     async def _send(self, part: Part) -> Receipt:
-        if shown := _shown(part.view):
+        if shown := shown_of(part.view):
             return await self._finish(part, shown)
         handle = handle_of(part.target)
-        if handle.token and self._is_good(handle.at):
+        if handle.token and is_token_good(handle.at, self._host.clock):
             return await self._answer(part, handle)
         return await self._post_late(part)
 
     async def _post_late(self, part: Part) -> Receipt:
         """In the channel, for all to see."""
-        if _is_secret(part.target):
+        if is_secret(part.target):
             raise Rejected(TOO_LATE)
         return await self._post(part)
 
@@ -252,7 +245,7 @@ class DiscordAdapter:
         self, place: str, part: Part, said: dict[str, Any], uploads: tuple[tuple[str, bytes], ...]
     ) -> Receipt:
         target, path = part.target, f"/channels/{place}/messages"
-        answered = _answered(target, place)
+        answered = question_in(target, place)
         if answered and part.position <= 1 and (target.audience is Audience.GROUP or part.kind is PartKind.ANCHOR):
             # In a channel an answer stands below what it answers, and so does a second copy anywhere, beside the first.
             # Without this flag a deleted question would cost the answer.
@@ -307,7 +300,7 @@ class DiscordAdapter:
     async def _look_at(
         self, place: str, part: Part, words: Words, is_taken: Taken
     ) -> dict[str, Any] | Absent | Unreadable:
-        return await self._readback.find(Reading(part, words, place, _answered(part.target, place)), is_taken)
+        return await self._readback.find(Reading(part, words, place, question_in(part.target, place)), is_taken)
 
     async def _title(self, message: str) -> str:
         try:
@@ -318,33 +311,30 @@ class DiscordAdapter:
         return discord_compose.title(str(begun.get("content") or ""))
 
     def _words(self, part: Part) -> Words:
-        return discord_compose.word(part.body.text, in_one=_is_secret(part.target))
+        return discord_compose.word(part.body.text, in_one=is_secret(part.target))
 
     def _receipt(self, part: Part, message: dict[str, Any], handle: Handle) -> Receipt:
         view = None
         if part.kind is not PartKind.PLAIN:
-            secret = _is_secret(part.target)
+            secret = is_secret(part.target)
             place, meant = self._detours.place(part.target), channel_of(part.target)
             elsewhere = "" if place == meant else meant
             id = str(message["id"])
             shown = Shown(place, id, handle.application, handle.token, handle.at, secret, elsewhere)
             view = View(handle=msgspec.json.encode(shown).decode(), anchored=True)
-        return _landed(part.target, str(message["id"]), str(message.get("channel_id") or ""), view)
+        return landed(part.target, str(message["id"]), str(message.get("channel_id") or ""), view)
 
     def _message(self, part: Part, words: Words, uploads: tuple[tuple[str, bytes], ...]) -> dict[str, Any]:
         return discord_compose.message(part.body, words, uploads, previews=self._settings.previews)
 
     # Answers to commands.
 
-    def _is_good(self, at: float) -> bool:
-        return self._host.clock.wall() - at < TOKEN_SECONDS
-
     async def _answer(self, part: Part, handle: Handle) -> Receipt:
         # An answer may be ready before Discord has heard that one will come.
         await self._deferrals.over(handle.token)
         words = self._words(part)
         uploads = await discord_compose.attached(part.body, words)
-        said, hook = self._message(part, words, uploads), _hook(handle)
+        said, hook = self._message(part, words, uploads), hook_of(handle)
         try:
             original = await self._original(handle) if part.position <= 1 else None
             if original and _is_thinking(original):
@@ -362,7 +352,7 @@ class DiscordAdapter:
     async def _original(self, handle: Handle) -> dict[str, Any] | None:
         """What the person who used the command sees; None where it is gone or never was."""
         try:
-            found: dict[str, Any] = await self._client.call("GET", f"{_hook(handle)}/messages/@original")
+            found: dict[str, Any] = await self._client.call("GET", f"{hook_of(handle)}/messages/@original")
         except Refused as error:
             if error.code in ENDED or error.status == HTTPStatus.NOT_FOUND:
                 return None
@@ -376,43 +366,8 @@ class DiscordAdapter:
             raise ViewLost("what was shown stands elsewhere")
         words = self._words(part)
         uploads = await discord_compose.attached(part.body, words)
-        await self._edit(shown, self._message(part, words, uploads), uploads)
-        return _landed(part.target, shown.message, shown.channel)
-
-    async def _edit(self, shown: Shown, said: dict[str, Any], uploads: tuple[tuple[str, bytes], ...] = ()) -> None:
-        budget = f"{self.name}/{self.account}/{shown.channel}/show"
-        for path in self._ways_to(shown):
-            try:
-                await self._client.call("PATCH", path, said, files=uploads, budget=budget)
-                return
-            except Refused as error:
-                if error.code in GONE:
-                    raise ViewLost(str(error)) from error
-                if error.code not in ENDED:
-                    raise
-        raise Rejected(TOO_LATE)
-
-    def _ways_to(self, shown: Shown) -> list[str]:
-        """What only one person sees can be reached by its token alone."""
-        ways = []
-        if shown.token and self._is_good(shown.at):
-            ways.append(f"/webhooks/{shown.application}/{shown.token}/messages/{shown.message}")
-        if not shown.secret:
-            ways.append(f"/channels/{shown.channel}/messages/{shown.message}")
-        return ways
-
-    async def _find_shown(self, part: Part, words: Words, shown: Shown) -> Receipt | Absent | Unreadable:
-        for path in self._ways_to(shown):
-            try:
-                found = await self._client.call("GET", path)
-            except Refused as error:
-                if error.code in ENDED:
-                    continue
-                return Absent() if error.code in GONE else Unreadable(reason=str(error))
-            if not discord_compose.is_said(found, part.body, words):
-                return Absent()
-            return _landed(part.target, shown.message, shown.channel)
-        return Unreadable(reason=TOO_LATE)
+        await self._views.edit(shown, self._message(part, words, uploads), uploads)
+        return landed(part.target, shown.message, shown.channel)
 
     # The rest.
 
@@ -428,39 +383,5 @@ class DiscordAdapter:
         raise Refused("the message has no such file any more")
 
 
-def _is_secret(target: Target) -> bool:
-    """In private there is nobody else who could see it."""
-    return target.audience is Audience.ONE or (handle_of(target).ephemeral and target.audience is Audience.GROUP)
-
-
-def _id(target: Target) -> str:
-    return target.reply_to.rpartition(":")[2]
-
-
-def _home(target: Target) -> str:
-    """Where the answered message stands; a thread's first one stands in the channel."""
-    return target.chat if _id(target) == target.thread else channel_of(target)
-
-
-def _answered(target: Target, place: str) -> str:
-    """The message that is answered; none where it stands in another channel than the answer."""
-    return _id(target) if _home(target) == place else ""
-
-
-def _hook(handle: Handle) -> str:
-    return f"/webhooks/{handle.application}/{handle.token}"
-
-
-def _landed(target: Target, message: str, channel: str, view: View | None = None) -> Receipt:
-    """A thread that is opened from a message has the message's id."""
-    if target.thread:
-        return Receipt(ids=(message,), view=view)
-    return Receipt(ids=(message,), view=view, chat=channel, opens=message)
-
-
 def _is_thinking(message: dict[str, Any]) -> bool:
     return bool(int(message.get("flags") or 0) & THINKING)
-
-
-def _shown(view: View | None) -> Shown | None:
-    return msgspec.json.decode(view.handle, type=Shown) if view else None

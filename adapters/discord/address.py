@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from tidings.core.types import Target
+from tidings.core.clock import Clock
+from tidings.core.types import Audience, Receipt, Target, View
 
 ADAPTER = "discord"
 # The first millisecond of Discord's time.
@@ -31,8 +32,27 @@ class Handle(msgspec.Struct, frozen=True, omit_defaults=True):
         return "" if self == Handle() else msgspec.json.encode(self).decode()
 
 
+class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The handle of a view: a message that is edited, by its interaction's token while that is good."""
+
+    channel: str
+    message: str
+    application: str = ""
+    token: str = ""
+    at: float = 0.0
+    # Only one person may ever see it.
+    secret: bool = False
+    # The place that it was meant for, if it was sent elsewhere.
+    meant: str = ""
+
+
 def handle_of(target: Target) -> Handle:
     return msgspec.json.decode(target.handle, type=Handle) if target.handle else Handle()
+
+
+def is_token_good(at: float, clock: Clock) -> bool:
+    """An interaction that came at this time by the wall clock can still be answered."""
+    return clock.wall() - at < TOKEN_SECONDS
 
 
 def channel_of(target: Target) -> str:
@@ -48,3 +68,37 @@ def time_of(snowflake: str) -> float:
 def snowflake_at(wall: float) -> str:
     """The smallest id of a moment."""
     return str(max(int((wall - EPOCH) * 1000), 0) << 22)
+
+
+def is_secret(target: Target) -> bool:
+    """In private there is nobody else who could see it."""
+    return target.audience is Audience.ONE or (handle_of(target).ephemeral and target.audience is Audience.GROUP)
+
+
+def question_of(target: Target) -> str:
+    return target.reply_to.rpartition(":")[2]
+
+
+def question_place(target: Target) -> str:
+    """Where the answered message stands; a thread's first one stands in the channel."""
+    return target.chat if question_of(target) == target.thread else channel_of(target)
+
+
+def question_in(target: Target, place: str) -> str:
+    """The message that is answered; none where it stands in another channel than the answer."""
+    return question_of(target) if question_place(target) == place else ""
+
+
+def hook_of(handle: Handle) -> str:
+    return f"/webhooks/{handle.application}/{handle.token}"
+
+
+def landed(target: Target, message: str, channel: str, view: View | None = None) -> Receipt:
+    """A thread that is opened from a message has the message's id."""
+    if target.thread:
+        return Receipt(ids=(message,), view=view)
+    return Receipt(ids=(message,), view=view, chat=channel, opens=message)
+
+
+def shown_of(view: View | None) -> Shown | None:
+    return msgspec.json.decode(view.handle, type=Shown) if view else None

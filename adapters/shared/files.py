@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 from pathlib import Path
 
 from tidings.core.errors import Rejected
@@ -27,7 +28,14 @@ async def read(file: File, largest: int, platform: str) -> bytes:
     return data
 
 
-def write(path: Path, data: bytes) -> None:
+async def keep(folder: Path, name: str, data: bytes) -> Path:
+    """Writes a fetched file under its own name, with a prefix that no other file has."""
+    path = folder / f"{secrets.token_hex(8)}-{safe_name(name)}"
+    await asyncio.to_thread(_write, path, data)
+    return path
+
+
+def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.write_bytes(data)
 

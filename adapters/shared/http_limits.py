@@ -8,22 +8,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from types import MappingProxyType
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Any, cast
 
-import msgspec
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 from aiohttp.http_exceptions import LineTooLong
 
+from tidings.adapters.shared.http_request import BANNER, HEADER_BYTES, UNKNOWN_SECONDS, Request, error_body
+from tidings.adapters.shared.http_server import Limits
+
 log = logging.getLogger(__name__)
 
-BANNER = "tidings"
-# One line, and all of them together.
 LINE_BYTES = 8190
-HEADER_BYTES = 16 * 1024
 HEADERS = 128
 # What is kept of a body before its handler asks for it; beyond twice that, the client has to wait.
 UNREAD_BYTES = 64 * 1024
@@ -36,86 +34,12 @@ SURPLUS = 64
 ACCEPT_TURNS = 5
 CANCEL_SECONDS = 1.0
 CLOSE_SECONDS = 0.1
-# Limits for connections that have shown neither a key nor a signature: how many per address, how long idle.
+# Connections of one address that have shown neither a key nor a signature.
 UNKNOWN_PER_ADDRESS = 64
-UNKNOWN_SECONDS = 10.0
 
 OVERLONG = "the headers are too long"
 NOT_HTTP = "this is not a request that can be understood"
 FAULT = "something went wrong here; the log of the gateway says what"
-
-
-class Limits(NamedTuple):
-    connections: int
-    # A connection that is younger than this may still be about to show its key.
-    young_seconds: float
-    header_seconds: float
-    body_seconds: float
-    idle_seconds: float
-    answer_seconds: float
-
-
-class Request(web.BaseRequest):
-    """What a handler is given. Its body has not been read, and most of it not even accepted."""
-
-    path_of_route = ""
-    body_bytes = 0
-    # Go with every answer, whoever makes it, unless that one has its own.
-    answer_headers: Mapping[str, str] = MappingProxyType({})
-
-    @property
-    def has_overlong_headers(self) -> bool:
-        return sum(len(name) + len(value) for name, value in self.raw_headers) > HEADER_BYTES
-
-    def admit(self, path_of_route: str, body_bytes: int, *, cancel_when_gone: bool) -> None:
-        """From now on the running task is the handler of this request, and whoever closes waits for it."""
-        self.path_of_route = path_of_route
-        self.body_bytes = body_bytes
-        self._connection.begin(cancel_when_gone=cancel_when_gone)
-
-    @property
-    def _connection(self) -> Connection:
-        return cast(Connection, self.protocol)
-
-    @property
-    def body_seconds(self) -> float:
-        most = self._connection.limits.body_seconds
-        return most if self._connection.is_known else min(most, UNKNOWN_SECONDS)
-
-    def vouch(self) -> None:
-        """It has shown a valid key or signature: its connection is never closed to make room for another."""
-        self._connection.vouch()
-
-    def abandon_when_gone(self) -> None:
-        """From now on the handler is cancelled when its client goes away."""
-        self._connection.abandon_when_gone()
-
-    def refuse(self, status: int, message: str, kind: str, headers: Mapping[str, str] | None = None) -> web.Response:
-        """Raises ConnectionResetError when an answer has begun: what is broken must look broken."""
-        if self.has_begun:
-            raise ConnectionResetError("the answer had begun already")
-        response = web.Response(
-            status=status, body=_body(message, kind), content_type="application/json", headers=headers
-        )
-        if not self.content.is_eof():
-            response.force_close()
-        return response
-
-    @property
-    def has_begun(self) -> bool:
-        """Part of an answer is on its way, so no other can be given."""
-        return self.writer.output_size > 0
-
-    def cut_off(self) -> NoReturn:
-        """Ends an answer that has begun so that nobody takes it for a whole one."""
-        self._connection.abort()
-        raise ConnectionResetError("the answer was cut off")
-
-    async def _prepare_hook(self, response: web.StreamResponse) -> None:
-        # The only place that also sees a response which its handler begins by itself.
-        response.headers["Server"] = BANNER
-        for name, value in self.answer_headers.items():
-            response.headers.setdefault(name, value)
 
 
 class Connection(web.RequestHandler):
@@ -445,13 +369,9 @@ async def _turn() -> None:
         await asyncio.sleep(0)
 
 
-def _body(message: str, kind: str) -> bytes:
-    return msgspec.json.encode({"error": {"message": message, "type": kind}})
-
-
 def _raw(status: HTTPStatus, message: str, kind: str, headers: str = "") -> bytes:
     """A whole response, for who never became a request."""
-    body = _body(message, kind)
+    body = error_body(message, kind)
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\nServer: {BANNER}\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n{headers}\r\n"

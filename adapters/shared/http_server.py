@@ -22,7 +22,8 @@ from tidings.core.errors import Misconfigured, TidingsError, Unreachable
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from tidings.adapters.shared.http_limits import Listener, Request
+    from tidings.adapters.shared.http_limits import Listener
+    from tidings.adapters.shared.http_request import Request
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,18 @@ Handler = Callable[["web.BaseRequest", Mapping[str, str]], Awaitable["web.Stream
 
 _NAME = re.compile(r"\{(\w+)\}")
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
+
+
+class Limits(NamedTuple):
+    """How many connections there may be, and how slow each may be."""
+
+    connections: int = 512
+    # A connection that is younger than this may still be about to show its key.
+    young_seconds: float = 1.0
+    header_seconds: float = 10.0
+    body_seconds: float = 30.0
+    idle_seconds: float = 75.0
+    answer_seconds: float = 30.0
 
 
 class HttpError(TidingsError):
@@ -111,27 +124,11 @@ class HttpServer:
     Routes end for new requests; a handler that runs outlives its route and ends with the server at the latest.
     """
 
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        *,
-        connections: int = 512,
-        young_seconds: float = 1.0,
-        header_seconds: float = 10.0,
-        body_seconds: float = 30.0,
-        idle_seconds: float = 75.0,
-        answer_seconds: float = 30.0,
-        patience: float = 5.0,
-    ) -> None:
+    def __init__(self, host: str, port: int, *, limits: Limits | None = None, patience: float = 5.0) -> None:
+        """`patience` is how many seconds handlers have to end when the server closes."""
         self._host = host
         self._port = port
-        self._connections = connections
-        self._young_seconds = young_seconds
-        self._header_seconds = header_seconds
-        self._body_seconds = body_seconds
-        self._idle_seconds = idle_seconds
-        self._answer_seconds = answer_seconds
+        self._limits = limits or Limits()
         self._patience = patience
         self._routes = Routes()
         # What answers where no route does yet.
@@ -193,22 +190,14 @@ class HttpServer:
             del self._meanwhile[path]
 
     async def _open(self) -> None:
-        from tidings.adapters.shared.http_limits import Limits, Listener
+        from tidings.adapters.shared.http_limits import Listener
 
         async with self._opening:
             if not self._is_entered:
                 raise LookupError("a route needs the `async with` of its server around it")
             if self._listener is not None:
                 return
-            limits = Limits(
-                self._connections,
-                self._young_seconds,
-                self._header_seconds,
-                self._body_seconds,
-                self._idle_seconds,
-                self._answer_seconds,
-            )
-            listener = Listener(self._answer, limits)
+            listener = Listener(self._answer, self._limits)
             async with contextlib.AsyncExitStack() as if_it_fails:
                 if_it_fails.push_async_callback(listener.close, patience=0)
                 try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -200,9 +198,7 @@ class SlackAdapter:
             told = (await self._client.call("files.info", file=handle["id"])).get("file") or {}
             url = str(told.get("url_private_download") or told.get("url_private") or "")
             data = await self._client.download(url, is_page=is_page)
-        path = self._host.attachments / f"{secrets.token_hex(8)}-{files.safe_name(attachment.name)}"
-        await asyncio.to_thread(files.write, path, data)
-        return path
+        return await files.keep(self._host.attachments, attachment.name, data)
 
     async def close(self) -> None:
         await self._signals.close()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
-import secrets
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +12,8 @@ from telegram.error import BadRequest, ChatMigrated, TelegramError
 
 from tidings.adapters.shared import files
 from tidings.adapters.shared.token_lock import claim
-from tidings.adapters.telegram import render, uploads
-from tidings.adapters.telegram.address import Shown, shown_of
+from tidings.adapters.telegram import compose, uploads
+from tidings.adapters.telegram.address import Shown, is_group, place_of, question_of, receipt_of, shown_of
 from tidings.adapters.telegram.client import (
     GONE,
     NOT_MODIFIED,
@@ -31,6 +28,7 @@ from tidings.adapters.telegram.listen import USUAL, Intake, Limits
 from tidings.adapters.telegram.parse import ADAPTER, Me, Reader
 from tidings.adapters.telegram.render import Rendered
 from tidings.adapters.telegram.settings import TelegramAccount
+from tidings.adapters.telegram.signals import Signals
 from tidings.core import redaction
 from tidings.core.adapter import Host, Receive, Taken
 from tidings.core.errors import Doubtful, Unreachable, ViewLost
@@ -39,7 +37,6 @@ from tidings.core.types import (
     Attachment,
     Body,
     Capabilities,
-    Choice,
     Pace,
     Part,
     PartKind,
@@ -53,13 +50,6 @@ from tidings.core.types import (
 
 log = logging.getLogger(__name__)
 
-TEXT_UNITS = 4096
-RICH_UNITS = 32_000
-# A signal that comes late is worse than none.
-SIGNAL_SECONDS = 3.0
-# Among the few that Telegram lets a bot use everywhere.
-REACTIONS = {Signal.SEEN: "👀", Signal.DONE: "👍", Signal.FAILED: "💔"}
-SHORT_LABEL = 14
 # Shows a stop button below a draft; the draft stays until the message that says it was stopped.
 STOPPABLE = {"can_stop": True, "keep_on_stop": True}
 
@@ -88,10 +78,10 @@ class TelegramAdapter:
         self._takes_drafts = True
         self._takes_stops = True
         self._no_drafts: set[str] = set()
-        self._no_reactions: set[str] = set()
+        self._signals = Signals(self._client, reactions=settings.reactions)
 
     def can(self, target: Target) -> Capabilities:
-        group = _is_group(target)
+        group = is_group(target)
         chat, account = f"{self.name}/{self.account}/{target.chat}", f"{self.name}/{self.account}"
         # Telegram asks for one message a second in a chat, twenty a minute in a group, thirty a second in all.
         paces = [Pace(key=chat, seconds=1.0, burst=1), Pace(key=account, seconds=1 / 30, burst=30)]
@@ -116,19 +106,11 @@ class TelegramAdapter:
         )
 
     def compose(self, target: Target, body: Body) -> tuple[Body, ...]:
-        texts = self._cut(body.text)
+        texts = compose.cut(body.text, takes_rich=self._takes_rich)
         parts = [*(Body(text=text) for text in texts), *(Body(files=(file,)) for file in body.files)]
         if body.choices and texts:
             parts[len(texts) - 1] = Body(text=texts[-1], choices=body.choices)
         return tuple(parts)
-
-    def _cut(self, text: str, units: int = RICH_UNITS) -> tuple[str, ...]:
-        """A rich message holds far more, but by its source, while parts are cut by what they show: so perhaps again."""
-        if not (self._takes_rich and render.wants_rich(text)) or units < TEXT_UNITS:
-            return render.compose(text, TEXT_UNITS)
-        if render.length(text) <= RICH_UNITS:
-            return (text,)
-        return tuple(piece for part in render.compose(text, units // 2) for piece in self._cut(part, units // 2))
 
     async def listen(self, receive: Receive) -> None:
         try:
@@ -163,7 +145,7 @@ class TelegramAdapter:
             if shown.draft:
                 await self._draft(shown, text)
             else:
-                await self._edit(shown, _tail(text), {})
+                await self._edit(shown, compose.tail(text), {})
         except TelegramError as error:
             if shown.draft and _refuses_draft(error):
                 raise ViewLost(error.message) from error
@@ -175,16 +157,8 @@ class TelegramAdapter:
 
     async def signal(self, target: Target, signal: Signal) -> None:
         try:
-            if signal is Signal.TYPING:
-                call = {**_place(target), "action": "typing"}
-                await self._client.call("sendChatAction", call, seconds=SIGNAL_SECONDS)
-            elif self._may_react(target) and (answered := _answered(target)):
-                reaction = [{"type": "emoji", "emoji": REACTIONS[signal]}]
-                call = {"chat_id": target.chat, "message_id": answered, "reaction": reaction}
-                await self._client.call("setMessageReaction", call, seconds=SIGNAL_SECONDS)
+            await self._signals.show(target, signal)
         except TelegramError as error:
-            if isinstance(error, BadRequest) and signal is not Signal.TYPING and says(error, ("reaction",)):
-                self._no_reactions.add(target.chat)
             raise verdict(error) from error
 
     async def fetch(self, attachment: Attachment) -> Path:
@@ -193,17 +167,15 @@ class TelegramAdapter:
             data = await self._client.download(found["file_path"])
         except TelegramError as error:
             raise verdict(error) from error
-        path = self._host.attachments / f"{secrets.token_hex(8)}-{files.safe_name(attachment.name)}"
-        await asyncio.to_thread(files.write, path, data)
-        return path
+        return await files.keep(self._host.attachments, attachment.name, data)
 
     async def close(self) -> None:
         await self._client.close()
 
     async def _post(self, part: Part) -> Receipt:
-        call: dict[str, Any] = {**_place(part.target), "reply_markup": _buttons(part.body.choices)}
-        answered = _answered(part.target)
-        if answered and part.position <= 1 and (_is_group(part.target) or part.kind is PartKind.ANCHOR):
+        call: dict[str, Any] = {**place_of(part.target), "reply_markup": compose.buttons(part.body.choices)}
+        answered = question_of(part.target)
+        if answered and part.position <= 1 and (is_group(part.target) or part.kind is PartKind.ANCHOR):
             # In a group an answer stands below what it answers, and so does a second copy anywhere, beside the first.
             # Without this flag a deleted question would cost the answer.
             reply = {"message_id": answered, "allow_sending_without_reply": True}
@@ -213,12 +185,12 @@ class TelegramAdapter:
         if part.kind is not PartKind.PLAIN:
             shown = Shown(part.target.chat, part.target.thread, message=posted["message_id"])
             view = View(handle=shown.write(), anchored=True)
-        return _receipt(posted, view)
+        return receipt_of(posted, view)
 
     async def _finish(self, part: Part, shown: Shown) -> Receipt:
         if shown.chat != part.target.chat:
             raise ViewLost("the chat has moved, and what was shown there stayed behind")
-        await self._edit(shown, part.body.text, {"reply_markup": _buttons(part.body.choices)})
+        await self._edit(shown, part.body.text, {"reply_markup": compose.buttons(part.body.choices)})
         return Receipt(ids=(str(shown.message),), chat=shown.chat)
 
     async def _edit(self, shown: Shown, text: str | Rendered, call: dict[str, Any]) -> None:
@@ -232,7 +204,9 @@ class TelegramAdapter:
     async def _say(self, method: str, call: dict[str, Any], text: str | Rendered) -> Any:
         """Says it as well as the server lets us: rich, else with entities, else plain."""
         refused: TelegramError | None = None
-        for named, words in self._wordings(method, text):
+        for named, words in compose.wordings(
+            method, text, takes_rich=self._takes_rich, previews=self._settings.previews
+        ):
             try:
                 return await self._client.call(named, {**call, **words})
             except TelegramError as error:
@@ -243,26 +217,8 @@ class TelegramAdapter:
                 refused = error
         raise refused or AssertionError("there is always a plain wording")
 
-    def _wordings(self, method: str, text: str | Rendered) -> Iterator[tuple[str, dict[str, Any]]]:
-        if isinstance(text, str):
-            if self._takes_rich and render.wants_rich(text):
-                rich = "sendRichMessage" if method == "sendMessage" else method
-                yield rich, {"rich_message": {"markdown": text}}
-            rendered = render.render(text)
-        else:
-            rendered = text
-        # A preview fetches the link: text that a stranger tricks a model into putting there would leak.
-        options = {} if self._settings.previews else {"link_preview_options": {"is_disabled": True}}
-        if rendered.entities:
-            yield method, {"text": rendered.text, "entities": rendered.entities, **options}
-        plain = render.plain(text) if isinstance(text, str) and rendered.entities else rendered.text
-        yield method, {"text": plain, **options}
-
     def _may_draft(self, target: Target) -> bool:
-        return self._takes_drafts and not _is_group(target) and target.chat not in self._no_drafts
-
-    def _may_react(self, target: Target) -> bool:
-        return self._settings.reactions and target.chat not in self._no_reactions
+        return self._takes_drafts and not is_group(target) and target.chat not in self._no_drafts
 
     async def _open_draft(self, part: Part) -> Receipt:
         number = int.from_bytes(hashlib.sha256(part.key.encode()).digest()[:4]) & 0x7FFFFFFF or 1
@@ -279,7 +235,7 @@ class TelegramAdapter:
         return Receipt(ids=(), view=View(handle=shown.write(), anchored=False))
 
     async def _draft(self, shown: Shown, text: str) -> None:
-        rendered = _tail(text)
+        rendered = compose.tail(text)
         place = {"chat_id": shown.chat, "message_thread_id": shown.thread, "draft_id": shown.draft}
         call = {**place, "text": rendered.text, "entities": rendered.entities}
         try:
@@ -302,12 +258,12 @@ class TelegramAdapter:
 
     async def _send_file(self, part: Part) -> Receipt:
         file = await uploads.load(part.body.files[0])
-        call: dict[str, Any] = {**_place(part.target), "caption": part.body.text[:1024]}
+        call: dict[str, Any] = {**place_of(part.target), "caption": part.body.text[:1024]}
         refused: BadRequest | None = None
         for method, field in file.ways:
             try:
                 sent = await self._client.call(method, {**call, field: file.content()})
-                return _receipt(sent)
+                return receipt_of(sent)
             except BadRequest as error:
                 # What is not the picture or the voice that it looks like is still a file.
                 if not says(error, uploads.NOT_WHAT_IT_SEEMS):
@@ -329,34 +285,6 @@ class TelegramAdapter:
         await self._host.notebook.write("menu", digest)
 
 
-def _is_group(target: Target) -> bool:
-    """Groups and channels have negative ids or a public name."""
-    return target.chat[:1] in ("-", "@")
-
-
-def _answered(target: Target) -> int:
-    """The number of the message that is answered; none where it stayed behind in another chat."""
-    chat, _, number = target.reply_to.rpartition(":")
-    return int(number) if chat == target.chat else 0
-
-
-def _place(target: Target) -> dict[str, Any]:
-    return {"chat_id": target.chat, "message_thread_id": target.thread}
-
-
-def _receipt(posted: dict[str, Any], view: View | None = None) -> Receipt:
-    """A chat may be addressed by its public name; it is remembered by its id."""
-    return Receipt(ids=(str(posted["message_id"]),), view=view, chat=str(posted["chat"]["id"]))
-
-
-def _tail(text: str) -> Rendered:
-    """Past one message's length the end is what is being written."""
-    rendered = render.render(text)
-    if render.length(rendered.text) <= TEXT_UNITS:
-        return rendered
-    return render.tail(rendered, TEXT_UNITS)
-
-
 def _may_reword(error: BadRequest, words: dict[str, Any]) -> bool:
     """Only words that cannot be read are said otherwise; a flood, a closed chat and the like stay what they are."""
     if isinstance(error, ChatMigrated) or says(error, GONE) or says(error, NOT_MODIFIED):
@@ -366,11 +294,3 @@ def _may_reword(error: BadRequest, words: dict[str, Any]) -> bool:
 
 def _refuses_draft(error: TelegramError) -> bool:
     return is_unknown_method(error) or (isinstance(error, BadRequest) and says(error, ("draft",)))
-
-
-def _buttons(choices: tuple[Choice, ...]) -> dict[str, Any] | None:
-    if not choices:
-        return None
-    buttons = [{"text": choice.label, "callback_data": choice.id} for choice in choices]
-    in_one_row = len(buttons) <= 3 and all(len(choice.label) <= SHORT_LABEL for choice in choices)
-    return {"inline_keyboard": [buttons] if in_one_row else [[button] for button in buttons]}

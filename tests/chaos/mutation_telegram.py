@@ -49,7 +49,7 @@ def topic_dropped_from_a_send() -> None:
     def place(target: Target) -> dict[str, Any]:
         return {"chat_id": target.chat}
 
-    swap(adapter, "_place", place)
+    swap(adapter, "place_of", place)
 
 
 def plain_words_after_a_flood() -> None:

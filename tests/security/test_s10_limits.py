@@ -17,7 +17,7 @@ from tests.worlds.world import Echo
 from tidings.adapters.api.guard import BODY_BYTES, DEEPEST, MOST_VALUES, depth, skeleton
 from tidings.adapters.api.models import MESSAGES
 from tidings.adapters.api.routes import ENDPOINTS
-from tidings.adapters.shared.http_limits import HEADER_BYTES
+from tidings.adapters.shared.http_request import HEADER_BYTES
 
 WITH_BODY = [endpoint for endpoint in ENDPOINTS if endpoint.body is not None]
 CHAT = "/v1/chat/completions"

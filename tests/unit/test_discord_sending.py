@@ -470,7 +470,7 @@ async def test_a_reaction_that_would_come_too_late_is_left_out(stand: Stand) -> 
     targets = [stand.at(stand.room, reply_to=stand.ada.says(stand.room, "question")) for _ in range(20)]
     for target in targets:
         await stand.adapter.signal(target, Signal.SEEN)
-    await stand.clock.advance_until(lambda: not stand.adapter._signals._asides)
+    await stand.clock.advance_until(lambda: not stand.adapter._signals._later_calls)
     assert 9 < len(stand.discord.calls("react")) <= 1 + SIGNAL_SECONDS / REACTION_PAUSE
 
 

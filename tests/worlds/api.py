@@ -43,7 +43,7 @@ from tidings.adapters.api.settings import HttpSettings
 from tidings.adapters.console.adapter import ConsoleAdapter
 from tidings.adapters.console.settings import ConsoleSettings
 from tidings.adapters.local.socket import LocalServer
-from tidings.adapters.shared.http_server import HttpServer
+from tidings.adapters.shared.http_server import HttpServer, Limits
 from tidings.core.adapter import NearbyHost, Platform
 from tidings.core.agent import Agent
 from tidings.core.types import Target
@@ -103,7 +103,9 @@ class ApiWorld(World):
         if self._console:
             self._local = await self._around.enter_async_context(self._serving())
         settings = self._settings()
-        self._listening = HttpServer(settings.host, settings.port, connections=settings.connections, patience=0.0)
+        self._listening = HttpServer(
+            settings.host, settings.port, limits=Limits(connections=settings.connections), patience=0.0
+        )
         self._http = await self._around.enter_async_context(self._listening)
 
     def _platforms(self) -> list[Platform]:

@@ -11,7 +11,7 @@ from tests.simulators.discord.faults import Fault
 from tests.simulators.discord.simulator import Call, DiscordServer, Message
 from tests.worlds.discord import DiscordWorld
 from tests.worlds.world import Echo, Gate, OwnedClock, Scripted, Takes
-from tidings.adapters.discord.adapter import TOO_LATE
+from tidings.adapters.discord.views import TOO_LATE
 from tidings.adapters.shared.files import MEGABYTE
 from tidings.core.agent import FileMade, Turn
 

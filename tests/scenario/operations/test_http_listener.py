@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import pytest
 from aiohttp import web
 
-from tidings.adapters.shared.http_limits import UNKNOWN_PER_ADDRESS, UNKNOWN_SECONDS
-from tidings.adapters.shared.http_server import Handler, HttpError, HttpServer, read_body, vouch
+from tidings.adapters.shared.http_limits import UNKNOWN_PER_ADDRESS
+from tidings.adapters.shared.http_request import UNKNOWN_SECONDS
+from tidings.adapters.shared.http_server import Handler, HttpError, HttpServer, Limits, read_body, vouch
 from tidings.core.errors import Misconfigured, Unreachable
 
 LOOPBACK = "127.0.0.1"
@@ -353,7 +354,7 @@ def knowing(handler: Handler) -> Handler:
 
 async def test_one_connection_too_many_is_told_to_come_back_and_the_others_go_on() -> None:
     async with (
-        HttpServer(LOOPBACK, 0, connections=2) as server,
+        HttpServer(LOOPBACK, 0, limits=Limits(connections=2)) as server,
         server.route("GET", "/", knowing(says("hi"))),
         connected(server) as first,
     ):
@@ -385,7 +386,7 @@ async def test_who_leaves_keeps_its_place_while_its_handler_works() -> None:
     """Else whoever asks and leaves, again and again, could pile up any amount of work."""
     desk = Desk()
     async with (
-        HttpServer(LOOPBACK, 0, connections=1) as server,
+        HttpServer(LOOPBACK, 0, limits=Limits(connections=1)) as server,
         server.route("GET", "/", knowing(desk)),
         connected(server) as client,
     ):
@@ -401,7 +402,7 @@ async def test_who_leaves_keeps_its_place_while_its_handler_works() -> None:
 async def test_connections_that_show_nothing_make_room_for_who_comes_later() -> None:
     """Silent ones, half a request, and a handler that waits for a body before it can check a signature."""
     async with (
-        HttpServer(LOOPBACK, 0, connections=3, young_seconds=0.0) as server,
+        HttpServer(LOOPBACK, 0, limits=Limits(connections=3, young_seconds=0.0)) as server,
         server.route("GET", "/", knowing(says("hi"))),
         server.route("POST", "/signed", repeat),
         connected(server) as known,
@@ -422,7 +423,7 @@ async def test_connections_that_show_nothing_make_room_for_who_comes_later() -> 
 
 async def test_one_address_holds_only_so_many_connections_that_show_nothing() -> None:
     async with (
-        HttpServer(LOOPBACK, 0, connections=512, young_seconds=0.0) as server,
+        HttpServer(LOOPBACK, 0, limits=Limits(connections=512, young_seconds=0.0)) as server,
         server.route("GET", "/", says("hi")),
         AsyncExitStack() as crowd,
     ):
@@ -437,7 +438,7 @@ async def test_one_address_holds_only_so_many_connections_that_show_nothing() ->
 async def test_a_crowd_that_has_only_just_come_is_heard_to_the_end() -> None:
     """Behind one proxy all have one address, and each needs a moment to show its key."""
     async with (
-        HttpServer(LOOPBACK, 0, connections=512, young_seconds=3600.0) as server,
+        HttpServer(LOOPBACK, 0, limits=Limits(connections=512, young_seconds=3600.0)) as server,
         server.route("GET", "/", knowing(says("hi"))),
         AsyncExitStack() as crowd,
     ):
@@ -449,7 +450,7 @@ async def test_a_crowd_that_has_only_just_come_is_heard_to_the_end() -> None:
 
 async def test_who_has_shown_a_key_may_rest_longer_than_who_has_not() -> None:
     async with (
-        HttpServer(LOOPBACK, 0, idle_seconds=75.0) as server,
+        HttpServer(LOOPBACK, 0, limits=Limits(idle_seconds=75.0)) as server,
         server.route("GET", "/known", knowing(says("hi"))),
         server.route("GET", "/unknown", says("hi")),
         connected(server) as client,
@@ -564,7 +565,7 @@ async def test_only_who_is_let_in_is_invited_to_send_a_body() -> None:
 
 async def test_headers_that_come_too_slowly_are_not_waited_for() -> None:
     async with (
-        HttpServer(LOOPBACK, 0, header_seconds=0.1) as server,
+        HttpServer(LOOPBACK, 0, limits=Limits(header_seconds=0.1)) as server,
         server.route("GET", "/", says("hi")),
         connected(server) as slow,
         connected(server) as silent,
@@ -585,7 +586,7 @@ async def test_headers_that_come_too_slowly_are_not_waited_for() -> None:
 
 async def test_the_time_for_headers_begins_with_their_first_byte() -> None:
     async with (
-        HttpServer(LOOPBACK, 0, header_seconds=0.4) as server,
+        HttpServer(LOOPBACK, 0, limits=Limits(header_seconds=0.4)) as server,
         server.route("GET", "/", says("hi")),
         connected(server) as client,
     ):
@@ -601,7 +602,7 @@ async def test_the_time_for_headers_begins_with_their_first_byte() -> None:
 async def test_a_slow_handler_is_not_taken_for_slow_headers() -> None:
     desk = Desk()
     async with (
-        HttpServer(LOOPBACK, 0, header_seconds=0.05) as server,
+        HttpServer(LOOPBACK, 0, limits=Limits(header_seconds=0.05)) as server,
         server.route("GET", "/", desk),
         connected(server) as client,
     ):
@@ -618,7 +619,7 @@ async def test_a_slow_handler_is_not_taken_for_slow_headers() -> None:
 
 async def test_a_connection_that_rests_too_long_is_closed() -> None:
     async with (
-        HttpServer(LOOPBACK, 0, idle_seconds=0.1) as server,
+        HttpServer(LOOPBACK, 0, limits=Limits(idle_seconds=0.1)) as server,
         server.route("GET", "/", says("hi")),
         connected(server) as client,
     ):
@@ -630,7 +631,7 @@ async def test_a_connection_that_rests_too_long_is_closed() -> None:
 
 async def test_a_body_that_comes_too_slowly_is_not_waited_for() -> None:
     async with (
-        HttpServer(LOOPBACK, 0, body_seconds=0.1) as server,
+        HttpServer(LOOPBACK, 0, limits=Limits(body_seconds=0.1)) as server,
         server.route("POST", "/", repeat),
         connected(server) as client,
     ):
@@ -661,7 +662,7 @@ async def brimful(request: web.BaseRequest, names: Mapping[str, str]) -> web.Str
 @pytest.mark.parametrize("answer", [big, brimful])
 async def test_who_does_not_take_its_answer_loses_its_place(answer: Handler) -> None:
     async with (
-        HttpServer(LOOPBACK, 0, connections=1, answer_seconds=0.1) as server,
+        HttpServer(LOOPBACK, 0, limits=Limits(connections=1, answer_seconds=0.1)) as server,
         server.route("GET", "/big", answer),
         connected(server, limit=1024) as greedy,
     ):
@@ -672,7 +673,7 @@ async def test_who_does_not_take_its_answer_loses_its_place(answer: Handler) -> 
 
 async def test_who_takes_its_answer_slowly_but_steadily_gets_all_of_it() -> None:
     async with (
-        HttpServer(LOOPBACK, 0, answer_seconds=0.2) as server,
+        HttpServer(LOOPBACK, 0, limits=Limits(answer_seconds=0.2)) as server,
         server.route("GET", "/big", big),
         connected(server, limit=1024) as steady,
     ):
@@ -741,7 +742,7 @@ async def test_a_body_that_breaks_its_grammar_ends_like_one_that_does_not_come(
         return web.Response(body=await read_body(request))
 
     async with (
-        HttpServer(LOOPBACK, 0, body_seconds=0.1) as server,
+        HttpServer(LOOPBACK, 0, limits=Limits(body_seconds=0.1)) as server,
         server.route("POST", "/", read),
         connected(server) as client,
     ):
@@ -947,7 +948,7 @@ async def test_leaving_does_not_wait_for_ever_for_a_handler_that_does_not_end(
 async def test_leaving_does_not_wait_for_clients_in_any_state(port: int) -> None:
     """One that says nothing, one in its headers, one in its body, one refused that still sends, and one too many."""
     async with AsyncExitStack() as clients:
-        async with HttpServer(LOOPBACK, port, connections=4) as server, server.route("POST", "/", guard):
+        async with HttpServer(LOOPBACK, port, limits=Limits(connections=4)) as server, server.route("POST", "/", guard):
             all_of_them = [await clients.enter_async_context(connected(server)) for _ in range(5)]
             silent, headers, body, refused, _ = all_of_them
             refused.ask("POST", "/", "Content-Length: 5")
