@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import queue
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +30,9 @@ GROUP_LIMIT = 64
 BUSY_SECONDS = 5.0
 RETRY_SECONDS = 0.25
 FAULT_LOG_SECONDS = 60.0
+
+# A test runs every unit twice, and undoes the first run: another store may have to.
+TWICE = bool(os.environ.get("TIDINGS_TWICE"))
 
 # A copy is made in slices of this many pages of 4 KB; writers get a turn between slices.
 COPIED_PAGES = 256
@@ -321,8 +325,10 @@ def spare_bytes(tx: Transaction) -> int:
 
 def _perform(connection: sqlite3.Connection, transaction: SqliteTransaction, job: _Job) -> _Done:
     """Runs one unit in a savepoint of its own: an error undoes only this unit and is raised to its caller."""
-    transaction.begin_unit()
     connection.execute("SAVEPOINT unit")
+    if TWICE:
+        _rehearse(connection, transaction, job)
+    transaction.begin_unit()
     try:
         value = job.unit(transaction)
     except Unstored:
@@ -334,6 +340,14 @@ def _perform(connection: sqlite3.Connection, transaction: SqliteTransaction, job
         return _Done(job.future, None, error)
     connection.execute("RELEASE unit")
     return _Done(job.future, value, None, transaction.announced)
+
+
+def _rehearse(connection: sqlite3.Connection, transaction: SqliteTransaction, job: _Job) -> None:
+    """Runs one unit and undoes it: whatever it raises, the real run raises again."""
+    transaction.begin_unit()
+    with suppress(BaseException):
+        job.unit(transaction)
+    connection.execute("ROLLBACK TO unit")
 
 
 def _undo(connection: sqlite3.Connection) -> None:
