@@ -1,1 +1,1 @@
-"""Work that ends later than the run that began it."""
+"""Work outside of a person's turn: tasks, processes, schedules and the board."""

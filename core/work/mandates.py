@@ -1,4 +1,4 @@
-"""Checks that the person who asked for work may still speak; if not, it does not begin, and the owner is told."""
+"""Checks that the person who asked for work is still admitted; otherwise the work does not start."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Mandates:
         self._is_down = is_down
 
     def lapsed(self, asker: Asker | None) -> str:
-        """Why work for this person may not begin; empty if it may."""
+        """Why work for this person may not start; empty if it may."""
         return self._access.lapsed(asker)
 
     def tell(self, tx: Transaction, what: str, why: str, key: str) -> None:
-        """Tells the owner, once per key, in the transaction that keeps the work from beginning."""
+        """Tells the owner once per key, in the transaction that keeps the work from starting."""
         log.warning("%s, because %s", what, why)
         home = homes.elsewhere(tx, "", self._owner, self._is_down)
         if home is None:

@@ -1,4 +1,4 @@
-"""Words about work for people: how long it took, what it is called, and where it cannot be promised."""
+"""Sentences about work for people: durations, short ids, and why something cannot be promised."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BACKTICKS = re.compile(r"`{3,}")
 
 
 def lasting(seconds: float) -> str:
-    """In the two largest units that matter."""
+    """A duration in its two largest units."""
     whole = round(max(seconds, 0.0))
     if whole < 60:
         return f"{whole} s"
@@ -26,21 +26,21 @@ def _joined(more: int, unit: str, less: int, small: str) -> str:
 
 
 def fenced(text: str) -> str:
-    """In a fence that nothing in it can close: what a program prints is no markup."""
+    """Puts program output into a code fence that is longer than any inside it."""
     fence = max(["``", *BACKTICKS.findall(text)], key=len) + "`"
     return f"{fence}\n{text}\n{fence}"
 
 
 def short(id: str) -> str:
-    """Enough of an id for a person to tell it from the others."""
+    """The beginning of an id, enough for a person to tell tasks apart."""
     return id.rpartition("_")[2][:6]
 
 
 def whispered(inbound: Inbound, command: str) -> str:
-    """Why nothing is promised to one person inside a group, and what to do instead; empty anywhere else."""
+    """Why an ephemeral reply in a group cannot promise a later message, and what to do; empty elsewhere."""
     if inbound.target.audience is not Audience.ONE:
         return ""
     return (
-        "I cannot promise that here: only you see what I answer to this, and only for a short while. "
-        f"Write it to me as a message instead, beginning with !{command}."
+        "I cannot do that here: only you can see my reply, and only for a short time. "
+        f"Send it as a message instead, beginning with !{command}."
     )

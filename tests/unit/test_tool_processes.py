@@ -216,12 +216,12 @@ def case(status: Status | None, **more: Any) -> Case:
         (
             case(Status("time", None, 75, 0)),
             "failed",
-            "⚠ “make all” was ended after 1 min 15 s: it ran longer than it may.",
+            "⚠ “make all” was ended after 1 min 15 s: it reached its time limit.",
         ),
         (
             case(Status("told", None, 75, 0)),
             "failed",
-            "⚠ “make all” was ended after 1 min 15 s: somebody outside of this talk asked it to end.",
+            "⚠ “make all” was ended after 1 min 15 s: it was asked to end from outside this conversation.",
         ),
         (
             case(Status("told", None, 75, 0), stopped_by="Ann"),
@@ -238,11 +238,11 @@ def case(status: Status | None, **more: Any) -> Case:
             "failed",
             "⚠ “make all” was ended after 1 min 15 s: the disk is full.",
         ),
-        (case(None), "lost", "⚠ “make all” was lost: its keeper was killed, and nobody knows how it ended."),
+        (case(None), "lost", "⚠ “make all” was lost: its keeper was killed. How it ended is unknown."),
         (
             case(None, is_from_this_boot=False),
             "lost",
-            "⚠ “make all” was lost: the machine was restarted, and nobody knows how it ended.",
+            "⚠ “make all” was lost: the machine was restarted. How it ended is unknown.",
         ),
         (case(None, stopped_by="Ann"), "cancelled", "“make all” was cancelled after 1 min 15 s."),
     ],

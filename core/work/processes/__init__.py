@@ -1,1 +1,1 @@
-"""Commands: those that run in the foreground, and those that go on in the background."""
+"""Shell commands in the foreground and in the background."""

@@ -1,4 +1,4 @@
-"""The folder of one process in the background: what it shall do, what it has written, and how it ended."""
+"""The folder of a background process: its order, its output, and its status at the end."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tidings.core.errors import Overdrawn, Unknown
 from tidings.core.work.processes import identity
 
 KEEPER = Path(__file__).with_name("process_main.py")
-# A pipe that is full for so long is one that nobody reads.
+# After this long, a full pipe counts as one that the process does not read.
 FEEDING_SECONDS = 5.0
 LOOK_SECONDS = 0.05
-# Read at once of what patterns have found.
+# How much of the matches is read at once.
 MATCHES_BYTES = 200_000
 
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What the keeper is told."""
+    """The command and limits for the keeper, which is the program that runs the command."""
 
     command: Sequence[str]
     folder: str
@@ -41,7 +41,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How it ended: exited, told, time, output, unbegun or a reason; the code is that of one that exited."""
+    """How a process ended: exited, told, time, output, unbegun or a reason; `code` is the exit code, if it exited."""
 
     why: str
     code: int | None
@@ -55,7 +55,7 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 class Matches(NamedTuple):
-    """Lines that patterns were found in, and patterns that were given up; `end` is where the next ones begin."""
+    """Lines that match patterns, and patterns that were given up; the next ones begin at `end`."""
 
     lines: list[str]
     slow: list[str]
@@ -74,7 +74,7 @@ class Traces:
             file.write(msgspec.json.encode(order))
 
     def start(self, environment: Mapping[str, str]) -> tuple[int, int]:
-        """The keeper's number, and the descriptor that a byte is written into to let it begin."""
+        """Starts the keeper; returns its process id, and a descriptor: one byte written to it starts the command."""
         log = (str(self.folder / "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         waits, go = os.pipe()
         try:
@@ -84,7 +84,7 @@ class Traces:
                 {**environment, identity.MARK: self.folder.name},
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, waits, 0),
-                    # What the keeper itself has to say is the reason why nothing else is there.
+                    # Errors of the keeper itself go to the log too, because they explain an empty folder.
                     (os.POSIX_SPAWN_OPEN, 1, *log),
                     (os.POSIX_SPAWN_OPEN, 2, *log),
                 ],
@@ -102,7 +102,7 @@ class Traces:
         try:
             return msgspec.json.decode((self.folder / "status.json").read_bytes(), type=Status)
         except (FileNotFoundError, msgspec.DecodeError):
-            # The command may write there too; what is no status is none.
+            # The command may write to this file too, so its content may be invalid.
             return None
 
     def log(self, start: int, limit: int) -> Log:
@@ -124,7 +124,7 @@ class Traces:
                 data = file.read(MATCHES_BYTES)
         except FileNotFoundError:
             return Matches([], [], start)
-        # The last one may still be on its way.
+        # The last line may be incomplete.
         data = data[: data.rfind(b"\n") + 1]
         found = [_found(line) for line in data.splitlines()]
         lines = [each.line for each in found if not each.slow]
@@ -133,14 +133,14 @@ class Traces:
     async def feed(self, text: str, *, end: bool) -> None:
         try:
             if (self.folder / "input.end").exists():
-                raise Unknown("its input was closed before")
+                raise Unknown("its input was already closed")
             if text:
                 await self._write(text.encode())
             if end:
                 (self.folder / "input.end").touch(mode=0o600)
         except OSError as error:
             if error.errno in (errno.ENXIO, errno.ENOENT, errno.EPIPE):
-                raise Unknown("it no longer listens") from error
+                raise Unknown("it no longer reads its input") from error
             raise
 
     async def _write(self, data: bytes) -> None:
@@ -153,12 +153,12 @@ class Traces:
                     if data:
                         await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError:
-            raise Overdrawn(f"it does not read what it is sent: {len(data):,} bytes were left over") from None
+            raise Overdrawn(f"it does not read its input: {len(data):,} bytes were not written") from None
         finally:
             os.close(pipe)
 
     async def _pipe(self) -> int:
-        """It is there as soon as the keeper has begun."""
+        """Opens the input pipe, which exists as soon as the keeper has started."""
         for _ in range(int(FEEDING_SECONDS / LOOK_SECONDS)):
             with suppress(FileNotFoundError):
                 return os.open(self.folder / "input", os.O_WRONLY | os.O_NONBLOCK)
@@ -177,7 +177,7 @@ def _found(line: bytes) -> _Found:
 
 
 def _whole(data: bytes) -> bytes:
-    """Without a character that is cut off at its end; what is no text at all is not waited for."""
+    """Removes an incomplete UTF-8 character from the end; data that is not text stays as it is."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 == 0xC0:

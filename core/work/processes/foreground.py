@@ -1,4 +1,4 @@
-"""One child process of the current session: bounded in time and output, and nothing of it is left at the end."""
+"""Runs a command for the current session with limits on time and output; all its processes end with it."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pathlib import Path
 from tidings.core import context
 from tidings.core.work.processes import identity, launcher
 
-# Something may have got away with the pipe: what it says is not waited for.
+# An escaped process may still hold the pipe; its output is not awaited longer than this.
 LAST_WORDS_SECONDS = 1.0
-# Where the system has a lower limit already, that stays.
+# If the system has a lower limit, that one stays.
 LIMITED = 'ulimit -v "$0" 2>/dev/null; exec "$@"'
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    # None when it had to be ended, because its time was up.
+    # None when the command was ended because its time was up.
     code: int | None
     output: str
     seconds: float
 
 
 class Excerpt:
-    """The beginning and the end of an output, however long it is; what is between is only counted."""
+    """The beginning and the end of an output; bytes in between are only counted."""
 
     def __init__(self, keep: int) -> None:
         self._half = keep // 2
@@ -67,10 +67,10 @@ class _Watch(asyncio.SubprocessProtocol):
 
 
 async def run(command: Sequence[str], folder: Path, seconds: float, keep: int, memory: int = 0) -> Ended:
-    """Returns when the command has ended; what it left in the background has ended then too.
+    """Returns when the command and all processes it started have ended.
 
-    Raises OSError when nothing could be started. A caller that is cancelled waits for the end of everything.
-    `memory` is in bytes and for each process of it; 0 is no limit.
+    Raises OSError when the command could not be started. A cancelled caller still waits for the end of all processes.
+    `memory` is the limit for each process in bytes; 0 means no limit.
     """
     if memory:
         command = ("sh", "-c", LIMITED, str(memory // 1024), *command)
@@ -107,7 +107,7 @@ async def _end(transport: asyncio.SubprocessTransport, watch: _Watch, birth: str
 
 
 def _left_a_group(transport: asyncio.SubprocessTransport) -> bool:
-    """A launcher that was killed could not clean up, and only on Linux it can find everything."""
+    """Tells whether processes may be left: a killed launcher could not clean up, and only Linux finds them all."""
     return not launcher.ON_LINUX or (transport.get_returncode() or 0) < 0
 
 

@@ -19,9 +19,9 @@ from tidings.core.background import Background
 
 log = logging.getLogger(__name__)
 
-# How often one looks where the system does not tell.
+# How often to look where the system cannot notify.
 LOOK_SECONDS = 0.5
-# In the environment of everything that came of a task.
+# The environment variable that marks every process of a task.
 MARK = "TIDINGS_TASK"
 # What names a boot where /proc does not: macOS, and FreeBSD.
 BOOT_NAMES = ("kern.bootsessionuuid", "kern.boot_id")
@@ -80,7 +80,7 @@ def _ask(*command: str) -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """From its third field on; the name before it stands in brackets and may have anything in it."""
+    """The fields of /proc/PID/stat from the third on; the name before them may contain any character."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode().split()
     except (FileNotFoundError, ProcessLookupError):
@@ -88,10 +88,10 @@ def _stat(pid: int) -> list[str]:
 
 
 def tell(pid: int, birth: str, number: int) -> bool:
-    """A signal for this very process; false when it is gone."""
+    """Sends a signal to exactly this process; false when it is gone."""
     descriptor = _pidfd(pid)
     try:
-        # Asked only now, so that the number cannot become another's in between.
+        # The check comes after opening the descriptor, so that the id cannot be reused in between.
         if not _is_same(pid, birth):
             return False
         if sys.platform == "linux" and descriptor is not None:
@@ -108,7 +108,7 @@ def tell(pid: int, birth: str, number: int) -> bool:
 
 async def until_gone(pid: int, birth: str) -> None:
     with _end_of(pid) as ended:
-        # Asked for only after it is watched, or its number may have become another's meanwhile.
+        # The check comes after the watch has begun, because the id may be reused before.
         while _is_same(pid, birth):
             if ended is None:
                 await asyncio.sleep(LOOK_SECONDS)
@@ -120,7 +120,7 @@ async def until_gone(pid: int, birth: str) -> None:
 
 
 def _forget(pid: int) -> None:
-    # It may be our own child, or one of a gateway before us.
+    # The process may be our own child or that of an earlier gateway.
     with suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
 
@@ -146,7 +146,7 @@ def _pidfd(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
     except OSError:
-        # It is gone, or the system is too old or too short of descriptors to tell.
+        # The process is gone, or the system cannot provide a descriptor.
         return None
 
 
@@ -160,7 +160,7 @@ def kill_group(pid: int, birth: str) -> None:
 
 
 def end_all_of(task: str, keeper: int | None) -> int:
-    """Kills what has lost its keeper, however far it has gone; says how many there were."""
+    """Kills every process of a task whose keeper is gone, and returns their number."""
     if not ON_LINUX:
         return 0
     found = {each for each in _numbers() if _belongs(each, task, keeper)}
@@ -176,11 +176,11 @@ def _numbers() -> list[int]:
 
 def _belongs(pid: int, task: str, keeper: int | None) -> bool:
     if keeper and (stat := _stat(pid)) and int(stat[3]) == keeper and stat[0] not in "ZX" and not born(keeper):
-        # While anybody is in its session, nobody else gets the keeper's number.
+        # While its session has members, the keeper's id is not reused.
         return True
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
-        # It is gone, or another's.
+        # The process is gone, or belongs to another user.
         return False
     return f"{MARK}={task}".encode() in environment.split(b"\0")

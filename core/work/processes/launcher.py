@@ -1,7 +1,7 @@
-"""Runs one command, ends with whoever started it, and leaves nothing of it behind: a program of its own.
+"""A program that runs one command, and ends it with everything it started when its owner ends.
 
-It is started by its path and waits for a byte on its standard input before it begins. When that input ends, because
-it was closed or because its owner was killed, everything the command has started ends too.
+The launcher is started by its path and waits for a byte on its standard input before it starts the command. When
+that input is closed, by the owner or by the owner's death, all processes of the command are ended.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
-# Between asking everything to end and killing it.
+# The time between SIGTERM and SIGKILL.
 GRACE_SECONDS = 1.0
-# What cannot be killed for that long, such as another user's process, is left to itself.
+# A process that cannot be killed for this long, such as another user's, is left alone.
 KILLING_SECONDS = 3.0
 LOOK_SECONDS = 0.05
 # A launcher whose input has ended needs no longer to end everything, or it is stuck.
@@ -30,19 +30,19 @@ ON_LINUX = sys.platform == "linux"
 
 
 class Family:
-    """The command and all that came of it, however far it has gone: on Linux orphans become our own children."""
+    """The command and all its descendants; on Linux, orphans become children of this program."""
 
     def __init__(self, command: list[str], fit_out: Callable[[], None]) -> None:
-        """`fit_out` is called in the new process, before it becomes the command."""
+        """`fit_out` is called in the new process just before it becomes the command."""
         self.code: int | None = None
         self.is_gone = False
-        # The numbers of all signals so far.
+        # All signals received so far.
         self.heard: set[int] = set()
         self._woken, wake = os.pipe()
         os.set_blocking(self._woken, False)
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        # The command may signal its own group, which we are in; a handler, unlike ignoring, is not inherited.
+        # The command may signal its process group, which includes this program; a handler is not inherited.
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, _wake_up)
         if ON_LINUX:
@@ -50,7 +50,7 @@ class Family:
         self._first = _start(command, fit_out)
 
     def wait(self, seconds: float | None, *others: int) -> list[int]:
-        """Until something has ended, or one of the others can be read."""
+        """Waits until a process has ended or one of the descriptors can be read."""
         ready, _, _ = select.select([self._woken, *others], [], [], seconds)
         if self._woken in ready:
             self.heard.update(os.read(self._woken, 4096))
@@ -79,7 +79,7 @@ class Family:
                     self.wait(left)
                 else:
                     self.wait(min(left, LOOK_SECONDS))
-                    # What was forked meanwhile comes to light only now.
+                    # Processes forked meanwhile are found only now.
                     self._signal(number)
 
     def _signal(self, number: int) -> None:
@@ -91,7 +91,7 @@ class Family:
 
 
 def _wake_up(number: int, frame: FrameType | None) -> None:
-    """The wake-up descriptor has told it already."""
+    """Does nothing: the wake-up descriptor already reports the signal."""
 
 
 def _start(command: list[str], fit_out: Callable[[], None]) -> int:
@@ -105,7 +105,7 @@ def _start(command: list[str], fit_out: Callable[[], None]) -> int:
             if os.getppid() != launcher:
                 os._exit(NOT_STARTED)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        # Python ignores them for itself, and that would be inherited.
+        # Python ignores these signals, and the command would inherit that.
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         fit_out()
@@ -128,10 +128,10 @@ def _descendants() -> list[int]:
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:
-                    # The command's name stands in brackets and may have anything in it.
+                    # The process name is in parentheses and may contain any character.
                     parent = int(file.read().rpartition(b")")[2].split()[1])
             except OSError:
-                # It is gone.
+                # The process is gone.
                 continue
             children.setdefault(parent, []).append(int(name))
     found = children.get(os.getpid(), [])

@@ -1,7 +1,7 @@
-"""Runs one command on, whatever becomes of the gateway, and writes down how it ended: a program of its own.
+"""A program that keeps one command running, independently of the gateway, and writes down how it ended.
 
-It is started by its path with the folder of the task, and waits for a byte on its standard input before it begins. A
-gateway that dies first has begun nothing. SIGTERM ends the command and all that came of it.
+The program is started by its path with the folder of the task, and waits for a byte on its standard input, so a
+gateway that dies before has started nothing. SIGTERM ends the command and all its descendants.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-# It is started without any path to the project, and nobody imports it. The path is not resolved: in a checkout
-# tidings/core is a link, and the folder that holds tidings/ is what is needed.
+# This program is started without the project on its path. The path is not resolved: in a checkout tidings/core is a
+# link, and the folder that contains tidings/ is needed.
 sys.path.append(str(Path(__file__).parents[4]))
 
 from tidings.core.work.processes import launcher
 
-# More time to end well than a command has that somebody waits for.
+# A background command gets more time to end than one in the foreground.
 GRACE_SECONDS = 5.0
 CHUNK_BYTES = 65_536
 LINE_BYTES = 4_096
 SHOWN_CHARACTERS = 300
-# What nobody will ever read need not be written.
+# Further matches are not written.
 MOST_MATCHES = 10_000
-# A pattern may take forever on an unlucky line, and the command would wait for it.
+# The time limit of one pattern on one line; the command would wait for it.
 PATTERN_SECONDS = 0.5
 ENDING = {signal.SIGTERM, signal.SIGINT}
 
@@ -44,7 +44,7 @@ class TooSlow(Exception):
 
 
 class Findings:
-    """Lines of the output in which a pattern is found, each written down once."""
+    """Finds output lines that match a pattern, and writes each down once."""
 
     def __init__(self, patterns: list[str], path: Path) -> None:
         self._patterns = [re.compile(pattern) for pattern in patterns]
@@ -96,13 +96,13 @@ def _too_slow(number: int, frame: FrameType | None) -> None:
 
 
 class Output:
-    """The pipe that the family writes into, and the log that it ends in."""
+    """Copies the output of the command from its pipe to the log."""
 
     def __init__(self, log: Path, limit: int, findings: Findings) -> None:
         self.pipe, self.inlet = os.pipe()
         os.set_blocking(self.pipe, False)
         self.is_open = True
-        # Why nothing more can be written down.
+        # Why the log cannot be written; empty if it can.
         self.fault = ""
         self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._left = limit
@@ -113,7 +113,7 @@ class Output:
         return self._left < 0
 
     def take(self) -> bool:
-        """False when there is nothing more now."""
+        """Copies what the pipe contains; false when it is empty."""
         try:
             data = os.read(self.pipe, CHUNK_BYTES)
         except BlockingIOError:
@@ -131,7 +131,7 @@ class Output:
         return True
 
     def finish(self) -> None:
-        """All who wrote are gone, so that what is in the pipe is all there is."""
+        """Copies the rest of the pipe after all writers have ended."""
         while self.take():
             continue
         if not self.fault:
@@ -147,17 +147,17 @@ def _pieces(data: bytes, file: int) -> Iterator[bytes]:
 
 
 class Input:
-    """A named pipe, for whoever sends something; while we hold it open, it does not end."""
+    """The command's input as a named pipe; it stays open as long as this program holds it."""
 
     def __init__(self, folder: Path) -> None:
         path = folder / "input.new"
         os.mkfifo(path, 0o600)
-        # For both directions, so that opening waits for nobody.
+        # Opened for reading and writing, because opening for one of them alone would block.
         both = os.open(path, os.O_RDWR)
         self.outlet = os.open(path, os.O_RDONLY)
         self._inlet: int | None = os.open(path, os.O_WRONLY)
         os.close(both)
-        # Whoever finds it finds somebody who listens.
+        # The pipe gets its name only when this program listens to it.
         path.rename(folder / "input")
         self._end = folder / "input.end"
 
@@ -173,7 +173,7 @@ def keep(order: dict[str, Any], folder: Path) -> dict[str, Any]:
     given = Input(folder)
 
     def fit_out() -> None:
-        # It may signal its own group, and we are not in that.
+        # The command gets a process group of its own, so that its signals to the group do not reach this program.
         os.setpgid(0, 0)
         os.chdir(order["folder"])
         if order["memory"]:
@@ -198,7 +198,7 @@ def _attend(family: launcher.Family, output: Output, given: Input, deadline: flo
         ready = family.wait(max(deadline - time.monotonic(), 0), *([output.pipe] if output.is_open else []))
         if output.pipe in ready:
             output.take()
-        # What has ended by itself was not ended by us.
+        # A command that has ended by itself was not ended by us.
         if family.code is not None:
             break
         if family.heard & ENDING:
@@ -213,7 +213,7 @@ def _attend(family: launcher.Family, output: Output, given: Input, deadline: flo
 
 
 def write_status(status: dict[str, Any], folder: Path) -> None:
-    """Whole or not at all, also if the machine goes down."""
+    """Writes the status completely or not at all, even if the machine crashes."""
     fresh = folder / "status.new"
     with fresh.open("w", encoding="utf-8") as file:
         json.dump({**status, "at": time.time()}, file)
@@ -226,7 +226,7 @@ def write_status(status: dict[str, Any], folder: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    # What the gateway itself was given is nobody's here.
+    # Descriptors inherited from the gateway are closed.
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     os.umask(0o077)
     os.chdir("/")

@@ -1,4 +1,4 @@
-"""Commands that go on in the background, whatever becomes of us: promised first, watched, adopted, and never lost."""
+"""Background processes: they survive a restart of the gateway, which watches them again and reports their end."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ log = logging.getLogger(__name__)
 
 MOST_PATTERNS = 10
 PATTERN_CHARACTERS = 200
-# Patterns are compiled in a process with a much shorter limit of its own; a busy machine may start it late.
+# Patterns are compiled in a process with a much shorter limit; a busy machine may start that process late.
 READING_SECONDS = 20.0
 PATTERN_WORDS_BYTES = 4_000
-# How soon a line that was waited for is seen.
+# How often the output is checked for matching lines.
 LOOK_SECONDS = 1.0
-# What is found in between is told together.
+# Matches within this time are reported together.
 MATCH_SECONDS = 10.0
 MOST_MATCH_NOTICES = 20
-# What a row keeps of the output is more than any of it that is told.
+# How much of the output a row keeps: more than any notice shows.
 TAIL_BYTES = 20_000
-# A keeper that was asked to end needs no longer, or it is stuck.
+# A keeper that takes longer to end is stuck.
 STUCK_SECONDS = 20.0
-# What was killed may have had a child just then.
+# A killed process may just have started a child, so killing is repeated.
 KILLING_ROUNDS = 5
-# How long what a process wrote can be read after its end, and of how many.
+# How long the output of ended processes stays readable, and of how many.
 KEPT_SECONDS = 7 * 86_400.0
 KEPT_FOLDERS = 50
 REMOVED_AT_ONCE = 100
@@ -62,14 +62,14 @@ class Processes:
         self._clock = clock
         self._settings = settings
         self._folder = home / "processes"
-        # A process that could not be watched is still open, so the next sweep looks at it again.
+        # A process that could not be watched is still open, so the next sweep tries again.
         self._watching = Background(log, "a process could not be watched")
         self._starting = Background(log, "", lambda error: log.info("a process was not started: %r", error))
         self._asked: dict[str, float] = {}
         self._removed_at = -REMOVING_SECONDS
 
     async def start(self) -> None:
-        """Before anything is sent: what went on meanwhile is watched again, and what ended meanwhile is told."""
+        """Watches processes of an earlier gateway again, and reports the ends of others, before anything is sent."""
         known = await self._store.read(lambda tx: {row["task"] for row in tx.all("SELECT task FROM processes")})
         if self._folder.is_dir():
             await asyncio.to_thread(self._remove_strays, known)
@@ -78,7 +78,7 @@ class Processes:
     async def sweep(self) -> None:
         rows = await self._store.read(lambda tx: tx.all(f"{JOINED} WHERE {task_rows.OPEN}"))
         for row in rows:
-            # One that is just being started has no number yet either.
+            # A process that is just being started has no id yet.
             if row["id"] not in self._watching and (row["pid"] is not None or not self._starting):
                 self._watch(row["id"])
         if self._clock.now() - self._removed_at >= REMOVING_SECONDS:
@@ -86,7 +86,7 @@ class Processes:
             await self._remove_old()
 
     async def stop(self) -> None:
-        """The processes go on."""
+        """Stops watching; the processes continue."""
         await self._starting.drain()
         await self._watching.close()
 
@@ -95,7 +95,7 @@ class Processes:
         if launch.manner is not Manner.NOTHING or launch.patterns:
             session.require("async_delivery")
         await _check(launch)
-        # The caller may go; what was promised is begun.
+        # The caller may be cancelled; a stored task is started all the same.
         return await asyncio.shield(self._starting.begin(self._begin(session, launch), context=copy_context()))
 
     async def _begin(self, session: Session, launch: Launch) -> str:
@@ -108,8 +108,8 @@ class Processes:
             await asyncio.to_thread(traces.prepare, self._order(launch))
             pid, go = traces.start(launch.environment)
         except OSError as error:
-            # Whoever asked is told at once.
-            reason = f"it could not be started: {error.strerror}"
+            # The caller gets the error at once.
+            reason = f"the command could not be started: {error.strerror}"
             await self._store.insist(lambda tx: self._refuse(tx, task, reason))
             raise
         try:
@@ -119,12 +119,12 @@ class Processes:
                 lambda tx: tx.execute("UPDATE processes SET pid = ?, born = ? WHERE task = ?", pid, birth, task)
             )
             fail_here("bg.pid")
-            # A keeper that is gone already is found out when it is watched.
+            # A keeper that is already gone is noticed when it is watched.
             with suppress(BrokenPipeError):
                 os.write(go, b"!")
             fail_here("bg.go")
         finally:
-            # Without the byte it knows that it shall not begin.
+            # Without the byte, the keeper does not start the command.
             os.close(go)
         self._watch(task)
         return task
@@ -134,7 +134,7 @@ class Processes:
             return row["id"], False
         if task_rows.open_of(tx, session.conversation.id, task_rows.PROCESS) >= self._settings.processes:
             most = self._settings.processes
-            raise Overdrawn(f"no more than {most} may run in the background here at once: wait for one, or kill one")
+            raise Overdrawn(f"the limit of {most} background processes is reached here; wait for one, or end one")
         if launch.manner is Manner.WAKE:
             task_rows.check_wake(tx, session.conversation.id)
         new = New(task_rows.PROCESS, launch.title, launch.title, launch.manner, state=TaskState.RUNNING, key=launch.key)
@@ -143,7 +143,7 @@ class Processes:
         return task, True
 
     def _refuse(self, tx: Transaction, task: str, reason: str) -> None:
-        """It was never promised."""
+        """Ends a task whose command was never started, without a notice."""
         task_rows.silence(tx, task)
         task_rows.end(tx, task_rows.find(tx, task), End(TaskState.FAILED, reason, ""), self._clock)
 
@@ -197,7 +197,7 @@ class Processes:
         words = report.matched(row["title"], found, is_last=row["matched"] + 1 == MOST_MATCH_NOTICES)
 
         def unit(tx: Transaction) -> None:
-            # After its end no match is told any more, and no match twice.
+            # A match is reported only once, and never after the process's end was reported.
             told = tx.count(
                 "UPDATE processes SET scanned = ?, matched = matched + 1, matched_at = ? WHERE task = ? AND scanned = ?"
                 f" AND EXISTS (SELECT 1 FROM tasks WHERE id = processes.task AND {task_rows.OPEN})",
@@ -212,7 +212,7 @@ class Processes:
         await self._store.insist(unit)
 
     async def _close(self, task: str) -> None:
-        """It is no more: how it ended is stored and told, once."""
+        """Stores and reports once how a process ended."""
         row = await self._store.read(lambda tx: tx.one(f"{JOINED} WHERE id = ?", task))
         assert row is not None
         case = await self._case(row)
@@ -242,7 +242,7 @@ class Processes:
         return Case(row["title"], Manner(row["manner"]), status, "", seconds, is_here, output.text, rest)
 
     async def end(self, row: Row, by: str) -> None:
-        """Asks it to end, with all that came of it; what does not is killed when it is asked again."""
+        """Asks a process and its descendants to end; a second call kills those that are left."""
         found = await self._store.read(lambda tx: tx.one(f"{JOINED} WHERE id = ?", row["id"]))
         if found is None or found["pid"] is None:
             return
@@ -267,7 +267,7 @@ class Processes:
             raise Unknown("it has ended")
         await self._traces(id).feed(text, end=end)
         if end:
-            # Makes the keeper look, and harms none that is not ready to.
+            # The signal makes the keeper read its input, and is harmless if the keeper is not ready.
             process = await self._store.read(lambda tx: tx.one("SELECT * FROM processes WHERE task = ?", id))
             if process and process["pid"] is not None:
                 identity.tell(process["pid"], process["born"], signal.SIGCHLD)
@@ -281,7 +281,7 @@ class Processes:
     async def _find(self, id: str) -> Row:
         row = await self._store.read(lambda tx: task_rows.find(tx, id))
         if row["kind"] != task_rows.PROCESS:
-            raise Unknown(f"{id} is no process")
+            raise Unknown(f"{id} is not a process")
         return row
 
     async def _remove_old(self) -> None:
@@ -298,7 +298,7 @@ class Processes:
             await self._store.insist(lambda tx, task=task: remove(tx, task))  # type: ignore[misc]
 
     def _remove_strays(self, known: set[str]) -> None:
-        """Of launches that nobody knows of, as when an older database was put back: nothing runs unowned."""
+        """Removes processes without a row, such as after an older database was restored."""
         if self._folder.exists():
             for folder in self._folder.iterdir():
                 if folder.name not in known:
@@ -308,7 +308,7 @@ class Processes:
 
 async def _check(launch: Launch) -> None:
     if launch.patterns and launch.manner is Manner.NOTHING:
-        raise Unkeepable("lines that are waited for are told, so its end is too: ask for that")
+        raise Unkeepable("matching lines are reported, so the end must be reported too; ask for that")
     if len(launch.patterns) > MOST_PATTERNS:
         raise Unkeepable(f"at most {MOST_PATTERNS} patterns can be watched at once")
     for pattern in launch.patterns:
@@ -322,7 +322,7 @@ async def _check(launch: Launch) -> None:
     if ended.code == patterns.BAD:
         raise Unkeepable(ended.output.strip())
     if ended.code != 0:
-        raise Unkeepable("the patterns could not be read: try again, or use simpler ones")
+        raise Unkeepable("the patterns could not be compiled; try again, or use simpler ones")
 
 
 def remove(tx: Transaction, task: str) -> None:

@@ -1,4 +1,4 @@
-"""What is told of a process in the background: how it ended, and which lines were waited for (pure)."""
+"""Reports about background processes: how one ended, and which lines matched (pure)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MATCHED_LINES = 5
 
 
 class Case(NamedTuple):
-    """All that is known of a process that is no more."""
+    """All that is known about a process that has ended."""
 
     title: str
     manner: Manner
     status: Status | None
-    # Who asked for its end.
+    # Who asked the process to end.
     stopped_by: str
-    # In place of the status's own, where there is none.
+    # The duration, if there is no status that has it.
     seconds: float
     is_from_this_boot: bool
     output: str
@@ -35,7 +35,7 @@ def ended(case: Case, settings: Work) -> End:
     state, reason, first = _how(case, settings)
     told = [first]
     if case.matches.lines:
-        told.append(f"Found in it since the last notice:\n{_shown(case.matches)}")
+        told.append(f"Matching lines since the last notice:\n{_shown(case.matches)}")
     if settings.notices != "short" or case.manner is Manner.WAKE:
         tail = _tail(case.output)
         told.append(f"The end of its output:\n{fenced(tail)}" if tail else "It wrote nothing.")
@@ -52,11 +52,11 @@ def _how(case: Case, settings: Work) -> tuple[TaskState, str, str]:
         return TaskState.CANCELLED, f"stopped by {case.stopped_by}", f"“{title}” was cancelled {after}."
     if status is None:
         reason = "its keeper was killed" if case.is_from_this_boot else "the machine was restarted"
-        return TaskState.LOST, reason, f"⚠ “{title}” was lost: {reason}, and nobody knows how it ended."
+        return TaskState.LOST, reason, f"⚠ “{title}” was lost: {reason}. How it ended is unknown."
     reasons = {
-        "time": "it ran longer than it may",
+        "time": "it reached its time limit",
         "output": f"it wrote more than {settings.process_output_bytes:,} bytes",
-        "told": "somebody outside of this talk asked it to end",
+        "told": "it was asked to end from outside this conversation",
     }
     reason = reasons.get(status.why, status.why)
     return TaskState.FAILED, reason, f"⚠ “{title}” was ended {after}: {reason}."
@@ -77,15 +77,17 @@ def _signal(code: int) -> str:
 
 
 def unbegun(title: str) -> tuple[TaskState, str, str]:
-    words = f"⚠ “{title}” was lost: it was cut off before it could begin, so nothing of it has happened."
+    words = f"⚠ “{title}” was lost: it was cut off before it could start, so it did nothing."
     return TaskState.LOST, "it never began", words
 
 
 def matched(title: str, matches: Matches, *, is_last: bool) -> str:
     told = [f"🔎 “{title}” wrote:\n{_shown(matches)}"] if matches.lines else []
-    told += [f"⚠ “{pattern}” takes too long on what “{title}” writes: it is given up." for pattern in matches.slow]
+    told += [
+        f"⚠ “{pattern}” takes too long on the output of “{title}” and is no longer checked." for pattern in matches.slow
+    ]
     if is_last:
-        told.append("That is enough of those: no more of them are told. Its end will be.")
+        told.append("Further matches are not reported. The end of the process will be.")
     return "\n\n".join(told)
 
 

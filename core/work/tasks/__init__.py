@@ -1,1 +1,1 @@
-"""Tasks: work that ends later and reports back to where it was asked for."""
+"""Tasks: background work that reports its end where it was asked for."""

@@ -1,4 +1,4 @@
-"""What a person asks by command of work that ends later: /bg, /tasks, /sethome."""
+"""The commands /bg, /tasks and /sethome."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tidings.core.work.wording import lasting, short, whispered
 
 LISTED = 15
 SHOWN_CHARACTERS = 2_000
-HOW_BG = "Say what I shall do, such as: /bg find out why the build is slow"
-NO_BG = "I cannot do that in the background: nobody could be told here how it ended. Just ask me."
+HOW_BG = "Say what to do, for example: /bg find out why the build is slow"
+NO_BG = "I cannot do that in the background, because I could not send the result here later. Just ask me."
 NO_OWNER = (
-    "Only an owner may choose where news of the gateway is sent. Owners are listed in the settings under [access] "
+    "Only an owner may choose where gateway alerts are sent. Owners are listed in the settings under [access] "
     "owners. At the command line, use: tidings home platform:CHAT"
 )
 WORDS = {
@@ -53,9 +53,9 @@ class Requests:
 
     def commands(self) -> tuple[Command, ...]:
         return (
-            Command("bg", "do something in the background, and tell you here: /bg PROMPT", self._bg, runs=True),
-            Command("tasks", "what goes on in the background; /tasks ID shows, /tasks cancel ID ends", self._look),
-            Command("sethome", "send news of the gateway here", self._set_home, runs=True),
+            Command("bg", "do something in the background and report here: /bg PROMPT", self._bg, runs=True),
+            Command("tasks", "list background tasks; /tasks ID shows one, /tasks cancel ID ends one", self._look),
+            Command("sethome", "send gateway alerts here", self._set_home, runs=True),
         )
 
     def _bg(self, tx: Transaction, inbound: Inbound) -> Obeyed:
@@ -77,9 +77,7 @@ class Requests:
             return Obeyed(whispered(inbound, "bg") or NO_BG)
         except Overdrawn as error:
             return Obeyed(f"Not now: {error}.")
-        words = (
-            f"I work on it in the background and tell you here how it ended. /tasks cancel {short(begun.task)} ends it."
-        )
+        words = f"I am working on it in the background and will report here. /tasks cancel {short(begun.task)} ends it."
         return Obeyed(words)
 
     def _look(self, tx: Transaction, inbound: Inbound) -> Obeyed:
@@ -97,20 +95,20 @@ class Requests:
         if isinstance(found, str):
             return Obeyed(found)
         if not task_rows.ask_stop(tx, found["id"], inbound.sender.name or inbound.sender.id):
-            return Obeyed(f"“{found['title']}” has ended already: {WORDS[TaskState(found['state'])]}.")
-        # Whoever was promised a notice hears of the end by that.
+            return Obeyed(f"“{found['title']}” has already ended: {WORDS[TaskState(found['state'])]}.")
+        # A task with a promised notice reports its end by that notice.
         promised = found["manner"] != Manner.NOTHING
-        words = f"I end “{found['title']}”" + ("; you hear when it has ended." if promised else ".")
+        words = f"Ending “{found['title']}”" + ("; I report when it has ended." if promised else ".")
         return Obeyed(words)
 
     def _list(self, tx: Transaction, owner: str) -> str:
         rows = task_rows.rows_of(tx, owner, LISTED)
         if not rows:
-            return "Nothing goes on in the background here. /bg PROMPT begins something."
+            return "There are no background tasks here. /bg PROMPT starts one."
         working = [self._line(row) for row in rows if row["ended"] is None]
         ended = [self._line(row) for row in rows if row["ended"] is not None]
         parts = [
-            "\n".join(["Going on:", *working]) if working else "Nothing goes on in the background now.",
+            "\n".join(["Running:", *working]) if working else "No background task is running.",
             "\n".join(["Ended:", *ended]) if ended else "",
             "/tasks ID shows one, /tasks cancel ID ends one.",
         ]
@@ -122,7 +120,7 @@ class Requests:
     def _how(self, row: Row) -> str:
         now, state = self._clock.now(), TaskState(row["state"])
         if state is TaskState.WAITING:
-            return f"begins in {lasting(row['due'] - now)}"
+            return f"starts in {lasting(row['due'] - now)}"
         if state is TaskState.RUNNING:
             asked = ", asked to end" if row["stop_asked"] else ""
             return f"for {lasting(now - (row['started'] or row['created']))}{asked}"
@@ -140,15 +138,15 @@ class Requests:
         if not self._is_owner(inbound):
             return Obeyed(NO_OWNER)
         if not self._can(replace(inbound, target=homes.as_home(inbound.target))).async_delivery:
-            return Obeyed("This cannot be a home: nothing can be sent here by itself.")
+            return Obeyed("This chat cannot be a home, because I cannot send messages here later.")
         home = homes.as_home(inbound.target)
         homes.choose(tx, home, self._clock.now())
-        words = f"From now on, news of the gateway comes here ({home}), and so does `tidings notify {home.adapter}`."
+        words = f"Gateway alerts and `tidings notify {home.adapter}` are now sent here ({home})."
         return Obeyed(words)
 
 
 def _find(tx: Transaction, owner: str, id: str) -> Row | str:
-    """The one task of this conversation that is meant, or what to say instead."""
+    """The task of this conversation whose id begins like this, or a sentence that says why there is none."""
     wanted = id.strip().lower().removeprefix("task_")
     rows = tx.all(
         "SELECT * FROM tasks WHERE owner = ? AND substr(id, 6, length(?)) = ? AND ? <> ''"
@@ -161,5 +159,5 @@ def _find(tx: Transaction, owner: str, id: str) -> Row | str:
     if len(rows) == 1:
         return rows[0]
     if rows:
-        return f"More than one task begins with {wanted}; write more of it."
+        return f"Several tasks begin with {wanted}; write more of the id."
     return f"There is no task {id.strip() or '(which?)'} here. /tasks lists them."

@@ -1,4 +1,4 @@
-"""Work handed to another agent: a run of its own, with a memory of its own, whose end is told where it was begun."""
+"""Delegation: another agent works on a task in a run and memory of its own; its end is reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidings.core.work.tasks.rows import End, New
 Follow = Callable[[str, int], AsyncIterator[Numbered]]
 Stop = Callable[[str, str], Awaitable[bool]]
 
-# A conversation of its own, which no platform's can be taken for.
+# The adapter name of a task's own conversation; no platform has this name.
 ADAPTER = "task"
 STATES = {
     OutcomeKind.COMPLETED: TaskState.SUCCEEDED,
@@ -53,8 +53,8 @@ class Delegation:
             try:
                 return await self._end_of(begun.run)
             except asyncio.CancelledError:
-                # Nobody waits for it any more.
-                await asyncio.shield(self._stop(begun.run, "whoever had asked for it"))
+                # The caller no longer waits for the result.
+                await asyncio.shield(self._stop(begun.run, "the caller"))
                 raise
 
     async def _end_of(self, run: str) -> Outcome:
@@ -69,16 +69,20 @@ class Delegation:
                 continue
 
     def put(self, tx: Transaction, session: Session, goal: Goal) -> Delegated:
-        """The promise and the work are one transaction; refused before anything begins."""
+        """Stores the task and its message in one transaction; refuses it before anything starts."""
         if goal.manner in (Manner.TELL, Manner.WAKE):
             session.require("async_delivery")
         if row := task_rows.known(tx, goal.key):
             return Delegated(row["id"], row["work"])
         depth = (session.errand.depth if session.errand else 0) + 1
         if depth > self._settings.depth:
-            raise Overdrawn(f"work may be handed on {self._settings.depth} times and no further: do it yourself")
+            raise Overdrawn(
+                f"work is already delegated {self._settings.depth} deep, which is the limit; do it yourself"
+            )
         if task_rows.open_of(tx, session.conversation.id, task_rows.DELEGATE) >= self._settings.delegates:
-            raise Overdrawn(f"{self._settings.delegates} agents work here already: wait for one, or cancel one")
+            raise Overdrawn(
+                f"the limit of {self._settings.delegates} background agents is reached here; wait for one, or cancel one"
+            )
         if goal.manner is Manner.WAKE:
             task_rows.check_wake(tx, session.conversation.id)
         run = ids.new("run")
@@ -96,7 +100,7 @@ class Delegation:
         return Delegated(task, run)
 
     def _message(self, session: Session, goal: Goal, task: str, depth: int) -> Inbound:
-        # Whoever hands work on lets it work in the same folder.
+        # An agent that works for an errand shares its folder with the agents it delegates to.
         shared = session.errand.workspace if session.errand else ""
         errand = Errand(
             id=task,
@@ -113,9 +117,9 @@ class Delegation:
             sender=session.sender,
             origin=Origin.TASK,
             text=goal.text,
-            # Always the bot that the rules chose for this chat.
+            # The agent is always the bot that the rules chose for this chat.
             bot=session.bot,
-            # It goes on without whoever waits for it only if nobody does.
+            # Only a task that its caller waits for ends together with the caller.
             attended=goal.manner is None,
             errand=errand,
         )
@@ -129,7 +133,7 @@ class Delegation:
 
 
 def told(title: str, outcome: Outcome) -> str:
-    """What, how it ended, and what it said."""
+    """The report of a delegated task: its title, how it ended, and its answer."""
     reason = outcome.reason.rstrip(".")
     match outcome.kind:
         case OutcomeKind.COMPLETED:
@@ -142,5 +146,5 @@ def told(title: str, outcome: Outcome) -> str:
             first = f"“{title}” was cancelled{f': {reason}' if reason else ''}."
     said = outcome.text.strip()
     if outcome.kind is OutcomeKind.COMPLETED and not said and not outcome.files:
-        said = "(It had nothing to say.)"
+        said = "(There was no answer.)"
     return "\n\n".join(filter(None, (first, said)))

@@ -1,4 +1,4 @@
-"""The rows of tasks: begun with their target, ended once, and the end, its notice and the memory of it are one."""
+"""The rows of tasks: a task ends once, and its end, notice and memory are stored in one transaction."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tidings.core.store.store import Row, Transaction
 from tidings.core.store.wakeups import TaskDue, TaskStopAsked
 from tidings.core.types import Asker, Body, Conversation, File, Inbound, Origin, Sender, Target, encode, workspace_name
 
-# Kinds that are no agent's own.
+# The built-in kinds of tasks; all others are registered by agents.
 DELEGATE, PROCESS = "delegate", "process"
 TITLE_CHARACTERS = 120
-# What a row keeps of an answer or an output; the rest is where it was made.
+# How much of an answer or output a row keeps.
 OUTPUT_CHARACTERS = 20_000
-# So many turns in a row may be begun by news, without a word of a person.
+# How many turns in a row tasks may start in a conversation without a message from a person.
 TURNS_ALONE = 10
 OPEN = "state IN ('waiting', 'running')"
 
 
 class New(NamedTuple):
-    """A task about to begin; whose it is comes from the session it is begun in."""
+    """A task that starts; its owner is the current session."""
 
     kind: str
     title: str
@@ -44,7 +44,7 @@ class New(NamedTuple):
 
 
 class End(NamedTuple):
-    """How a task ended, and what is told of it; no words keep a promise of silence."""
+    """How a task ended, and the words to report; without words, nothing is reported."""
 
     state: TaskState
     reason: str
@@ -94,7 +94,7 @@ def find(tx: Transaction, task: str) -> Row:
 
 
 def asker_of(row: Row) -> Asker | None:
-    """The person whom a task or a card is for."""
+    """The person that a task or card works for."""
     return msgspec.json.decode(row["asker"], type=Asker) if row["asker"] else None
 
 
@@ -104,7 +104,7 @@ def open_of(tx: Transaction, owner: str, kind: str) -> int:
 
 
 def check_wake(tx: Transaction, owner: str) -> None:
-    """A talk may go on by itself for a while, and not for ever at somebody's cost. Raises Overdrawn."""
+    """Raises Overdrawn when tasks have continued a conversation too often without a person, to limit its cost."""
     rows = tx.all(
         "SELECT message FROM inbox WHERE conversation = ? AND kind = 'message' ORDER BY seq DESC LIMIT ?",
         owner,
@@ -112,11 +112,11 @@ def check_wake(tx: Transaction, owner: str) -> None:
     )
     alone = [msgspec.json.decode(row["message"], type=Inbound).origin is Origin.TASK for row in rows]
     if len(alone) == TURNS_ALONE and all(alone):
-        raise Overdrawn(f"this talk has gone on by itself {TURNS_ALONE} times: say so, and wait for the person")
+        raise Overdrawn(f"tasks have continued this conversation {TURNS_ALONE} times; wait for the person")
 
 
 def ask_stop(tx: Transaction, id: str, by: str) -> bool:
-    """Stores the wish, so that a restart does not forget it. False for a task that has ended."""
+    """Stores that a task shall stop, which survives a restart; false for a task that has ended."""
     find(tx, id)
     asked = tx.count(f"UPDATE tasks SET stop_asked = coalesce(stop_asked, ?) WHERE id = ? AND {OPEN}", by, id)
     if asked:
@@ -130,7 +130,7 @@ def claim(tx: Transaction, task: str, now: float) -> Row | None:
 
 
 def end(tx: Transaction, row: Row, how: End, clock: Clock) -> None:
-    """Once: whoever comes second finds it ended, and nothing is told twice."""
+    """Ends a task; a second call finds it ended and reports nothing."""
     ended = tx.count(
         f"UPDATE tasks SET state = ?, reason = ?, output = ?, ended = ? WHERE id = ? AND {OPEN}",
         how.state,
@@ -144,7 +144,7 @@ def end(tx: Transaction, row: Row, how: End, clock: Clock) -> None:
 
 
 def tell(tx: Transaction, row: Row, words: str, clock: Clock, key: str, files: tuple[File, ...] = ()) -> None:
-    """News of a task, there where it was begun and as it was promised; the key keeps news from being told twice."""
+    """Reports on a task where it was started, in the promised way; a key is reported only once."""
     manner = Manner(row["manner"])
     if manner is Manner.NOTHING or not words:
         return
@@ -152,7 +152,7 @@ def tell(tx: Transaction, row: Row, words: str, clock: Clock, key: str, files: t
     conversation = msgspec.json.decode(row["conversation"], type=Conversation)
     words = plain(words)
     if manner is Manner.WAKE:
-        # Whoever goes on with the talk has the same folder, and can pass them on from there.
+        # The next turn works in the same folder, and can attach the files from there.
         names = plain(", ".join(file.name for file in files))
         words = f"{words}\n\n(Files: {names})" if names else words
         _wake(tx, row, conversation, target, words, clock, key)
@@ -161,14 +161,14 @@ def tell(tx: Transaction, row: Row, words: str, clock: Clock, key: str, files: t
     body = Body(text=words, files=files)
     owed = Owed(ids.new("dlv"), Class.REPLY, target, body, None, row["id"], key, source=source)
     if outbox.put_once(tx, owed, clock.now()) == owed.id:
-        # The conversation knows how it ended even if the notice never arrives.
+        # The notice becomes part of the memory even if it never arrives.
         notices.remember(tx, conversation.id, owed.notice, clock.wall())
 
 
 def _wake(
     tx: Transaction, row: Row, conversation: Conversation, target: Target, words: str, clock: Clock, key: str
 ) -> None:
-    """The news are a message of the task's own in the conversation, and the bot's answer to it is what is told."""
+    """Adds the report as a message to the conversation, and the bot's answer to it is sent."""
     message = Inbound(
         key=key,
         conversation=conversation,
@@ -183,7 +183,7 @@ def _wake(
 
 
 def postpone(tx: Transaction, lag: Lag) -> None:
-    """Tasks that were begun while steady time lagged are due as late as before."""
+    """Moves tasks started while steady time was late, so that they keep their due times."""
     tx.execute(
         "UPDATE tasks SET due = due + ? WHERE state IN ('waiting', 'running') AND state = 'waiting' AND created > ?",
         lag.seconds,
@@ -192,13 +192,13 @@ def postpone(tx: Transaction, lag: Lag) -> None:
 
 
 def open_workspaces(tx: Transaction) -> set[str]:
-    """The folders of conversations whose tasks are not over; in a store of any version."""
+    """The workspaces of conversations with open tasks; works with a store of any version."""
     rows = tx.all(f"SELECT conversation FROM tasks WHERE {OPEN}")
     return {str(workspace_name(msgspec.json.decode(row["conversation"], type=Conversation))) for row in rows}
 
 
 def silence(tx: Transaction, task: str) -> None:
-    """Nothing is told of the task any more."""
+    """Makes a task end without a report."""
     tx.execute("UPDATE tasks SET manner = 'nothing' WHERE id = ?", task)
 
 
@@ -226,7 +226,7 @@ def rows_of(tx: Transaction, owner: str, limit: int) -> list[Row]:
 
 
 def task_of(row: Row, ahead: float) -> Task:
-    """`ahead` is what the wall clock shows more than steady time."""
+    """`ahead` turns steady time into wall time."""
     return Task(
         id=row["id"],
         kind=row["kind"],

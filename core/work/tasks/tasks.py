@@ -1,4 +1,4 @@
-"""Work that ends later: kinds of work that agents register, and what one can ask of any task."""
+"""Background tasks: kinds of work that agents register, and requests about any task."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from tidings.core.work.tasks.rows import End, New
 
 log = logging.getLogger(__name__)
 
-# Of these others know how they fare; all else is a registered kind.
+# Other parts run tasks of these kinds; all other kinds are registered by agents and run here.
 ELSEWHERE = (task_rows.DELEGATE, task_rows.PROCESS)
-# Ends a task of one kind, by the words for who asked.
+# Ends a task of one kind; the text says who asked for it.
 Stop = Callable[[Row, str], Coroutine[Any, Any, None]]
 
 
 class TaskKind(NamedTuple):
-    """Work that a bot may begin: given its argument, it ends in the text of a notice."""
+    """A kind of work that a bot may start: a function from an argument to the text of a notice."""
 
     name: str
     work: Callable[[str], Awaitable[str]]
-    # Started again after a crash; any other is reported as lost.
+    # A resumable task starts again after a crash; any other is reported as lost.
     resumable: bool
 
 
@@ -57,7 +57,7 @@ class Tasks:
         stops: Mapping[str, Stop],
         mandates: Mandates,
     ) -> None:
-        """`stops` says how tasks end that others run."""
+        """`stops` ends tasks that other parts run, by kind."""
         self._store = store
         self._clock = clock
         self._courier = courier
@@ -73,11 +73,11 @@ class Tasks:
         store.wakeups.subscribe(TaskStopAsked, lambda due: self._spawn(self._end_asked(due.task)))
 
     async def start(self) -> None:
-        """After recovery, before anything is sent: whoever is owed a notice of a lost task gets it first."""
+        """Reports lost tasks after recovery, before anything else is sent."""
         await self.sweep()
 
     async def sweep(self) -> None:
-        """What nobody works on any more runs again, or is reported as lost; what waits gets its timer."""
+        """Starts orphaned tasks again or reports them as lost, and sets timers for waiting ones."""
 
         def unit(tx: Transaction) -> tuple[list[Row], list[Row]]:
             for row in tx.all(f"SELECT * FROM tasks WHERE {task_rows.OPEN} AND state = 'running'"):
@@ -108,7 +108,7 @@ class Tasks:
         await asyncio.gather(*running, *self._ending, return_exceptions=True)
 
     async def begin(self, kind: str, argument: str, after: float) -> str:
-        """Promise or refuse: accepted only where the current interface can be told later."""
+        """Starts a task; refuses it where its end could not be reported."""
         session = context.current()
         session.require("async_delivery")
         if kind not in self._kinds:
@@ -153,7 +153,7 @@ class Tasks:
     def _ended(self, ending: asyncio.Task[None]) -> None:
         self._ending.discard(ending)
         if not ending.cancelled() and (error := ending.exception()):
-            # It is still asked for, so the next sweep tries again.
+            # The request is still stored, so the next sweep tries again.
             log.error("a task could not be ended: %r", error, exc_info=error)
 
     async def _end_own(self, row: Row, by: str) -> None:
@@ -173,7 +173,7 @@ class Tasks:
             self._open[task] = self._clock.call_later(wait, lambda: self._launch(task))
 
     def _launch(self, task: str) -> None:
-        # A task rebinds the session from its row; it never inherits one.
+        # A task binds the session from its row and never inherits one.
         self._open[task] = asyncio.create_task(self._run(task), context=Context())
 
     async def _run(self, task: str) -> None:
@@ -188,7 +188,7 @@ class Tasks:
             self._open.pop(task, None)
 
     def _claim(self, tx: Transaction, task: str) -> Row | None:
-        """Cancels a task of a removed person before it begins, and tells the owner."""
+        """Claims a task; cancels it instead if its person is no longer admitted, and tells the owner."""
         row = task_rows.find(tx, task)
         why = self._mandates.lapsed(task_rows.asker_of(row))
         if not why:
@@ -199,7 +199,7 @@ class Tasks:
         return None
 
     def end_lapsed(self) -> None:
-        """Stops what goes on for people who were removed."""
+        """Stops tasks of people who were removed from the access list."""
         self._spawn(self._end_lapsed())
 
     async def _end_lapsed(self) -> None:
@@ -209,10 +209,10 @@ class Tasks:
                 await self.cancel(row["id"], "the owner")
 
     async def _work(self, row: Row) -> End:
-        """The seam where a task's fault becomes a notice."""
+        """Runs a task; every exception of the task becomes a notice here."""
         kind = self._kinds.get(row["kind"])
         if kind is None:
-            words = f"⚠ The background task {_name(row)} can no longer be run: nobody here knows how."
+            words = f"⚠ The background task {_name(row)} cannot run: its kind no longer exists."
             return End(TaskState.LOST, "unknown kind", words)
         try:
             with context.bind(self._session(row)):

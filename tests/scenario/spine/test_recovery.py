@@ -436,7 +436,7 @@ async def test_a_task_that_fails_or_whose_kind_is_gone_says_so(tmp_path: Path) -
         await world.start()
         await clock.advance(5)
         await world.paper.until(lambda paper: len(paper.posts) == 4)
-        assert world.posts[3] == "⚠ The background task “milk” can no longer be run: nobody here knows how."
+        assert world.posts[3] == "⚠ The background task “milk” cannot run: its kind no longer exists."
 
 
 async def test_a_promise_outlives_the_conversation_it_was_made_in(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ async def test_a_talk_does_not_go_on_by_itself_for_ever(tmp_path: Path) -> None:
         world.paper.says("delegate it")
         await world.paper.until(lambda paper: any(post.startswith("no: ") for post in paper.posts))
         await world.settled()
-        refusal = f"no: this talk has gone on by itself {TURNS_ALONE} times: say so, and wait for the person"
+        refusal = f"no: tasks have continued this conversation {TURNS_ALONE} times; wait for the person"
         assert world.posts == [*["begun"] * TURNS_ALONE, refusal]
         world.paper.says("delegate it")
         await world.paper.until(lambda paper: paper.posts[-1] == "begun")
@@ -235,7 +235,7 @@ async def test_an_errand_promises_nothing_and_hands_on_only_so_deep(tmp_path: Pa
         await world.paper.until(lambda paper: paper.posts == ["tried"])
     assert [words.split(":")[0] for words in refused] == ["no", "no"]
     assert "async delivery" in refused[0]
-    assert "1 times" in refused[1]
+    assert "delegated 1 deep" in refused[1]
 
 
 async def test_only_so_many_agents_work_for_one_conversation_at_once(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ async def test_only_so_many_agents_work_for_one_conversation_at_once(tmp_path: P
             world.paper.says(f"delegate {number}")
         world.paper.says("delegate elsewhere", thread="t")
         await world.paper.until(lambda paper: len(paper.posts) == 4)
-        assert world.paper.posts_in("1", "")[2].startswith("no: 2 agents work here already")
+        assert world.paper.posts_in("1", "")[2].startswith("no: the limit of 2 background agents")
         assert world.paper.posts_in("1", "t") == ["begun"]
         agent.gate.open()
         await world.settled()
@@ -258,7 +258,7 @@ class TestCommands:
             world.paper.commands("bg", "look into it")
             await agent.gate.reached()
             await world.paper.until(lambda paper: len(paper.posts) == 1)
-            assert world.posts[0].startswith("I work on it in the background")
+            assert world.posts[0].startswith("I am working on it in the background")
             agent.gate.open()
             await world.settled()
             assert world.posts[1:] == ["✓ “look into it” is done.\n\nfound look into it"]
@@ -283,12 +283,12 @@ class TestCommands:
             world.paper.commands("tasks", f"cancel {short}")
             await world.settled()
             nothing, begun, listed, shown, ending, cancelled = world.paper.posts_in("1", "")
-            assert nothing.startswith("Nothing goes on")
+            assert nothing.startswith("There are no background tasks")
             assert f"cancel {short}" in begun
-            assert listed.startswith("Going on:")
+            assert listed.startswith("Running:")
             assert f"• {short} “dig” (delegate): for 0 s" in listed
             assert shown.startswith("“dig”")
-            assert ending == "I end “dig”; you hear when it has ended."
+            assert ending == "Ending “dig”; I report when it has ended."
             assert cancelled.startswith("“dig” was cancelled: stopped by")
             assert world.paper.posts_in("1", "elsewhere") == [f"There is no task {short} here. /tasks lists them."]
 

@@ -34,9 +34,7 @@ async def test_only_who_is_an_owner_takes_the_home_and_the_old_one_is_told(tmp_p
         for chat, private in (("2", True), ("7", False)):
             world.paper.says("/sethome", chat=chat, sender="8", private=private)
             await world.paper.until(lambda paper, chat=chat: len(paper.posts_in(chat)) == 1)
-            assert world.paper.posts_in(chat)[0].startswith(
-                "Only an owner may choose where news of the gateway is sent"
-            )
+            assert world.paper.posts_in(chat)[0].startswith("Only an owner may choose where gateway alerts are sent")
         assert str((await world.gateway.homes())["paper@main"]) == "paper:1"
         world.paper.says("/sethome", chat="3", sender="7")
         await world.paper.until(lambda paper: len(paper.posts_in("1")) == 2)

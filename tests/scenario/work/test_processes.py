@@ -250,7 +250,7 @@ async def test_a_pattern_that_would_take_forever_is_given_up_and_the_gateway_goe
     async with World(home, Hands()) as world:
         command = f"echo {'a' * 60}b; echo fine; read line"
         task = await begun(world, command, watch_patterns=["^(a+)+$", "fi.e"])
-        await world.paper.until(lambda paper: any("it is given up" in post for post in paper.posts))
+        await world.paper.until(lambda paper: any("is no longer checked" in post for post in paper.posts))
         await world.paper.until(lambda paper: any("🔎" in post and "\nfine\n" in post for post in paper.posts), 30)
         await world.gateway.tasks.cancel(task, "me")
         await ended(world, task)
@@ -277,7 +277,7 @@ async def test_a_call_that_is_made_again_has_started_it_once(home: Path) -> None
         first = await answered(world, call("terminal", **wish))
         await until_written(witness)
         refused = await answered(world, call("terminal", **wish))
-        assert refused.startswith("refused: Nothing was started: no more than 1 may run in the background here")
+        assert refused.startswith("refused: Nothing was started: the limit of 1 background processes is reached here")
         row = world.rows("SELECT id, key FROM tasks")[0]
         with in_session(home / "work"):
             again = await use(TOOLS, "terminal", world.gateway, key=row["key"].removeprefix("terminal/"), **wish)
@@ -340,7 +340,7 @@ async def test_it_has_limits_of_time_output_and_memory(home: Path) -> None:
         found = [await ended(world, task) for task in (loud, large, slow)]
         assert [task.state for task in found] == [TaskState.FAILED] * 3
         assert [task.reason for task in found] == [
-            *("it wrote more than 10,000 bytes", "exit code 1", "it ran longer than it may"),
+            *("it wrote more than 10,000 bytes", "exit code 1", "it reached its time limit"),
         ]
         assert (home / "processes" / loud / "log").stat().st_size == 10_000
         assert "MemoryError" in found[1].output
@@ -566,5 +566,5 @@ async def test_a_killed_gateway_leaves_nothing_unowned_and_the_next_starts_nothi
         await world.restart()
         await world.settled()
         (told,) = world.posts
-        assert ("exit code 3" if begins else "so nothing of it has happened") in told
+        assert ("exit code 3" if begins else "so it did nothing") in told
         assert (witness.read_text() if witness.exists() else "") == ("x\n" if begins else "")

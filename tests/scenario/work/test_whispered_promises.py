@@ -14,7 +14,7 @@ from tidings.core.types import Body, Target
 
 # Longer than any platform lets a command be answered.
 LATER_SECONDS = 3600.0
-REFUSED = "I cannot promise that here: only you see what I answer to this"
+REFUSED = "I cannot do that here: only you can see my reply"
 
 
 async def test_work_begun_by_a_command_ends_in_its_channel_however_long_it_takes(tmp_path: Path) -> None:
