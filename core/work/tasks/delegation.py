@@ -81,7 +81,7 @@ class Delegation:
             )
         if task_rows.open_of(tx, session.conversation.id, task_rows.DELEGATE) >= self._settings.delegates:
             raise Overdrawn(
-                f"the limit of {self._settings.delegates} background agents is reached here; wait for one, or cancel one"
+                f"the limit of {self._settings.delegates} background agents is reached; wait for one, or cancel one"
             )
         if goal.manner is Manner.WAKE:
             task_rows.check_wake(tx, session.conversation.id)
