@@ -11,14 +11,15 @@ from typing import Any
 import msgspec
 
 from tidings.adapters.discord import client
-from tidings.adapters.discord.address import ADAPTER, Handle
+from tidings.adapters.discord.address import Handle
 from tidings.adapters.discord.client import Client
 from tidings.adapters.discord.deferrals import Deferrals
 from tidings.adapters.discord.directory import Me, Place
 from tidings.adapters.discord.parse import COMMAND, COMPONENT, EPHEMERAL, Reader
+from tidings.adapters.shared.replies import SILENT, reply_to
 from tidings.core.adapter import Host, MenuItem, Receive
 from tidings.core.errors import Doubtful, RateLimited, SendError, Unreachable, Unstored
-from tidings.core.types import Admission, Duplicate, Ignored, Inbound, Refusal, Refused, Stored
+from tidings.core.types import Admission, Ignored, Inbound
 
 log = logging.getLogger(__name__)
 
@@ -31,15 +32,6 @@ ANSWERED_BEFORE = 40060
 SYNC_PAUSES = (5.0, 30.0, 300.0)
 HELP_CHARACTERS = 100
 OPTION = {"type": 3, "name": "text", "description": "what to say with it", "required": False}
-
-UNSTORED = "I could not take this just now. Please try again in a moment."
-SILENT = "I do not answer in this channel."
-ANSWERED = "This was answered already."
-REFUSALS = {
-    Refusal.BUSY: "I have too much waiting here already, so I did not take this. Please try again later.",
-    Refusal.TOO_LONG: "This is too long for me, so I did not take it.",
-    Refusal.CONFLICT: "I could not take this.",
-}
 
 
 class Interactions:
@@ -65,7 +57,7 @@ class Interactions:
         # The reply may be stored and on its way before Discord has heard that we heard.
         with self._deferrals.under_way(handle.token):
             admission, deferred = await asyncio.gather(storing, self._defer(asked, answer))
-        words = SILENT if is_silent else _words(admission, inbound)
+        words = SILENT if is_silent else reply_to(admission, inbound)
         if words and deferred:
             await self._tell(asked, words)
 
@@ -154,18 +146,3 @@ def is_known(asked: Mapping[str, Any]) -> bool:
 
 def _command(item: MenuItem) -> dict[str, Any]:
     return {"name": item.name.lower(), "description": item.help[:HELP_CHARACTERS], "type": 1, "options": [OPTION]}
-
-
-def _words(admission: Admission | None, inbound: Inbound) -> str:
-    """What a person must be told because no answer will come; empty where one will."""
-    match admission:
-        case None:
-            return UNSTORED
-        case Stored():
-            return ""
-        case Duplicate():
-            return ANSWERED if inbound.choice else ""
-        case Refused(reason=reason) if reason is not Refusal.NOT_ADMITTED:
-            return REFUSALS[reason]
-        case _:
-            return f"I do not know you, so I may not do this. Your id is {ADAPTER}:{inbound.sender.id}."

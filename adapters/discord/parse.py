@@ -13,6 +13,7 @@ from tidings.adapters.discord.address import ADAPTER, Handle
 from tidings.adapters.discord.directory import NEWS, TEXT, Atlas, Place
 from tidings.adapters.discord.settings import DiscordAccount
 from tidings.adapters.shared.accounts import Rule
+from tidings.adapters.shared.edits import edit_of
 from tidings.core.types import Attachment, Audience, Conversation, Inbound, Kind, Quoted, Sender, Target
 
 # What people write; other numbers are Discord's own notes, such as that somebody has joined.
@@ -80,19 +81,7 @@ class Reader:
         said = self.said(message, place) if when and "author" in message else None
         if said is None:
             return None
-        return _checked(
-            Inbound(
-                key=f"{said.key}:edited:{when}",
-                kind=Kind.EDITED,
-                about=said.key,
-                conversation=said.conversation,
-                target=said.target,
-                sender=said.sender,
-                text=said.text,
-                quoted=said.quoted,
-                addressed=said.addressed,
-            )
-        )
+        return _checked(edit_of(said, f"{said.key}:edited:{when}"))
 
     def deleted(self, message: str, place: Place) -> Inbound:
         """Nobody is told who did it, but Discord itself says that it was done."""

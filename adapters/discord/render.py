@@ -9,6 +9,7 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 from tidings.adapters.shared import tables
+from tidings.adapters.shared.markdown import tail_start
 from tidings.core.outbound import splitter
 
 # What a message may hold, in code points, as it is sent.
@@ -46,8 +47,6 @@ _PICTURE = re.compile(r"!\[([^\[\]]*+)\]\(<?([^\s<>()]++)[^()]*+\)")
 # By the parser's kind of link, what stands behind its words.
 _LINK_ENDS = {"Inline": "](", "Reference": "][", "Collapsed": "][", "Shortcut": "]"}
 _WORD = re.compile(r"[^\W_]+")
-_LINE_ENDS = re.compile(r"\n+")
-_WHITESPACE = re.compile(r"\s+")
 _FENCE_LINE = re.compile(r"^[ \t>]*```([^\n`]*)$", re.MULTILINE)
 
 Edit = tuple[int, int, str]
@@ -84,15 +83,7 @@ def tail(markdown: str, limit: int = LIMIT) -> str:
     shown = render(markdown)
     if len(shown) <= limit:
         return shown
-    start = len(shown) - limit + 40
-    half = start + (len(shown) - start) // 2
-    if line := _LINE_ENDS.search(shown, start - 1, half):
-        start = line.end()
-    elif word := _WHITESPACE.search(shown, start - 1, half):
-        start = word.end()
-    else:
-        while start < half and splitter.joined(shown, start):
-            start += 1
+    start = tail_start(shown, limit)
     fences = list(_FENCE_LINE.finditer(shown, 0, start))
     # What begins inside of a box needs the box.
     opener = f"{FENCE}{fences[-1][1].strip()[:16]}\n" if len(fences) % 2 else ""

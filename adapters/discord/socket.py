@@ -96,29 +96,21 @@ class Allowance(msgspec.Struct, frozen=True):
         return Allowance(min(self.left + earned, float(most)), now)
 
 
-class Gateway:
+class Gateway(NamedTuple):
     """`hear` is given each event and must not fail; `room` returns when there is room for the next."""
 
-    def __init__(
-        self,
-        settings: DiscordAccount,
-        host: Host,
-        hear: Hear,
-        room: Callable[[], Awaitable[None]],
-        limits: Limits = USUAL,
-    ) -> None:
-        self._settings = settings
-        self._host = host
-        self._hear = hear
-        self._room = room
-        self._limits = limits
+    settings: DiscordAccount
+    host: Host
+    hear: Hear
+    room: Callable[[], Awaitable[None]]
+    limits: Limits = USUAL
 
     async def run(self) -> NoReturn:
         """One client's life. Raises Misconfigured, StandingBy when too many sessions were begun, or Unreachable."""
-        with _pointed_at(self._settings.api_url, self._settings.gateway_url):
-            client = _Client(self._settings, self._host, self._hear, self._room, self._limits)
+        with _pointed_at(self.settings.api_url, self.settings.gateway_url):
+            client = _Client(self)
             try:
-                await client.start(self._settings.secret)
+                await client.start(self.settings.secret)
             except (StandingBy, Misconfigured, Unreachable):
                 raise
             except discord.LoginFailure as error:
@@ -136,7 +128,7 @@ class Gateway:
             ) as error:
                 raise Unreachable(f"the connection to Discord failed: {_words(error)}") from error
             finally:
-                await _end(client, self._limits.close_seconds)
+                await _end(client, self.limits.close_seconds)
         raise Unreachable("the connection to Discord has ended")
 
 
@@ -152,14 +144,8 @@ class _Parsers(dict[str, Callable[[Any], None]]):
 
 
 class _Client(discord.Client):
-    def __init__(
-        self,
-        settings: DiscordAccount,
-        host: Host,
-        hear: Hear,
-        room: Callable[[], Awaitable[None]],
-        limits: Limits,
-    ) -> None:
+    def __init__(self, gateway: Gateway) -> None:
+        settings, limits = gateway.settings, gateway.limits
         super().__init__(
             intents=_intents(settings),
             max_messages=None,
@@ -170,13 +156,13 @@ class _Client(discord.Client):
             proxy=way(settings.proxy, settings.api_url).by,
             connector=connector(settings.api_url, connections=0),
         )
-        self._host = host
+        self._host = gateway.host
         self._limits = limits
-        self._room = room
+        self._room = gateway.room
         self._failures = 0
         # When the last connection that heard something was lost.
         self._lost = 0.0
-        self._hear = hear
+        self._hear = gateway.hear
         self._connection.parsers = _Parsers(self._note)
 
     def dispatch(self, event: str, /, *args: Any, **kwargs: Any) -> None:

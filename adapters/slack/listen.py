@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
+from tidings.adapters.shared.replies import SILENT, UNSTORED, reply_to
 from tidings.adapters.slack.address import ADAPTER, handle_of
 from tidings.adapters.slack.bolt import BoltApp
 from tidings.adapters.slack.client import Client
@@ -25,7 +26,7 @@ from tidings.adapters.slack.workspaces import WORKSPACES, Listeners
 from tidings.core.adapter import Host, Receive
 from tidings.core.clock import ended_within
 from tidings.core.errors import Doubtful, SendError, Unreachable, Unstored
-from tidings.core.types import Admission, Duplicate, Ignored, Inbound, Kind, Refusal, Refused, Stored
+from tidings.core.types import Admission, Ignored, Inbound, Kind, Stored
 
 log = logging.getLogger(__name__)
 
@@ -37,15 +38,7 @@ MOST_PROMPTS = 4
 TITLE_CHARACTERS = 60
 LOOKED_AT = 1000
 
-UNSTORED = "I could not take this just now. Please try again in a moment."
 SLOW = "I am slow just now. If no answer comes, please try again."
-SILENT = "I do not answer in this channel."
-ANSWERED = "This was answered already."
-REFUSALS = {
-    Refusal.BUSY: "I have too much waiting here already, so I did not take this. Please try again later.",
-    Refusal.TOO_LONG: "This is too long for me, so I did not take it.",
-    Refusal.CONFLICT: "I could not take this.",
-}
 
 
 class Waiting(NamedTuple):
@@ -249,7 +242,7 @@ class Intake:
             self._begin(self._finish(storing))
             return SLOW
         try:
-            return _words(storing.result(), inbound)
+            return reply_to(storing.result(), inbound)
         except Unstored as error:
             log.warning("%s could not be stored: %s", inbound.key, error)
             return UNSTORED
@@ -341,15 +334,3 @@ def _give_back(lane: list[Waiting], why: str) -> None:
     for each in lane:
         if not each.admitted.done():
             each.admitted.set_exception(Unstored(why))
-
-
-def _words(admission: Admission, inbound: Inbound) -> str:
-    match admission:
-        case Stored():
-            return ""
-        case Duplicate():
-            return ANSWERED if inbound.choice else ""
-        case Refused(reason=reason) if reason is not Refusal.NOT_ADMITTED:
-            return REFUSALS[reason]
-        case _:
-            return f"I do not know you, so I may not do this. Your id is {ADAPTER}:{inbound.sender.id}."

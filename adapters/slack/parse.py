@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from tidings.adapters.shared.edits import edit_of
 from tidings.adapters.slack.address import ADAPTER, Handle, Shown, is_direct
 from tidings.adapters.slack.settings import SlackAccount
 from tidings.core.adapter import MenuItem
@@ -133,18 +134,8 @@ class Reader:
         said = self._said(message, str(event["channel"]), str(payload.get("team_id") or ""))
         if said is None:
             return None
-        return Inbound(
-            key=f"event:{payload['event_id']}",
-            kind=Kind.EDITED,
-            about=said.key,
-            conversation=said.conversation,
-            target=said.target,
-            sender=said.sender,
-            text=said.text,
-            quoted=said.quoted,
-            # An edit that removes our name still changes a message that was for us.
-            addressed=said.addressed or self._names_us(before),
-        )
+        # An edit that removes our name still changes a message that was for us.
+        return edit_of(said, f"event:{payload['event_id']}", addressed=said.addressed or self._names_us(before))
 
     def _deleted(
         self, before: Mapping[str, Any], ts: str, event: Mapping[str, Any], payload: Mapping[str, Any]

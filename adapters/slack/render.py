@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tidings.adapters.shared import tables
+from tidings.adapters.shared.markdown import tail_start
 from tidings.core.outbound import splitter
 
 # What the markdown blocks of one message may hold; Slack takes 12,000, and buttons stand below them.
@@ -43,8 +44,6 @@ _LINE = re.compile(r"^[ ]{0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,
 _PICTURE = re.compile(r"^[ ]{0,3}!\[")
 _LINK = re.compile(r"!?\[([^\[\]]*+)\]\(<?([^\s<>()]++)[^()]*+\)")
 _MARK = re.compile(r"\*\*|__|~~|`+")
-_LINE_ENDS = re.compile(r"\n+")
-_WHITESPACE = re.compile(r"\s+")
 # At the end of a text that still grows: what the next word may turn into something else.
 _UNDECIDED = re.compile(r"(?:<[^\s<>]{0,60}|@\w{0,10}|\*{1,2}|`{1,2}|\\)$")
 
@@ -109,15 +108,7 @@ def tail(shown: str, limit: int = LIMIT) -> str:
     """What is shown of a rendered text that still grows: all or, past the limit, its end, begun at a line or a word."""
     if len(shown) <= limit:
         return shown
-    start = len(shown) - limit + 40
-    half = start + (len(shown) - start) // 2
-    if line := _LINE_ENDS.search(shown, start - 1, half):
-        start = line.end()
-    elif word := _WHITESPACE.search(shown, start - 1, half):
-        start = word.end()
-    else:
-        while start < half and splitter.joined(shown, start):
-            start += 1
+    start = tail_start(shown, limit)
     fences = [found for line in shown[:start].split("\n") if (found := _FENCE_LINE.match(line))]
     # What begins inside of a box needs the box.
     opener = f"{FENCE}{fences[-1][2].strip()[:16]}\n" if len(fences) % 2 else ""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tidings.adapters.shared.accounts import Rule
+from tidings.adapters.shared.edits import edit_of
 from tidings.adapters.telegram.address import Shown
 from tidings.core.types import Attachment, Audience, Conversation, Inbound, Kind, Quoted, Sender, Target
 
@@ -104,17 +105,7 @@ class Reader:
         said = self._said(message)
         if said is None:
             return None
-        return Inbound(
-            key=f"update:{update}",
-            kind=Kind.EDITED,
-            about=said.key,
-            conversation=said.conversation,
-            target=said.target,
-            sender=said.sender,
-            text=said.text,
-            quoted=said.quoted,
-            addressed=said.addressed,
-        )
+        return edit_of(said, f"update:{update}")
 
     def _pressed(self, update: int, press: dict[str, Any]) -> Inbound | None:
         message = press.get("message")

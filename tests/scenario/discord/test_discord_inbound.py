@@ -14,7 +14,8 @@ import pytest
 from tests.simulators.discord.simulator import DiscordServer
 from tests.worlds.discord import DiscordWorld
 from tests.worlds.world import Echo, Gate, OwnedClock, Scripted, Takes, armed
-from tidings.adapters.discord import interactions, socket
+from tidings.adapters.discord import socket
+from tidings.adapters.shared import replies
 from tidings.core.agent import ChoicesOffered, Event, Finished, TextDelta, Turn
 from tidings.core.errors import Misconfigured
 from tidings.core.inbound.commands import Command
@@ -437,7 +438,7 @@ async def test_a_command_that_cannot_be_stored_says_so_to_who_asked(tmp_path: Pa
         await world.eventually(lambda: world.note("commands"))
         with armed(",".join(f"store.pre_commit:{hit}:enospc" for hit in range(1, 6))):
             asked = world.ada.commands("/whoami", world.room)
-            await world.until(lambda: world.posts == [interactions.UNSTORED])
+            await world.until(lambda: world.posts == [replies.UNSTORED])
 
         assert world.discord.message(world.discord.interaction(asked).original).only_for == world.ada.id
 
@@ -478,7 +479,7 @@ async def test_a_stranger_s_command_and_one_in_a_silent_channel_get_a_word(tmp_p
         await world.until(lambda: len(world.posts) == 2)
 
         assert f"Your id is discord:{bob.id}." in world.discord.posts_in(world.room)[0]
-        assert world.discord.posts_in(quiet) == [interactions.SILENT]
+        assert world.discord.posts_in(quiet) == [replies.SILENT]
         assert world.rows("SELECT 1 FROM inbox") == []
 
 
@@ -519,8 +520,8 @@ async def test_a_second_press_is_told_that_it_was_answered(tmp_path: Path) -> No
         (question,) = world.discord.visible(world.room)
         world.ada.presses(question.id, question.choices[0].id)
         world.ada.presses(question.id, question.choices[1].id)
-        await world.until(lambda: interactions.ANSWERED in world.posts and said("Yes")[0] in world.posts)
-        told = next(each for each in world.discord.sent if each.text == interactions.ANSWERED)
+        await world.until(lambda: replies.ANSWERED in world.posts and said("Yes")[0] in world.posts)
+        told = next(each for each in world.discord.sent if each.text == replies.ANSWERED)
 
         assert told.only_for == world.ada.id
         assert QUESTION_CLOSED not in world.posts

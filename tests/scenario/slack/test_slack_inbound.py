@@ -15,6 +15,7 @@ from tests.simulators.slack.pair import app_for, connected
 from tests.simulators.slack.simulator import Message, Odds, choices_of, text_of
 from tests.worlds.slack import SlackWorld
 from tests.worlds.world import Echo, Gate, OwnedClock, Scripted, Takes, armed
+from tidings.adapters.shared import replies
 from tidings.adapters.slack import listen
 from tidings.adapters.slack.socket import Limits
 from tidings.core.agent import ChoicesOffered, Event, Finished, TextDelta, Turn
@@ -175,7 +176,7 @@ async def test_in_a_channel_set_to_all_everybody_who_is_admitted_is_answered_and
         await world.until(lambda: world.posts and asked.state == "confirmed")
         await world.until(lambda: not world.slack.unconfirmed)
 
-        assert [text_of(each) for each in world.slack.whispers] == [listen.SILENT]
+        assert [text_of(each) for each in world.slack.whispers] == [replies.SILENT]
     assert echo.heard == ["anybody?"]
 
 
@@ -327,7 +328,7 @@ async def test_a_command_that_cannot_be_stored_is_answered_for_and_may_be_given_
         await world.until(lambda: len(world.slack.whispers) == 2)
 
         assert [text_of(each).splitlines()[0] for each in world.slack.whispers] == [
-            listen.UNSTORED,
+            replies.UNSTORED,
             "Nothing is running here.",
         ]
 
@@ -361,7 +362,7 @@ async def test_a_press_says_its_words_also_after_a_restart_and_once(tmp_path: Pa
         await world.until(lambda: world.slack.whispers)
 
         assert world.slack.posts_in(world.room, first.ts)[-1] == said("yes")[0]
-        assert [text_of(each) for each in world.slack.whispers] == [listen.ANSWERED]
+        assert [text_of(each) for each in world.slack.whispers] == [replies.ANSWERED]
     assert echo.heard == ["yes"]
 
 
