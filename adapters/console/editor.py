@@ -8,8 +8,9 @@ import os
 import re
 import sys
 import termios
-import unicodedata
 from collections.abc import Callable, Iterator
+
+from tidings.adapters.shared.tables import columns
 
 PROMPT = "you> "
 # A sign of life that nobody has to read.
@@ -158,14 +159,7 @@ class Terminal:
         if self._growing:
             return
         self._write((TYPING if self._typing else "") + PROMPT + self.editor.text)
-        self._prompt = (TYPING_CELLS if self._typing else 0) + cells(PROMPT + self.editor.text)
-
-
-def cells(text: str) -> int:
-    """How many columns a text takes."""
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
-    )
+        self._prompt = (TYPING_CELLS if self._typing else 0) + columns(PROMPT + self.editor.text)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 
 # Beyond this a column is no longer padded: one long cell must not widen every row.
@@ -13,7 +12,7 @@ WIDEST_COLUMN = 40
 def lay_out(rows: Sequence[Sequence[str]], alignments: Sequence[str]) -> list[str]:
     """The head, a rule and the rows; one line each."""
     widths = [
-        min(WIDEST_COLUMN, max((_width(row[column]) for row in rows if column < len(row)), default=0))
+        min(WIDEST_COLUMN, max((columns(row[column]) for row in rows if column < len(row)), default=0))
         for column in range(len(alignments))
     ]
     lines = [
@@ -35,25 +34,19 @@ def span(text: str) -> str:
 
 
 def _pad(cell: str, width: int, alignment: str) -> str:
-    missing = max(0, width - _width(cell))
+    missing = max(0, width - columns(cell))
     left = {"Right": missing, "Center": missing // 2}.get(alignment, 0)
     return " " * left + cell + " " * (missing - left)
 
 
-def _width(text: str) -> int:
-    """How many columns it takes in a monospaced font, as far as fonts agree."""
-    if text.isascii():
+def columns(text: str) -> int:
+    """How many columns the text takes in a monospaced font, as far as fonts agree."""
+    if text.isascii() and text.isprintable():
         return len(text)
-    width, before = 0, ""
-    for character in text:
-        wide = unicodedata.east_asian_width(character) in "WF"
-        if character == "\ufe0f":
-            # It makes an emoji of what was one column wide.
-            width += before != "" and unicodedata.east_asian_width(before) not in "WF"
-        elif before != "\u200d" and unicodedata.category(character) not in ("Mn", "Me", "Cf"):
-            width += 1 + wide
-        before = character
-    return width
+    # Only text beyond ASCII pays for loading the tables of Unicode.
+    import wcwidth
+
+    return wcwidth.width(text, control_codes="ignore")
 
 
 def _run(text: str, least: int) -> str:
