@@ -1,4 +1,4 @@
-"""What a person asks by command of schedules: /every, /at and /schedules."""
+"""The commands /every, /at and /schedules."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tidings.core.work.wording import whispered
 
 NAME_CHARACTERS = 60
 HOW = {
-    True: "Say how often and what, such as: /every day at 9:00 tell me the weather, /every 30m check the queue,"
+    True: "Say how often and what, for example: /every day at 9:00 tell me the weather, /every 30m check the queue,"
     " /every 0 9 * * 1-5 say what is on today",
-    False: "Say when and what, such as: /at 18:30 remind me to call mum, /at in 20m ask whether the cake is done,"
+    False: "Say when and what, for example: /at 18:30 remind me to call mum, /at in 20m ask whether the cake is done,"
     " /at tomorrow 9:00 tell me the weather",
 }
-NOBODY = "I cannot plan this: nobody could be told here later."
+NO_LATER = "I cannot schedule this, because I could not send messages here later."
 VERBS = ("pause", "resume", "run", "stop", "remove", "show")
 HOW_MANY = "Write /schedules, or /schedules pause, resume, run, stop, show or remove with an id of that list."
-# What may be asked in vain, and is said in words.
+# Errors that become a reply.
 REFUSALS = (Unkeepable, Unknown, Unsupported, Overdrawn)
 OUTPUT_CHARACTERS = 1_000
 
@@ -40,9 +40,9 @@ class Bookings:
 
     def commands(self) -> tuple[Command, ...]:
         return (
-            Command("every", "do something again and again: /every day at 9:00 PROMPT", self._every, runs=True),
+            Command("every", "do something repeatedly: /every day at 9:00 PROMPT", self._every, runs=True),
             Command("at", "do something once, later: /at 18:30 PROMPT", self._at, runs=True),
-            Command("schedules", "what is planned here; with pause, resume, run, stop or remove and an ID", self._look),
+            Command("schedules", "list schedules; with pause, resume, run, stop or remove and an ID", self._look),
         )
 
     def _every(self, tx: Transaction, inbound: Inbound) -> Obeyed:
@@ -58,7 +58,7 @@ class Bookings:
         try:
             when, prompt = schedule_when.split(said, "", wall, every=every)
             if not prompt:
-                return Obeyed(f"That says when, and not what. {HOW[every]}")
+                return Obeyed(f"You said when, but not what to do. {HOW[every]}")
             plan = Plan(
                 name=one_line(prompt)[:NAME_CHARACTERS],
                 when=when.text,
@@ -72,10 +72,10 @@ class Bookings:
             )
             added = self._schedules.put(tx, plan, when)
         except Unsupported:
-            return Obeyed(whispered(inbound, "every" if every else "at") or NOBODY)
+            return Obeyed(whispered(inbound, "every" if every else "at") or NO_LATER)
         except REFUSALS as error:
-            return Obeyed(f"I cannot plan this: {error}.")
-        return Obeyed(f"{_planned(added, wall)} /schedules lists what is planned.")
+            return Obeyed(f"I cannot schedule this: {error}.")
+        return Obeyed(f"{_planned(added, wall)} /schedules lists all schedules.")
 
     def _look(self, tx: Transaction, inbound: Inbound) -> Obeyed:
         match inbound.argument.split():
@@ -94,7 +94,7 @@ class Bookings:
         wall = self._clock.wall()
         found = schedule_rows.all_of(tx, conversation, self._clock.ahead, wall)
         if not found:
-            return f"Nothing is planned here. {HOW[True]}"
+            return f"There are no schedules here. {HOW[True]}"
         return "\n".join(["Planned here:", *(line(each, wall) for each in found)])
 
     def _act(self, tx: Transaction, inbound: Inbound, verb: str, id: str) -> Obeyed:
@@ -103,7 +103,7 @@ class Bookings:
         found = [each for each in here if each.id.startswith(id)]
         if len(found) != 1:
             many = f"Several schedules here begin with {id}: write more of the id." if found else ""
-            return Obeyed(many or f"There is no schedule {id} here. /schedules lists those there are.")
+            return Obeyed(many or f"There is no schedule {id} here. /schedules lists them.")
         known = found[0]
         try:
             if verb == "stop":
@@ -117,7 +117,7 @@ class Bookings:
         match verb:
             case "pause":
                 self._schedules.alter(tx, known.id, msgspec.structs.replace(known.plan, paused=True))
-                return Obeyed(f"“{name}” is paused. /schedules resume {known.id} goes on with it.")
+                return Obeyed(f"“{name}” is paused. /schedules resume {known.id} continues it.")
             case "resume":
                 plan = msgspec.structs.replace(known.plan, paused=False, paused_reason="")
                 return Obeyed(_planned(self._schedules.alter(tx, known.id, plan), wall))
@@ -126,23 +126,23 @@ class Bookings:
                 return Obeyed(f"“{name}” runs now.")
             case "remove":
                 self._schedules.drop(tx, known.id)
-                return Obeyed(f"“{name}” is removed and runs no more.")
+                return Obeyed(f"“{name}” is removed.")
             case _:
                 return Obeyed(shown(known, wall))
 
 
 def _stop(tx: Transaction, inbound: Inbound, known: Schedule) -> Obeyed:
-    """Its end is told as that of any other."""
+    """Stops the current firing; its end is reported as usual."""
     run = known.last.run if known.last and known.last.state == "running" else ""
     if not run or not inbox.ask_stop(tx, run, inbound.sender.name or inbound.sender.id):
         return Obeyed(f"“{known.plan.name}” does not run now.")
-    return Obeyed(f"I stop “{known.plan.name}”.")
+    return Obeyed(f"Stopping “{known.plan.name}”.")
 
 
 def _planned(schedule: Schedule, wall: float) -> str:
     plan = schedule.plan
     if schedule.next is None:
-        return f"“{plan.name}” runs no more."
+        return f"“{plan.name}” does not run again."
     due = told(schedule.next, plan.zone, wall)
     if _is_once(plan):
         return f"Planned: “{plan.name}” {due}."
@@ -153,7 +153,7 @@ def _is_once(plan: Plan) -> bool:
     try:
         return schedule_when.known(plan.when, plan.zone).once
     except Unkeepable:
-        # Such as a time zone that is gone from this machine; when it is due, that is said.
+        # The time may be unreadable now, such as for a time zone that was removed; that is reported when it is due.
         return False
 
 
@@ -162,7 +162,7 @@ def rhythm(plan: Plan) -> str:
 
 
 def line(schedule: Schedule, wall: float) -> str:
-    """One of a list: what, when next, and how it went the last time."""
+    """One schedule in a list: its name, its next time, and how the last firing went."""
     plan = schedule.plan
     pieces = [f"{schedule.id} “{plan.name}”"]
     if not _is_once(plan):
@@ -182,7 +182,7 @@ def coming(schedule: Schedule, wall: float) -> str:
 
 
 def outcome(firing: Firing) -> str:
-    """How it went and whether that arrived: two things."""
+    """How a firing went, and whether its message arrived."""
     if firing.state != "done":
         reason = f" ({firing.reason})" if firing.reason else ""
         return {"waiting": "waits for its turn", "running": "runs now", "missed": "missed"}[firing.state] + reason

@@ -1,4 +1,4 @@
-"""Watches the clock over all schedules: fires what is due, each instant at most once, whatever the clock does."""
+"""Fires due schedules, each instant at most once, even if the wall clock jumps."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from tidings.core.work.schedules.zones import told
 
 log = logging.getLogger(__name__)
 
-# The wall clock may jump: nobody relies on one long wait.
+# The longest wait between checks, because the wall clock may jump.
 LOOK_SECONDS = 30.0
-# What comes later than this was missed.
+# An instant that is later than this counts as missed.
 GRACE_SECONDS = 300.0
-# Many that are due at once do not all begin at once.
+# How many due schedules start at once.
 AT_ONCE = 5
 STAGGER_SECONDS = 1.0
-# Of so many instants it is looked up whether they were fired before, when the wall clock went back.
+# How many instants are checked for earlier firings when the wall clock went back.
 LOOKED_UP = 2_000
 DOWN = "I could not run it then"
-BEHIND = "the one before it still waits for its turn"
+BEHIND = "the run before it is still waiting"
 
 
 class Watch:
@@ -42,13 +42,13 @@ class Watch:
         self._mandates = mandates
         self._poked = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
-        # What the wall clock showed more than steady time when it was last looked at.
+        # How far wall time was ahead of steady time at the last check.
         self._last_ahead: float | None = None
         self._stopped = False
         store.wakeups.subscribe(ScheduleDue, lambda due: self._poked.set())
 
     def keep(self) -> None:
-        """Begins, and begins again where a fault has ended it."""
+        """Starts the watch, or starts it again after an exception."""
         if not self._stopped and (self._watching is None or self._watching.done()):
             self._watching = asyncio.create_task(self._look_on(), context=Context())
             self._watching.add_done_callback(_left)
@@ -104,7 +104,7 @@ class Watch:
         return max(0.0, min([LOOK_SECONDS, *waits]))
 
     def _mend(self, tx: Transaction) -> None:
-        """The wall clock went back, or was ahead for a while: what has not been fired is due at its own time again."""
+        """After the wall clock went back, makes instants due again that have not been fired."""
         rows = tx.all("SELECT * FROM schedules WHERE next IS NOT NULL AND steady = 0 AND paused = 0 AND removed = 0")
         for row in rows:
             plan = schedule_rows.plan_of(row)
@@ -127,7 +127,7 @@ class Watch:
         return None
 
     def _take(self, tx: Transaction, id: str) -> None:
-        """The instant, its run and the next instant are one transaction."""
+        """Stores the firing, its run and the next instant in one transaction."""
         row = tx.one("SELECT * FROM schedules WHERE id = ? AND paused = 0 AND removed = 0", id)
         if row is None or row["next"] is None or row["next"] > self._now(row):
             return
@@ -158,7 +158,7 @@ class Watch:
     def _decide(
         self, tx: Transaction, row: Row, plan: Plan, when: When, newest: float, following: float | None
     ) -> bool:
-        """Whether the newest instant runs; the instants before it were missed, and end as it does."""
+        """Tells whether the newest instant runs; the ones before it count as missed."""
         now, shift = self._now(row), self._clock.ahead if row["steady"] else 0.0
         missed, late = now - row["next"] > GRACE_SECONDS, now - newest > GRACE_SECONDS
         if missed and plan.on_missed is Missed.SKIP:
@@ -191,6 +191,6 @@ class Watch:
 
 
 def _left(watching: asyncio.Task[None]) -> None:
-    """A fault of ours ends the watch; the next sweep begins another."""
+    """Logs the exception that ended the watch; the next sweep starts it again."""
     if not watching.cancelled() and (error := watching.exception()):
-        log.error("the watch over schedules was left by a fault: %r", error, exc_info=error)
+        log.error("the watch over schedules failed: %r", error, exc_info=error)

@@ -1,4 +1,4 @@
-"""The rows of schedules and of their instants: each is fired once, and its end and what is told of it are one."""
+"""The rows of schedules and firings: each instant fires once, and its end and report are one transaction."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from tidings.core.work.schedules.zones import told
 from tidings.core.work.tasks import delegation
 from tidings.core.work.tasks import rows as task_rows
 
-# A conversation of its own for each schedule, which no platform's can be taken for.
+# The adapter name of a schedule's own conversation; no platform has this name.
 ADAPTER = "schedule"
 OPEN = "state IN ('waiting', 'running')"
-# What has ended for ever is listed for a day, and forgotten after a month.
+# A schedule that has ended is listed for a day, and removed after a month.
 LISTED_SECONDS = 86_400.0
 KEPT_SECONDS = 30 * 86_400.0
 # A slice is small, so that other writers do not wait long.
 FORGOTTEN_AT_ONCE = 200
-# What a delivery needs no longer to be looked at.
+# States of a delivery that never change.
 FINAL = ("delivered", "dead")
-# What a job answers that has nothing to tell; every agent is told so.
+# The answer of a job that has nothing to report; every agent is told about it.
 SILENCE = "[SILENT]"
 INSTRUCTIONS = (
-    "This is a scheduled job, due {due}. It was asked for earlier, and nobody is there now who could answer "
+    "This is a scheduled job, due {due}. It was requested earlier, and no person is present to answer "
     "a question or approve anything. What you answer is sent as a message of its own; if there is nothing worth "
     "telling, answer with " + SILENCE + " and nothing else."
 )
@@ -57,7 +57,7 @@ def find(tx: Transaction, id: str) -> Row:
 
 
 def begin(tx: Transaction, schedule: str, plan: Plan, instant: float, due: float, clock: Clock, late: bool) -> str:
-    """The id of the firing; empty where this instant has been fired before."""
+    """Stores a firing and returns its id; empty if this instant was already fired."""
     firing, run = ids.new("fire"), "" if plan.command else ids.new("run")
     new = tx.count(
         "INSERT INTO firings (id, schedule, instant, due, plan, late, state, run, started)"
@@ -77,7 +77,7 @@ def begin(tx: Transaction, schedule: str, plan: Plan, instant: float, due: float
         tx.announce(CommandDue(schedule))
         return firing
     message = _message(schedule, plan, firing, told(due, plan.zone, clock.wall()))
-    # Each time without what was said the last time.
+    # Each firing starts without the memory of the last one.
     conversations.begin_generation(tx, message.conversation.id)
     inbox.put_unclaimed(tx, message, run, clock.now())
     return firing
@@ -98,7 +98,7 @@ def _message(schedule: str, plan: Plan, firing: str, due: str) -> Inbound:
 
 
 def postpone(tx: Transaction, lag: Lag) -> None:
-    """Schedules that were made while steady time lagged, and count from then, are due as late as before."""
+    """Moves relative schedules made while steady time was late, so that they keep their due times."""
     tx.execute(
         "UPDATE schedules SET next = next + ? WHERE next IS NOT NULL AND paused = 0 AND removed = 0 AND steady = 1"
         " AND created > ?",
@@ -108,7 +108,7 @@ def postpone(tx: Transaction, lag: Lag) -> None:
 
 
 def awaits_its_turn(tx: Transaction, schedule: str) -> bool:
-    """Does an instant wait already, behind one that runs?"""
+    """Tells whether a firing already waits behind one that runs."""
     row = tx.one(
         "SELECT 1 FROM firings f LEFT JOIN inbox i ON i.run = f.run AND f.run <> ''"
         f" WHERE f.schedule = ? AND f.{OPEN} AND coalesce(i.state, f.state) = 'waiting'",
@@ -129,7 +129,7 @@ def miss(
     *,
     hourly: bool,
 ) -> None:
-    """Records a missed instant and tells it, if there are words; at most once an hour if it may recur."""
+    """Stores a missed instant, and reports it if there are words; at most once an hour if it may recur."""
     firing, wall = ids.new("fire"), clock.wall()
     new = tx.count(
         "INSERT INTO firings (id, schedule, instant, due, plan, state, reason, ended) VALUES (?, ?, ?, ?, ?, 'missed',"
@@ -154,7 +154,7 @@ def miss(
 
 
 def end(tx: Transaction, firing: str, outcome: Outcome, clock: Clock) -> None:
-    """Once: whoever comes second finds it ended, and nothing is told twice."""
+    """Ends a firing; a second call finds it ended and reports nothing."""
     row = tx.one(f"SELECT * FROM firings WHERE id = ? AND {OPEN}", firing)
     if row is None:
         return
@@ -181,13 +181,13 @@ def end(tx: Transaction, firing: str, outcome: Outcome, clock: Clock) -> None:
 def _tell(
     tx: Transaction, firing: str, plan: Plan, where: Target, words: str, clock: Clock, files: tuple[File, ...] = ()
 ) -> None:
-    """To the fixed target, whoever spoke last; and the bot there knows what was said."""
+    """Sends the report to the schedule's target, and adds it to the memory of that conversation."""
     body, key = Body(text=plain(words), files=files), f"firing/{firing}"
     owed = Owed(ids.new("dlv"), Class.REPLY, where, body, None, firing, key, source=_source(plan))
     outbox.put(tx, owed, clock.now())
     tx.execute("UPDATE firings SET delivery = ? WHERE id = ?", owed.id, firing)
     if plan.conversation and where == plan.target:
-        # Elsewhere it is remembered on arrival, when its conversation is known.
+        # In other conversations the notice is remembered when it arrives.
         notices.remember(tx, plan.conversation, owed.notice, clock.wall())
 
 
@@ -196,7 +196,7 @@ def _source(plan: Plan) -> str:
 
 
 def follow_deliveries(tx: Transaction, clock: Clock) -> None:
-    """What became of what was owed; what will not arrive is told where failures are told."""
+    """Stores the final states of deliveries; a lost one is reported where the schedule reports failures."""
     rows = tx.all(
         "SELECT f.*, d.state AS settled, d.reason AS why, d.target AS place FROM firings f"
         " JOIN deliveries d ON d.id = f.delivery"
@@ -212,7 +212,7 @@ def follow_deliveries(tx: Transaction, clock: Clock) -> None:
         plan, place = plan_of(row), msgspec.json.decode(row["place"], type=Target)
         if row["settled"] == "dead" and plan.failures and plan.failures.lane != place.lane:
             said = row["output"].strip()
-            words = f"⚠ “{plan.name}” ran, but what it said could not be delivered to {place}: {row['why']}."
+            words = f"⚠ “{plan.name}” ran, but its message could not be delivered to {place}: {row['why']}."
             text = "\n\n".join(filter(None, (words, said)))
             key = f"undelivered/{row['id']}"
             body, source = Body(text=text), _source(plan)
@@ -221,7 +221,7 @@ def follow_deliveries(tx: Transaction, clock: Clock) -> None:
 
 
 def all_of(tx: Transaction, owner: str, ahead: float, wall: float) -> list[Schedule]:
-    """Of one conversation, or of all for an empty one; what is due first, first."""
+    """Schedules of one conversation, or of all for an empty name; the next due first."""
     rows = tx.all(
         "SELECT * FROM schedules WHERE removed = 0 AND (? = '' OR owner = ?) ORDER BY next IS NULL, next, created",
         owner,
@@ -236,7 +236,7 @@ def _ended(firing: Firing) -> float:
 
 
 def is_over(schedule: Schedule) -> bool:
-    """It never runs again, and the last that it had to say has arrived or never will."""
+    """Tells whether a schedule never runs again and its last message has arrived or is lost."""
     last = schedule.last
     if schedule.next is not None or schedule.plan.paused:
         return False
@@ -244,7 +244,7 @@ def is_over(schedule: Schedule) -> bool:
 
 
 def schedule_of(tx: Transaction, row: Row, ahead: float) -> Schedule:
-    """`ahead` is what the wall clock shows more than steady time."""
+    """`ahead` turns steady time into wall time."""
     last = tx.one("SELECT * FROM firings WHERE schedule = ? ORDER BY due DESC, instant DESC LIMIT 1", row["id"])
     due = row["next"]
     return Schedule(
@@ -261,7 +261,7 @@ def firing_of(tx: Transaction, row: Row) -> Firing:
     state = row["state"]
     run = tx.one("SELECT state FROM inbox WHERE run = ?", row["run"]) if row["run"] and state == "waiting" else None
     owed = tx.one("SELECT state, reason FROM deliveries WHERE id = ?", row["delivery"]) if row["delivery"] else None
-    # As it is now, as long as it is known: what was given up may have been tried again by hand.
+    # The present state of the delivery, if it still exists: the owner may have retried it.
     kept = (row["delivery_state"] or "none", row["delivery_reason"])
     settled, why = (owed["state"], owed["reason"]) if owed else kept
     return Firing(
@@ -281,7 +281,7 @@ def firing_of(tx: Transaction, row: Row) -> Firing:
 
 
 def forget(tx: Transaction, wall: float) -> None:
-    """Removes one slice of what ended long ago; a schedule goes after the last of its instants."""
+    """Removes one slice of firings and schedules that ended long ago; a schedule goes after its last firing."""
     over = tx.one(
         "SELECT id FROM schedules WHERE (removed = 1 OR (next IS NULL AND paused = 0)) AND created < ? AND NOT EXISTS"
         f" (SELECT 1 FROM firings f WHERE f.schedule = schedules.id AND f.{OPEN}) AND ? > coalesce"

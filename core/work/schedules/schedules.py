@@ -1,4 +1,4 @@
-"""Work that starts later: what one can ask of schedules, and what is refused before anybody relies on it."""
+"""Requests about schedules: add, change, remove and fire them; impossible ones are refused at once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Schedules:
         owner: Target | None,
         mandates: Mandates,
     ) -> None:
-        """`owner` is the place that needs no chat to be named."""
+        """`owner` is the target that needs no chat, such as the console."""
         self._store = store
         self._clock = clock
         self._settings = settings
@@ -54,10 +54,10 @@ class Schedules:
         self._mandates = mandates
         self._watch = Watch(store, clock, mandates)
 
-    # What the gateway asks of a part.
+    # Called by the gateway.
 
     async def start(self) -> None:
-        """After recovery: what a dead process was at is reported before anything new begins."""
+        """Reports firings that a dead process left open, before anything new starts."""
         await self._jobs.start()
         self._watch.keep()
 
@@ -70,11 +70,11 @@ class Schedules:
 
     @property
     def busy(self) -> bool:
-        """A command still runs, which would be cut off."""
+        """Tells whether a command is running, which a stop would cut off."""
         return self._jobs.busy
 
     async def pause(self) -> None:
-        """What is due from now on is for the next start."""
+        """Starts nothing more; schedules that become due run after the next start."""
         await self._watch.stop()
         self._jobs.pause()
 
@@ -83,11 +83,11 @@ class Schedules:
         await self._jobs.stop()
 
     def ended(self, tx: Transaction, claimed: Claim, outcome: Outcome) -> None:
-        """In the transaction that ends the run."""
+        """Ends a firing in the transaction that ends its run."""
         assert claimed.inbound.errand is not None
         schedule_rows.end(tx, claimed.inbound.errand.id, outcome, self._clock)
 
-    # The desk.
+    # Requests at the desk.
 
     async def add(self, plan: Plan) -> Schedule:
         return await self._store.write(lambda tx: self.put(tx, plan))
@@ -128,10 +128,10 @@ class Schedules:
 
         return await self._store.read(unit)
 
-    # The same as parts of somebody's transaction.
+    # The same requests inside the caller's transaction.
 
     def put(self, tx: Transaction, plan: Plan, when: When | None = None) -> Schedule:
-        """With `when` where it was read already."""
+        """Stores a schedule; `when` is its time if that was already read."""
         wall = self._clock.wall()
         plan = self._checked(tx, plan)
         if plan.conversation:
@@ -141,7 +141,7 @@ class Schedules:
                 if not schedule_rows.is_over(each)
             ]
             if len(here) >= self._settings.schedules:
-                raise Overdrawn(f"there are {len(here)} schedules here already: remove one first")
+                raise Overdrawn(f"there are {len(here)} schedules here already; remove one first")
         when = when or schedule_when.read(plan.when, plan.zone, wall)
         plan = replace(plan, when=when.text, zone=when.zone)
         id, due = secrets.token_hex(6), self._first(when)
@@ -159,11 +159,11 @@ class Schedules:
         return schedule_rows.schedule_of(tx, schedule_rows.find(tx, id), self._clock.ahead)
 
     def alter(self, tx: Transaction, id: str, plan: Plan) -> Schedule:
-        """Where the time stays as it is, what is due stays due; what was paused begins anew."""
+        """Changes a schedule; if its time is the same, it stays due as before, unless it was paused."""
         row = schedule_rows.find(tx, id)
         old = schedule_rows.plan_of(row)
         plan = replace(plan, conversation=old.conversation, sender=old.sender, asker=old.asker)
-        # What is only put to rest may have lost its platform or its bot, and that may be why.
+        # A schedule may always be paused, even if its platform or bot no longer exists.
         if plan != replace(old, paused=True, paused_reason=plan.paused_reason):
             plan = self._checked(tx, plan)
         due, steady = row["next"], row["steady"]
@@ -193,13 +193,13 @@ class Schedules:
     def _resumed(self, row: Row, when: When) -> float | None:
         if when.once:
             if row["next"] is not None and row["next"] <= self._now(row):
-                raise Unkeepable("its moment has passed meanwhile: run it now, or give it another one")
+                raise Unkeepable("its time has passed; run it now, or give it another time")
             due: float | None = row["next"]
             return due
         return self._first(when)
 
     def drop(self, tx: Transaction, id: str) -> Schedule:
-        """What runs of it still ends, and is told."""
+        """Removes a schedule; a firing in progress still ends and is reported."""
         known = schedule_rows.schedule_of(tx, schedule_rows.find(tx, id), self._clock.ahead)
         tx.execute("UPDATE schedules SET removed = 1, next = NULL WHERE id = ?", id)
         return known
@@ -209,8 +209,8 @@ class Schedules:
         if why := self._mandates.lapsed(schedule_rows.plan_of(row).asker):
             raise Unkeepable(f"it does not run, because {why}")
         if schedule_rows.awaits_its_turn(tx, id):
-            raise Overdrawn("it waits for its turn already")
-        # Besides its own instants, which are whole seconds.
+            raise Overdrawn("it is already waiting to run")
+        # Its own instants are whole seconds, so this one cannot equal them.
         instant = wall + 0.0001
         while tx.one("SELECT 1 FROM firings WHERE schedule = ? AND instant = ?", id, instant):
             instant += 0.001
@@ -222,9 +222,9 @@ class Schedules:
     def _checked(self, tx: Transaction, plan: Plan) -> Plan:
         name = plain(one_line(plan.name))[:NAME_CHARACTERS]
         if not name:
-            raise Unkeepable("it needs a name")
+            raise Unkeepable("a schedule needs a name")
         if bool(plan.prompt.strip()) == bool(plan.command.strip()):
-            raise Unkeepable("say what shall be done: either a prompt or a command")
+            raise Unkeepable("give either a prompt or a command")
         if len(plan.prompt) > PROMPT_CHARACTERS:
             raise Unkeepable(f"a prompt has at most {PROMPT_CHARACTERS:,} characters")
         if len(plan.command.encode()) > COMMAND_BYTES or "\0" in plan.command:
@@ -238,16 +238,16 @@ class Schedules:
         return replace(plan, name=name, target=self._reachable(tx, plan.target), failures=failures)
 
     def _reachable(self, tx: Transaction, target: Target) -> Target:
-        """Where somebody can be told later; a handle expires, and a message that was answered may be gone."""
+        """The target without what expires; raises an error if messages cannot be sent there later."""
         target = homes.resolve(tx, target).lasting()
         if target.audience is Audience.ONE:
-            # Never to all of a group what was asked for by one who alone would see the answer.
+            # The answer to an ephemeral request must never go to the whole group.
             raise Unsupported("async_delivery", str(target))
         can = self._courier.can(target)
         if can is None:
             raise Unknown(f"no platform {target.adapter}@{target.account} is configured")
         if not target.chat and (self._owner is None or self._owner.adapter != target.adapter):
-            raise Unknown(f"{target} has no home yet: name a chat, or write /sethome in one")
+            raise Unknown(f"{target} has no home yet; name a chat, or write /sethome in one")
         for ability, wanted in {"async_delivery": True, "threads": bool(target.thread)}.items():
             if wanted and not getattr(can, ability):
                 raise Unsupported(ability, str(target))

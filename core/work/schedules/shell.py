@@ -1,4 +1,4 @@
-"""Scheduled commands: a few at once, each in a folder of its own, and none is ever run twice."""
+"""Runs scheduled commands: a few at once, each in its own folder, and each firing at most once."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tidings.core.work.wording import fenced
 
 log = logging.getLogger(__name__)
 
-# What is due at the same minute need not bring the machine to its knees.
+# How many scheduled commands run at once, so that they do not overload the machine.
 AT_ONCE = 4
 OUTPUT_BYTES = 20_000
-# What is told of an output: its end.
+# How much of the end of an output is reported.
 TOLD_CHARACTERS = 3_000
 INTERRUPTED = "interrupted by a restart; whether it took effect is unknown"
 
@@ -37,16 +37,16 @@ class Jobs:
         self._clock = clock
         self._settings = settings
         self._workspaces = workspaces
-        # By schedule: one of each runs at a time.
+        # Running commands by schedule; each schedule runs one at a time.
         self._working: dict[str, asyncio.Task[None]] = {}
-        # Schedules that became due again while their last command was about to end.
+        # Schedules that became due again while their last command was ending.
         self._again: set[str] = set()
         self._places = asyncio.Semaphore(AT_ONCE)
         self._stopped = False
         store.wakeups.subscribe(CommandDue, lambda due: self._work_on(due.schedule))
 
     async def start(self) -> None:
-        """What a dead process was at is told as interrupted; what only waited begins."""
+        """Reports commands that a dead process left running as interrupted, and starts waiting ones."""
         await self._store.insist(self._interrupt)
         await self.sweep()
 
@@ -68,11 +68,11 @@ class Jobs:
         return bool(self._working)
 
     def pause(self) -> None:
-        """Nothing begins any more."""
+        """Starts no more commands."""
         self._stopped = True
 
     async def stop(self) -> None:
-        """What is cut off is reported at the next start."""
+        """Cuts off running commands, which are reported at the next start."""
         self.pause()
         for task in self._working.values():
             task.cancel()
@@ -88,7 +88,7 @@ class Jobs:
     def _left(self, schedule: str, task: asyncio.Task[None]) -> None:
         self._working.pop(schedule, None)
         if not task.cancelled() and (error := task.exception()):
-            log.error("a scheduled command was left by a fault: %r", error, exc_info=error)
+            log.error("a scheduled command failed: %r", error, exc_info=error)
         elif schedule in self._again:
             self._again.discard(schedule)
             self._work_on(schedule)
@@ -99,7 +99,7 @@ class Jobs:
 
     async def _work_once(self, schedule: str) -> bool:
         async with self._places:
-            # Others may have gone first, and meanwhile nothing may begin any more.
+            # Other commands may have gone first, and the gateway may be stopping by now.
             row = None if self._stopped else await self._store.insist(lambda tx: self._claim(tx, schedule))
             if row is None:
                 return False
@@ -108,7 +108,7 @@ class Jobs:
         return True
 
     def _claim(self, tx: Transaction, schedule: str) -> Row | None:
-        """Committed before anything starts, so that what was begun is never begun again."""
+        """Marks a firing as running before its command starts, so that it is never started twice."""
         row = tx.one(
             f"SELECT * FROM firings WHERE schedule = ? AND {schedule_rows.OPEN} AND state = 'waiting' AND run = ''"
             " ORDER BY due, instant LIMIT 1",
@@ -134,10 +134,10 @@ class Jobs:
                     (shell, "-c", plan.command), session.workspace, seconds, OUTPUT_BYTES, memory
                 )
         except OSError as error:
-            return Outcome(OutcomeKind.FAILED, f"it could not be started: {error.strerror}", "")
+            return Outcome(OutcomeKind.FAILED, f"the command could not be started: {error.strerror}", "")
         text = _shown(ended.output)
         if ended.code is None:
-            return Outcome(OutcomeKind.FAILED, f"it did not end within {seconds:g} s and was ended", text)
+            return Outcome(OutcomeKind.FAILED, f"the command was ended after {seconds:g} s", text)
         if ended.code:
             return Outcome(OutcomeKind.FAILED, f"exit code {ended.code}", text)
         return Outcome(OutcomeKind.COMPLETED, "", text)
@@ -157,7 +157,7 @@ class Jobs:
 
 
 def _shown(output: str) -> str:
-    """The end of it, as it was written."""
+    """The end of an output."""
     tail = output.strip("\n")
     if len(tail) > TOLD_CHARACTERS:
         tail = "…\n" + tail[-TOLD_CHARACTERS:].partition("\n")[2]

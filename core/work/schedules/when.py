@@ -1,4 +1,4 @@
-"""Reads when something shall happen, as people write it, and finds the next instant in a time zone (pure)."""
+"""Reads times as people write them, and finds the next instant in a time zone (pure)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from cronsim import CronSim, CronSimError
 from tidings.core.errors import Unkeepable
 from tidings.core.work.schedules.zones import UNITS, brief, told, zone_of
 
-# Nothing runs more often than cron could.
+# The shortest interval, the same as cron's.
 SHORTEST_SECONDS = 60.0
 LONGEST_SECONDS = 10 * 366 * 86_400.0
-# No change of the clocks is larger.
+# No daylight saving change is larger.
 CHANGE_SECONDS = 3 * 3600.0
-# No way to say when has more words.
+# The most words that a time may have.
 MOST_WORDS = 10
 FIELDS = 5
 HOURS = range(24)
 EARLIEST, LATEST = 1900, 9000
-TOO_FAR = "that is further off than ten years"
+TOO_FAR = "that is more than ten years ahead"
 
 NAMED_UNITS = {
     name: UNITS[letter]
@@ -68,16 +68,16 @@ _CRON_FIELD = re.compile(r"[\d*/,\-#lw]+|(?:[a-z]{3}|[\d*/,\-#lw])+", re.IGNOREC
 
 
 class When(NamedTuple):
-    """One of the three: a cron expression, an interval, or one moment."""
+    """When a schedule runs: a cron expression, an interval, or one moment."""
 
-    # As it is kept: it says the same whenever it is read again.
+    # The stored form, which means the same whenever it is read.
     text: str
-    # A name; empty is the machine's.
+    # The name of a time zone; empty means the machine's.
     zone: str
     cron: str = ""
     seconds: float = 0.0
     moment: float | None = None
-    # It counts from when it was said: the wall clock may jump meanwhile.
+    # A relative time counts from when it was given, even if the wall clock jumps.
     relative: bool = False
 
     @property
@@ -85,7 +85,7 @@ class When(NamedTuple):
         return self.moment is not None
 
     def after(self, instant: float) -> float | None:
-        """The first instant later than that; an interval counts from there. None when there is none."""
+        """The first instant after this one; an interval counts from it. None when there is none."""
         if self.moment is not None:
             return self.moment if self.moment > instant else None
         if self.seconds:
@@ -93,13 +93,13 @@ class When(NamedTuple):
         return next(_instants(self.cron, instant, zone_of(self.zone)), None)
 
     def newest(self, first: float, now: float) -> float:
-        """The newest instant that has come, where `first` is one that has."""
+        """The newest instant up to `now`; `first` is an earlier one."""
         if self.moment is not None:
             return first
         if self.seconds:
             return first + (now - first) // self.seconds * self.seconds
         zone, newest = zone_of(self.zone), first
-        # Backwards to be quick, and the last hours forwards, so that an instant is the same however it is found.
+        # Searches backwards for speed, then the last hours forwards, so that both directions agree.
         back = next(CronSim(self.cron, datetime.fromtimestamp(now, zone), reverse=True), None)
         start = max(first, back.timestamp() - CHANGE_SECONDS) if back else first
         for instant in _instants(self.cron, start, zone):
@@ -110,18 +110,18 @@ class When(NamedTuple):
 
 
 def _instants(cron: str, after: float, zone: tzinfo) -> Iterator[float]:
-    """Cron's own rules: a time of day that a change skips comes as soon as it is over, one that comes twice, once."""
+    """Instants by cron's rules: a time skipped by daylight saving runs after the gap, a repeated one runs once."""
     last = after
     for local in CronSim(_spelled_out(cron), datetime.fromtimestamp(after, zone)):
         instant = local.timestamp()
-        # Within an hour that comes twice it would begin with the first one.
+        # In a repeated hour, CronSim begins with the first one.
         if instant > last:
             yield instant
             last = instant
 
 
 def _spelled_out(cron: str) -> str:
-    """Writes `*/20 2` as minutes 0-59/20: CronSim takes a star for an interval, but these are times of day."""
+    """Writes `*/20 2` as minutes 0-59/20: CronSim treats a star as an interval, but these are times of day."""
     minute, hour, *rest = cron.split()
     if "*" in hour or len(CronSim(cron, datetime(2026, 1, 1)).hours) == len(HOURS):
         return cron
@@ -129,7 +129,7 @@ def _spelled_out(cron: str) -> str:
 
 
 def read(text: str, zone: str, now: float) -> When:
-    """`now` is by the wall clock. Raises Unkeepable with a sentence for people."""
+    """Reads a time; `now` is by the wall clock. Raises Unkeepable with a sentence for people."""
     words = text.replace("|", " ").split()
     found_zone, words = _take_zone(words, zone)
     if not words:
@@ -137,15 +137,15 @@ def read(text: str, zone: str, now: float) -> When:
     when = _recurrent(words, found_zone, now) or _moment(words, found_zone, now)
     if when is None:
         raise Unkeepable(
-            f"“{' '.join(words)[:100]}” is no time that I understand; write for example every day at 9:00, "
+            f"“{' '.join(words)[:100]}” is not a time that I understand; write for example every day at 9:00, "
             "every 30m, every monday at 8:30, 0 9 * * 1-5, 18:30, tomorrow 9:00, in 20m or 2026-03-01 09:00"
         )
     return _checked(when, now)
 
 
 def known(text: str, zone: str) -> When:
-    """What was read before and kept as its own text, whether or not it has passed; raises Unkeepable."""
-    # A zone may be gone from this machine, and whoever asks must learn it here.
+    """Reads the stored form of a time, even one that has passed; raises Unkeepable."""
+    # A time zone that was removed from this machine raises an error here.
     zone_of(zone)
     words = text.split()
     when = _recurrent(words, zone, 0.0) or _moment(words, zone, 0.0)
@@ -155,13 +155,13 @@ def known(text: str, zone: str) -> When:
 
 
 def split(text: str, zone: str, now: float, *, every: bool) -> tuple[When, str]:
-    """The time at the beginning of a sentence and the rest of it. Raises Unkeepable."""
+    """Splits a sentence into the time at its beginning and the rest; raises Unkeepable."""
     head, bar, tail = text.partition("|")
     lead = "every " if every else ""
     if bar:
         return _demanded(lead + head, zone, now, every=every), tail.strip()
     words = text.split()
-    # A name of a place may follow the time.
+    # A time zone may follow the time.
     for count in range(min(len(words), MOST_WORDS), 0, -1):
         said = lead + " ".join(words[:count])
         if _is_read(said, zone, now, every=every):
@@ -184,9 +184,9 @@ def _is_read(said: str, zone: str, now: float, *, every: bool) -> bool:
 def _demanded(said: str, zone: str, now: float, *, every: bool) -> When:
     when = read(said, zone, now)
     if every and when.once:
-        raise Unkeepable("that is one moment: use /at for it")
+        raise Unkeepable("that is one moment; use /at")
     if not every and not when.once:
-        raise Unkeepable("that comes again and again: use /every for it")
+        raise Unkeepable("that repeats; use /every")
     return when
 
 
@@ -196,7 +196,7 @@ def _behind(text: str, count: int) -> str:
 
 
 def _take_zone(words: list[str], zone: str) -> tuple[str, list[str]]:
-    """A zone that stands behind the time is meant for it."""
+    """Takes a time zone that follows the time."""
     if len(words) > 1 and (words[-1].upper() == "UTC" or re.fullmatch(r"[A-Za-z_]+(/[A-Za-z0-9_+-]+)+", words[-1])):
         name = "UTC" if words[-1].upper() == "UTC" else words[-1]
         zone_of(name)
@@ -233,12 +233,12 @@ def _cron(words: list[str], zone: str) -> When | None:
     try:
         CronSim(cron, datetime(2026, 1, 1))
     except CronSimError as error:
-        raise Unkeepable(f"“{cron}” never happens, or is no cron expression: {str(error).lower()}") from None
+        raise Unkeepable(f"“{cron}” never happens or is not a cron expression: {str(error).lower()}") from None
     return When(cron, zone, cron=cron)
 
 
 def _on_days(words: list[str], zone: str, now: float) -> When | None:
-    """day at 9:00; monday and friday at 8; weekday; month on the 1st is cron's business."""
+    """Reads "day at 9:00", "monday and friday at 8" or "weekday"; days of a month need a cron expression."""
     days: list[str] = []
     position = 0
     for word in words:
@@ -307,8 +307,8 @@ def _date(word: str, local: datetime) -> datetime | None:
     if match := _DATE.fullmatch(word):
         year, month, day = map(int, match.groups())
         if not EARLIEST <= year <= LATEST:
-            # Nobody can reckon with time zones at the ends of the calendar.
-            raise Unkeepable(TOO_FAR if year > LATEST else f"{word} has passed already")
+            # Time zones cannot be computed at the ends of the calendar.
+            raise Unkeepable(TOO_FAR if year > LATEST else f"{word} has already passed")
         try:
             return datetime(year, month, day)
         except ValueError as error:
@@ -317,7 +317,7 @@ def _date(word: str, local: datetime) -> datetime | None:
 
 
 def _offset(clock: str) -> str:
-    """An offset from UTC behind a time of day."""
+    """The offset from UTC that follows a time of day."""
     match = re.search(r"(?:z|[+-]\d{2}:?\d{2})$", clock)
     return match.group() if match and ":" in clock[: match.start()] else ""
 
@@ -327,16 +327,16 @@ def _exact(date: datetime, clock: str, offset: str) -> float:
         local = datetime.fromisoformat(f"{date.date().isoformat()}T{_padded(clock)}")
         return local.replace(tzinfo=datetime.strptime(offset.upper(), "%z").tzinfo).timestamp()
     except ValueError:
-        raise Unkeepable(f"“{clock}{offset}” is no time of day") from None
+        raise Unkeepable(f"“{clock}{offset}” is not a time of day") from None
 
 
 def _padded(clock: str) -> str:
     pieces = clock.strip().split(":")
     if not 2 <= len(pieces) <= 3 or not all(piece.split(".")[0].isdigit() for piece in pieces):
-        raise Unkeepable(f"“{clock}” is no time of day")
+        raise Unkeepable(f"“{clock}” is not a time of day")
     whole = [int(piece.split(".")[0]) for piece in pieces]
     if whole[0] > 23 or whole[1] > 59 or whole[-1] > 59:
-        raise Unkeepable(f"“{clock}” is no time of day")
+        raise Unkeepable(f"“{clock}” is not a time of day")
     return ":".join(f"{number:02}" for number in whole)
 
 
@@ -364,7 +364,7 @@ def _clock_of(local: datetime) -> tuple[int, int]:
 
 
 def _existing(day: datetime, clock: tuple[int, int], zone: tzinfo) -> float:
-    """A time that a change of the clocks skips comes as soon as it is over; one that comes twice is the first."""
+    """The instant of a local time: right after the gap if daylight saving skips it, the first one if it repeats."""
     local = datetime(day.year, day.month, day.day, *clock, tzinfo=zone)
     while local.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != local.replace(tzinfo=None):
         local += timedelta(minutes=1)
@@ -390,11 +390,11 @@ def _duration(said: str) -> float | None:
 def _checked(when: When, now: float) -> When:
     if when.seconds and not SHORTEST_SECONDS <= when.seconds <= LONGEST_SECONDS:
         few = when.seconds < SHORTEST_SECONDS
-        raise Unkeepable("once a minute is the most that I can do" if few else TOO_FAR)
+        raise Unkeepable("the shortest interval is one minute" if few else TOO_FAR)
     if when.moment is not None and when.moment - now > LONGEST_SECONDS:
         raise Unkeepable(TOO_FAR)
     if when.after(now) is None:
-        passed = "has passed already" if when.once else "never happens"
+        passed = "has already passed" if when.once else "never happens"
         words = told(when.moment, when.zone, now) if when.moment is not None else f"“{when.text}”"
         raise Unkeepable(f"{words.removeprefix('on ')} {passed}")
     return when

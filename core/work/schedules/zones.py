@@ -1,4 +1,4 @@
-"""The time zones of the world and of this machine, and how people tell an instant or a length of time."""
+"""Time zones, and how instants and durations are written for people."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MONTHS = (
 
 
 def zone_of(name: str) -> tzinfo:
-    """Raises Unkeepable for a name that is no zone's."""
+    """Raises Unkeepable for a name that is not a time zone."""
     if not name:
         return machine_zone()
     try:
-        # A longer one is none, and looking for it could go too deep.
+        # A longer name is no time zone, and looking it up could exceed the file system's limits.
         return ZoneInfo(name[:NAME_CHARACTERS])
     except (KeyError, ValueError, OSError):
         short = name[:NAME_CHARACTERS]
@@ -38,7 +38,7 @@ def machine_zone() -> tzinfo:
 
 
 def find_zone(environment: Mapping[str, str], localtime: Path) -> tzinfo:
-    """With its rules and not only with today's offset."""
+    """The machine's time zone with its rules, not only with today's offset."""
     name = environment.get("TZ", "").removeprefix(":")
     if name and not name.startswith("/"):
         try:
@@ -57,22 +57,22 @@ def find_zone(environment: Mapping[str, str], localtime: Path) -> tzinfo:
 
 
 def told(instant: float, zone: str, now: float) -> str:
-    """As a person would say it: today at 18:30, on Monday, 2 March 2026 at 09:00."""
+    """An instant in words: today at 18:30 (CET), or on Monday, 2 March 2026 at 09:00 (CET)."""
     try:
         place = zone_of(zone)
     except Unkeepable:
-        # It was known once; what is told must be told all the same.
+        # The time zone existed when the schedule was made; the report must still be written.
         place, zone = UTC, "UTC"
     local, today = datetime.fromtimestamp(instant, place), datetime.fromtimestamp(now, place)
     days = (local.date() - today.date()).days
     near = {-1: "yesterday", 0: "today", 1: "tomorrow"}.get(days)
     day = near or f"on {local:%A}, {local.day} {MONTHS[local.month - 1]} {local.year}"
-    # Nobody shall have to guess what clock the machine goes by.
+    # The zone is always named, so that people need not guess it.
     return f"{day} at {local:%H:%M} ({zone or local.tzname()})"
 
 
 def brief(seconds: float) -> str:
-    """As it could be written again: 90m is 1h30m."""
+    """A duration in the form in which people write it: 90m is 1h30m."""
     left, words = int(seconds), ""
     for letter, size in reversed(UNITS.items()):
         count, left = divmod(left, int(size))

@@ -117,13 +117,13 @@ async def test_what_nobody_says_goes_to_the_owner_s_console(api: ApiWorld) -> No
 
 
 WRONG: tuple[tuple[dict[str, Any], int, str], ...] = (
-    ({"schedule": "someday"}, 400, "is no time that I understand"),
+    ({"schedule": "someday"}, 400, "is not a time that I understand"),
     ({"schedule": "0 0 30 2 *"}, 400, "never happens"),
     ({"schedule": None}, 400, "schedule: "),
     ({"name": ""}, 400, "name: "),
     ({"name": "x" * 201}, 400, "name: "),
     ({"prompt": "x" * 5001}, 400, "prompt: "),
-    ({"prompt": " "}, 400, "say what shall be done"),
+    ({"prompt": " "}, 400, "either a prompt or a command"),
     ({"prompt": None, "command": "rm -rf /"}, 400, "a command can only be planned at the command line"),
     ({"repeat": 0}, 400, "repeat"),
     ({"timezone": "Mars/Olympus"}, 400, "there is no time zone"),

@@ -53,7 +53,7 @@ async def test_a_chat_plans_lists_pauses_runs_and_removes(tmp_path: Path) -> Non
         planned = await say(world, f"/every day at 9:00 {BERLIN} tell me the weather")
         assert planned == (
             "Planned: “tell me the weather” every day at 9:00, next today at 09:00 (Europe/Berlin)."
-            " /schedules lists what is planned."
+            " /schedules lists all schedules."
         )
         [id] = ids(world)
         await clock.advance(70)
@@ -63,7 +63,7 @@ async def test_a_chat_plans_lists_pauses_runs_and_removes(tmp_path: Path) -> Non
             " last: completed, delivered"
         )
         assert await say(world, f"/schedules pause {id[:5]}") == (
-            f"“tell me the weather” is paused. /schedules resume {id} goes on with it."
+            f"“tell me the weather” is paused. /schedules resume {id} continues it."
         )
         assert "; paused; last:" in await say(world, "/schedules")
         assert "next tomorrow at 09:00" in await say(world, f"/schedules resume {id}")
@@ -72,8 +72,8 @@ async def test_a_chat_plans_lists_pauses_runs_and_removes(tmp_path: Path) -> Non
         assert "“tell me the weather” runs now." in world.posts
         shown = await say(world, f"/schedules {id}")
         assert "What: tell me the weather\nTo: paper:1\nLast said: you said: tell me the weather" in shown
-        assert await say(world, f"/schedules remove {id}") == "“tell me the weather” is removed and runs no more."
-        assert (await say(world, "/schedules")).startswith("Nothing is planned here. Say how often")
+        assert await say(world, f"/schedules remove {id}") == "“tell me the weather” is removed."
+        assert (await say(world, "/schedules")).startswith("There are no schedules here. Say how often")
 
 
 async def test_a_one_shot_comes_once_to_the_thread_it_was_asked_for_in(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ async def test_a_one_shot_comes_once_to_the_thread_it_was_asked_for_in(tmp_path:
         world.paper.says(f"/at 18:30 {BERLIN}\ncall mum", chat="7", thread="t", sender="7")
         await world.until(lambda: world.paper.posts_in("7", "t"))
         assert world.paper.posts_in("7", "t") == [
-            "Planned: “call mum” today at 18:30 (Europe/Berlin). /schedules lists what is planned."
+            "Planned: “call mum” today at 18:30 (Europe/Berlin). /schedules lists all schedules."
         ]
         await clock.advance(90)
         assert world.paper.posts_in("7", "t")[1:] == ["you said: call mum"]
@@ -105,24 +105,22 @@ async def test_a_run_that_takes_too_long_for_somebody_can_be_stopped(tmp_path: P
         world.paper.says(f"/schedules stop {id}")
         await world.until(lambda: len(world.posts) == 4)
         assert sorted(world.posts[2:]) == [
-            "I stop “count to a million”.",
+            "Stopping “count to a million”.",
             "“count to a million” was cancelled: stopped by 7.",
         ]
 
 
 async def test_what_is_not_understood_is_said_and_nothing_is_planned(tmp_path: Path) -> None:
     async with World(tmp_path, Echo()) as world:
-        assert (await say(world, "/every")).startswith("Say how often and what, such as: /every day at 9:00")
-        assert (await say(world, "/at")).startswith("Say when and what, such as: /at 18:30")
+        assert (await say(world, "/every")).startswith("Say how often and what, for example: /every day at 9:00")
+        assert (await say(world, "/at")).startswith("Say when and what, for example: /at 18:30")
         assert (await say(world, "/every full moon howl")).startswith(
-            "I cannot plan this: “every full moon howl” is no time that I understand"
+            "I cannot schedule this: “every full moon howl” is not a time that I understand"
         )
-        assert (await say(world, "/every 30 2 30 2 * never")).startswith("I cannot plan this: “30 2 30 2 *” never")
-        assert (await say(world, "/at 2020-01-01 09:00 too late")).endswith("has passed already.")
-        assert (await say(world, "/at 18:30")).startswith("That says when, and not what.")
-        assert await say(world, "/schedules pause abc") == (
-            "There is no schedule abc here. /schedules lists those there are."
-        )
+        assert (await say(world, "/every 30 2 30 2 * never")).startswith("I cannot schedule this: “30 2 30 2 *” never")
+        assert (await say(world, "/at 2020-01-01 09:00 too late")).endswith("has already passed.")
+        assert (await say(world, "/at 18:30")).startswith("You said when, but not what to do.")
+        assert await say(world, "/schedules pause abc") == ("There is no schedule abc here. /schedules lists them.")
         assert (await say(world, "/schedules what is this")).startswith("Write /schedules, or /schedules pause")
         assert ids(world) == []
 
@@ -131,13 +129,13 @@ async def test_a_chat_sees_and_changes_only_its_own(tmp_path: Path) -> None:
     async with World(tmp_path, Echo(), work={"schedules": 2}) as world:
         await say(world, "/every 30m watch", chat="a")
         [id] = ids(world)
-        assert (await say(world, "/schedules", chat="b")).startswith("Nothing is planned here.")
+        assert (await say(world, "/schedules", chat="b")).startswith("There are no schedules here.")
         for verb in ("pause", "remove", "run", "show"):
             assert (await say(world, f"/schedules {verb} {id}", chat="b")).startswith("There is no schedule")
         assert ids(world) == [id]
         await say(world, "/every 30m watch more", chat="a")
         assert await say(world, "/every 30m too much", chat="a") == (
-            "I cannot plan this: there are 2 schedules here already: remove one first."
+            "I cannot schedule this: there are 2 schedules here already; remove one first."
         )
         assert (await say(world, "/every 30m elsewhere", chat="b")).startswith("Planned")
 
@@ -260,7 +258,7 @@ async def test_the_owner_may_plan_a_command_and_hears_what_is_wrong(tmp_path: Pa
         ran = await tidings(tmp_path, "run", ids(world)[0])
         assert ran == (0, "```\n3 disks\n```\ntidings: completed, delivered\n", "")
         wrong = (
-            (("x", "--when", "someday", "--prompt", "p", "--to", "paper:1"), 1, "is no time that I understand"),
+            (("x", "--when", "someday", "--prompt", "p", "--to", "paper:1"), 1, "is not a time that I understand"),
             (("x", "--when", "@daily", "--prompt", "p", "--to", "fax:1"), 1, "no platform fax@main is configured"),
             (("x", "--when", "@daily", "--prompt", "p"), 1, "no platform console@main is configured"),
             (("x", "--when", "@daily"), 2, "either --prompt or --command"),

@@ -330,7 +330,7 @@ async def test_a_delivery_that_the_platform_refuses_shows_as_failed_and_reaches_
         assert firing.delivery_reason
         told = world.paper.posts_in("9")
         assert len(told) == 1
-        assert told[0].startswith("⚠ “the report” ran, but what it said could not be delivered to paper:1: ")
+        assert told[0].startswith("⚠ “the report” ran, but its message could not be delivered to paper:1: ")
         assert told[0].endswith("you said: report")
 
 
@@ -445,7 +445,7 @@ async def test_a_run_that_is_still_going_lets_one_wait_and_tells_of_those_beyond
         assert len(begun(world)) == 2
         await world.until(lambda: world.posts)
         assert len(world.posts) == 1
-        assert world.posts[0].startswith("⚠ “the report” did not run today at 09:02 (Europe/Berlin): the one before")
+        assert world.posts[0].startswith("⚠ “the report” did not run today at 09:02 (Europe/Berlin): the run before")
         with pytest.raises(Overdrawn):
             await world.gateway.schedules.fire(added.id)
         gate.open()
@@ -479,7 +479,7 @@ async def test_what_is_paused_does_not_run_and_misses_nothing(tmp_path: Path) ->
         resumed = await schedules.change(added.id, _with(added.plan, paused=False))
         assert resumed.next is not None
         assert resumed.next > clock.wall()
-        with pytest.raises(Unkeepable, match="its moment has passed"):
+        with pytest.raises(Unkeepable, match="its time has passed"):
             await schedules.change(once.id, _with(once.plan, paused=False))
         await schedules.change(once.id, _with(once.plan, paused=False, when="in 1m"))
         await clock.advance(65)
@@ -546,7 +546,7 @@ REFUSED: tuple[tuple[dict[str, Any], type[Exception], str], ...] = (
     ({"bot": "nobody"}, Unkeepable, "there is no bot named 'nobody'; there are: bot"),
     ({"prompt": " "}, Unkeepable, "either a prompt or a command"),
     ({"command": "true"}, Unkeepable, "either a prompt or a command"),
-    ({"name": " "}, Unkeepable, "it needs a name"),
+    ({"name": " "}, Unkeepable, "a schedule needs a name"),
 )
 
 
@@ -603,7 +603,7 @@ async def test_a_command_that_takes_too_long_is_ended_and_told(tmp_path: Path) -
         added = await world.gateway.schedules.add(plan(prompt="", command="echo begun; sleep 60"))
         await world.gateway.schedules.fire(added.id)
         await world.until(lambda: world.posts)
-        assert world.posts == ["⚠ “the report” failed: it did not end within 0.3 s and was ended.\n\n```\nbegun\n```"]
+        assert world.posts == ["⚠ “the report” failed: the command was ended after 0.3 s.\n\n```\nbegun\n```"]
 
 
 async def test_commands_have_a_limit_of_memory_and_only_a_few_run_at_once(tmp_path: Path) -> None:
