@@ -65,6 +65,8 @@ class StarterAdapter:
         try:
             async with self._client.connect() as wire, asyncio.TaskGroup() as group:
                 await wire.write({"listen": True})
+                # Messages that wait for the platform are tried at once.
+                await self._host.reports.reachable()
                 # One chat that waits for the store must not hold up another, so each chat has a chain of tasks.
                 last: dict[str, asyncio.Task[None]] = {}
                 while True:
