@@ -31,7 +31,7 @@ class Entry(NamedTuple):
     examine: str = ""
     # The name of its section where that is not the platform's own.
     section: str = ""
-    # It is on this machine: whoever starts again and again storms nobody there.
+    # On this machine: many quick starts burden no foreign server.
     nearby: bool = False
     # The shape of its ids, as a pattern and in words; empty where the access list does not apply.
     ids: str = ""

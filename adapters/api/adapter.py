@@ -32,7 +32,7 @@ from tidings.core.types import (
 log = logging.getLogger(__name__)
 
 NOTHING = Capabilities(
-    # The answer is the journal's last event; nobody can be told anything afterwards.
+    # The answer is the journal's last event; a client can be told nothing afterwards.
     async_delivery=False,
     streaming_edits=False,
     send_proof=SendProof(keyed_for=0, readback=False),

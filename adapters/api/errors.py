@@ -61,7 +61,7 @@ def kind_of(status: int) -> str:
 
 
 def not_found(what: str) -> Problem:
-    """The same for what never was and for what is somebody else's."""
+    """The same for an object that never was and for one of another client."""
     return Problem(404, f"there is no such {what}", f"{what}_not_found")
 
 

@@ -62,7 +62,7 @@ class Keys:
         self._named: tuple[Key, ...] = ()
         # One change after the other, or a key that is being revoked might come back with one that is being made.
         self._changing = asyncio.Lock()
-        # Whoever is being served, by the id of the key.
+        # Requests that are being served, by the id of their key.
         self._served: dict[str, set[asyncio.Timeout]] = {}
 
     async def load(self) -> None:
@@ -104,7 +104,7 @@ class Keys:
             raise
 
     async def add(self, name: str, scopes: tuple[Scope, ...], now: float) -> str:
-        """Returns the secret, which nobody can show a second time."""
+        """Returns the secret, which cannot be shown a second time."""
         if not NAME.fullmatch(name):
             raise Unknown(f"{name!r} cannot name a key: use up to 64 letters, digits, _, . and -")
         secret = new_secret()

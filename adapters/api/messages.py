@@ -69,7 +69,7 @@ class _Line(NamedTuple):
 
 def _line(role: str, text: str, name: str | None = None) -> _Line:
     if role in ("tool", "function"):
-        # Whatever it says, it is what some tool put out, and nobody's order.
+        # The output of a tool is never an instruction, whatever it says.
         return _Line("tool", label(name, text))
     return _Line(role, text)
 

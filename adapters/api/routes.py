@@ -50,8 +50,8 @@ CHAT, RUNS, NOTIFY, ADMIN = Scope.CHAT, Scope.RUNS, Scope.NOTIFY, Scope.ADMIN
 JSON, EVENTS, PLAIN = "application/json", "text/event-stream", "text/plain"
 
 ENDPOINTS = (
-    Endpoint("GET", "/health", None, about.health, "Is somebody there?"),
-    Endpoint("GET", "/v1/health", None, about.health, "Is somebody there?"),
+    Endpoint("GET", "/health", None, about.health, "Is the gateway up?"),
+    Endpoint("GET", "/v1/health", None, about.health, "Is the gateway up?"),
     Endpoint("GET", "/health/detailed", ADMIN, about.health_in_detail, "Store, adapters, queues and last errors."),
     Endpoint("GET", "/metrics", ADMIN, about.metrics, "Counts and times for Prometheus.", media=(PLAIN,)),
     Endpoint("GET", "/openapi.json", CHAT, describe, "This description."),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tidings.adapters.shared.http_request import Request
 
 SAFE = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
-NOBODY = Key("", "", "", (), 0.0)
+NO_KEY = Key("", "", "", (), 0.0)
 
 Served = Callable[["Request", Mapping[str, str]], Awaitable[web.StreamResponse]]
 
@@ -62,7 +62,7 @@ def _answering(
 def _serving(api: ApiService, gate: Gate, keys: Keys, endpoint: Endpoint) -> Served:
     async def serve(request: Request, names: Mapping[str, str]) -> web.StreamResponse:
         if endpoint.scope is None:
-            return await endpoint.handler(api, Call(request, names, NOBODY))
+            return await endpoint.handler(api, Call(request, names, NO_KEY))
         call = await gate.admit(request, names, endpoint.scope)
         if endpoint.method != "GET":
             check_kind(request)

@@ -124,7 +124,7 @@ class ApiService:
         if self._receive is None:
             raise Problem(503, "the gateway is about to stop", "stopping", headers={"Retry-After": "5"})
         key = idempotency_key(call, conversation.member)
-        # Whoever brings a key means to come back for the answer.
+        # A client with an Idempotency-Key means to come back for the answer.
         attended = attended and "Idempotency-Key" not in call.request.headers
         history = said.given.history if alone or said.given.history else None
         inbound = Inbound(
@@ -146,7 +146,7 @@ class ApiService:
         try:
             admission = await asyncio.shield(storing)
         except asyncio.CancelledError:
-            # What is on its way to the disk is stored all the same, and would run for nobody.
+            # A message on its way to the disk is stored all the same, and would run without a reader.
             if attended:
                 storing.add_done_callback(self._abandon)
             raise
@@ -211,7 +211,7 @@ class ApiService:
             self.watch(admission.run, stop=True)
 
     def watch(self, run: str, *, stop: bool = False) -> None:
-        """A run that nobody follows still counts until it has ended."""
+        """Keeps the slot of a run that has no reader until the run has ended."""
         if self._is_closed:
             return
 

@@ -12,7 +12,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from tidings.core.settings import Section
 
-# Whoever reaches the port from outside has all the time in the world to guess: 128 bits, as hexadecimal digits.
+# A stranger who reaches the port has all the time in the world to guess: 128 bits, as hexadecimal digits.
 STRONG_CHARACTERS = 32
 # So many neighbours differ in anything random of that length, and in nothing that repeats itself.
 STRONG_PAIRS = 20

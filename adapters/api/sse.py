@@ -75,6 +75,6 @@ class _Pulse:
         self._timer = self._loop.call_later(ALIVE_SECONDS - idle, self._look)
 
     async def _write(self) -> None:
-        # Whoever has gone is noticed by the handler itself.
+        # The handler itself notices a client that has gone.
         with contextlib.suppress(ConnectionError):
             await self._response.write(ALIVE)

@@ -46,7 +46,7 @@ from tidings.core.types import (
 log = logging.getLogger(__name__)
 
 DEFAULT_CHAT = "local"
-# Whoever has not shown a part by then is taken for dead and loses the connection.
+# A client that has not shown a part by then is taken for dead and loses the connection.
 SHOWN_SECONDS = 5.0
 # A view is droppable: it never waits long for a reader.
 SHOW_SECONDS = 1.0
@@ -93,7 +93,7 @@ class ConsoleAdapter:
         self.account = account
         self._settings = settings
         self._host = host
-        # Nobody hears while `listen` does not run; whoever is attached still sees what we owe them.
+        # None while `listen` does not run; attached clients still see what we owe them.
         self._receive: Receive | None = None
         self._clients: dict[Place, list[Client]] = {}
         self._asked: dict[str, Asked] = {}
@@ -133,7 +133,7 @@ class ConsoleAdapter:
         place = _place(part.target)
         clients = set(self._clients.get(place, ()))
         if not clients:
-            raise Unreachable("nobody is at the console; open it with: tidings chat")
+            raise Unreachable("no console is open; open one with: tidings chat")
         asked = Asked(clients, asyncio.get_running_loop().create_future())
         self._asked[part.key] = asked
         try:
@@ -147,7 +147,7 @@ class ConsoleAdapter:
         finally:
             del self._asked[part.key]
         if not was_shown:
-            raise Doubtful("whoever is at the console did not say that it was shown")
+            raise Doubtful("the open console did not confirm that it was shown")
         view = View(handle=_handle(part), anchored=True) if part.kind is not PartKind.PLAIN else None
         chat, _ = place
         return Receipt(ids=(part.key,), view=view, chat=chat)
@@ -244,7 +244,7 @@ class ConsoleAdapter:
                 case Refused(reason=reason):
                     await line.write({"refused": inbound.key, "reason": reason})
                 case Ignored():
-                    await line.write({"refused": inbound.key, "reason": "nobody here answers to that"})
+                    await line.write({"refused": inbound.key, "reason": "no bot here answers to that"})
         except Unstored:
             await _quietly(line, {"unstored": inbound.key})
         except TidingsError as error:
@@ -273,7 +273,7 @@ class ConsoleAdapter:
         return Inbound(
             key=key,
             conversation=Conversation(adapter=self.name, account=self.account, chat=chat, thread=thread),
-            # What answers this message carries its key back to whoever said it.
+            # The answer carries the message's key back to the client that said it.
             target=Target(adapter=self.name, account=self.account, chat=chat, thread=thread, reply_to=key),
             sender=_owner(),
             kind=Kind.COMMANDED if name else Kind.MESSAGE,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from tidings.adapters.shared.tables import columns
 
 PROMPT = "you> "
-# A sign of life that nobody has to read.
+# A sign of life.
 TYPING = "\x1b[2m…\x1b[0m "
 TYPING_CELLS = 2
 
@@ -85,7 +85,7 @@ class Terminal:
         return lines
 
     def grow(self, view: str, text: str) -> None:
-        # Whoever is typing wants to see what they type; the final text comes anyway.
+        # A person who is typing wants to see what they type; the final text comes anyway.
         if text and not self.editor.text:
             self._put(view, text)
 

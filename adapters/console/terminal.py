@@ -122,7 +122,7 @@ class Talk:
 
     async def _send(self, said: Said) -> None:
         if self._line is not None:
-            # Whoever reads the line notices the loss, and says it again on the next one.
+            # The task that reads the line notices the loss, and says it again on the next line.
             with contextlib.suppress(ConnectionError):
                 await self._line.write({"say": said.text, "key": said.key})
 

@@ -27,7 +27,7 @@ from tidings.adapters.discord.address import (
     shown_of,
 )
 from tidings.adapters.discord.client import Client, Refused
-from tidings.adapters.discord.compose import NOBODY, Words
+from tidings.adapters.discord.compose import NO_MENTIONS, Words
 from tidings.adapters.discord.deferrals import Deferrals
 from tidings.adapters.discord.detours import Detours, remember
 from tidings.adapters.discord.listen import Intake
@@ -149,7 +149,7 @@ class DiscordAdapter:
         shown = shown_of(view)
         assert shown is not None
         try:
-            await self._views.edit(shown, {"content": tail(text), "allowed_mentions": NOBODY})
+            await self._views.edit(shown, {"content": tail(text), "allowed_mentions": NO_MENTIONS})
         except Rejected as error:
             raise ViewLost(str(error)) from error
         return view
@@ -176,13 +176,13 @@ class DiscordAdapter:
             ):
                 return self._receipt(part, original, handle)
         if is_secret(part.target):
-            return Unreadable(reason="nobody can read a private answer back")
+            return Unreadable(reason="a private answer cannot be read back")
         found = await self._look(part, words, is_anothers)
         return self._receipt(part, found, Handle()) if isinstance(found, dict) else found
 
     async def signal(self, target: Target, signal: Signal) -> None:
         handle = handle_of(target)
-        # Whoever has used a command sees that we think; and nobody else may see that we answer in private.
+        # The person who used a command sees that we think; others may not see that we answer in private.
         if handle.token:
             return
         if signal is Signal.TYPING:
@@ -276,7 +276,7 @@ class DiscordAdapter:
                 self._detours.use_channel(target, error)
                 return
         except Doubtful as error:
-            # Nothing was said there yet, and whoever tries again finds the thread.
+            # Nothing was said there yet, and the next try finds the thread.
             raise Unreachable(str(error)) from error
         remember(self._opened, target.thread, None)
 

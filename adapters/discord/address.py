@@ -71,7 +71,7 @@ def snowflake_at(wall: float) -> str:
 
 
 def is_secret(target: Target) -> bool:
-    """In private there is nobody else who could see it."""
+    """May only one person see the answer? In a private chat every answer is for one person anyway."""
     return target.audience is Audience.ONE or (handle_of(target).ephemeral and target.audience is Audience.GROUP)
 
 

@@ -1,4 +1,4 @@
-"""Reads what was said while nobody listened, within limits on age and number."""
+"""Reads the messages that were missed while the bot was away, within limits on age and number."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class History:
         trouble = ""
         for pause in PAUSES:
             try:
-                # Whoever waits for the next try leaves room to the others.
+                # A reading that waits for its next try leaves room to the others.
                 async with self._room:
                     page = await self._read(place, parameters)
                 return sorted(_messages(page), key=lambda message: -int(message["id"]))
@@ -107,7 +107,7 @@ class History:
             raise
 
     def found_nothing(self, place: Place, last: str) -> None:
-        """Discord shows an empty past to whoever may not read it, and says no word; so we ask again next time."""
+        """Discord shows an empty past to a bot that may not read it; so we ask again next time."""
         if time_of(last) > self._oldest() and place.channel not in self._blank:
             self._blank.add(place.channel)
             _tell(place, "it was removed, or this bot may not read the message history there")

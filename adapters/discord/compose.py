@@ -25,8 +25,8 @@ TITLE_CHARACTERS = 80
 NONCE_CHARACTERS = 24
 # Turns off link previews.
 SUPPRESS_EMBEDS = 1 << 2
-# Nobody is ever pinged by what a bot says.
-NOBODY: dict[str, list[str]] = {"parse": []}
+# A bot's words never ping anyone.
+NO_MENTIONS: dict[str, list[str]] = {"parse": []}
 
 
 _MENTION = re.compile(r"<@[!&]?\d+>")
@@ -81,7 +81,7 @@ def message(
     """The message as a call says it. What it names as attached replaces what was: so it may be said twice."""
     said: dict[str, Any] = {
         "content": words.content,
-        "allowed_mentions": NOBODY,
+        "allowed_mentions": NO_MENTIONS,
         "components": _rows(body.choices),
         # A preview fetches the link: text that a stranger tricks a model into putting there would leak.
         "flags": 0 if previews else SUPPRESS_EMBEDS,

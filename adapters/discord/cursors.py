@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 # What is not for us moves the cursors so often.
 NOTED_EVERY_SECONDS = 5.0
-# Private channels and threads that are looked at after a silence, though nobody tells us of them: the latest.
+# The latest private channels and threads, which are looked at after a silence: Discord does not tell of them.
 KEPT = 500
 
 

@@ -60,11 +60,11 @@ class Me(NamedTuple):
     application: str
 
 
-NOBODY = Me("", "", "")
+UNKNOWN = Me("", "", "")
 
 
 class Atlas:
-    def __init__(self, me: Me = NOBODY) -> None:
+    def __init__(self, me: Me = UNKNOWN) -> None:
         self.me = me
         self._roles: dict[str, frozenset[str]] = {}
         self._places: dict[str, Place] = {}

@@ -118,10 +118,10 @@ class Interactions:
             else:
                 await self._client.call("POST", hook, body | {"flags": EPHEMERAL}, seconds=TELL_SECONDS)
         except SendError as error:
-            log.info("interaction %s: nobody could be told %r: %s", asked["id"], words, error)
+            log.info("interaction %s: the person could not be told %r: %s", asked["id"], words, error)
 
     async def publish(self, me: Me) -> None:
-        """Discord shows our commands when somebody types a slash; told again only when they have changed."""
+        """Publishes the commands that Discord shows after a slash, only when they have changed."""
         menu = [_command(item) for item in self._host.menu]
         digest = hashlib.sha256(msgspec.json.encode([me.application, menu])).hexdigest()
         if not menu or await self._host.notebook.read("commands") == digest:

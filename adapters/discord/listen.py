@@ -219,7 +219,7 @@ class Intake:
         self._waiting += step.counts
 
     async def _work(self, channel: str, lane: deque[Step]) -> None:
-        """One step after the other; whoever cannot be stored is tried again, so that nothing overtakes it."""
+        """One step after the other; a message that cannot be stored is tried again, so that nothing overtakes it."""
         failures = 0
         while lane:
             try:
@@ -271,12 +271,12 @@ class Intake:
         place = await self._place(data)
         for id in [data["id"]] if "id" in data else data["ids"]:
             inbound = self._reader.deleted(str(id), place)
-            # What was said while we listened and was not for us is nobody's loss.
+            # A deleted message that came while we listened and was not for us needs no row.
             if inbound.about in self._taken or int(id) < self._began:
                 await self._receive(inbound)
 
     async def _place(self, data: dict[str, Any]) -> Place:
-        """Where an event belongs; of a thread that was put away long ago nobody has told us."""
+        """Where an event belongs; a thread that was archived long ago is asked for, since Discord does not tell."""
         channel = str(data["channel_id"])
         if (known := self._atlas.place(channel)) is not None:
             return known
@@ -297,7 +297,7 @@ class Intake:
                 return place
         return Place(channel, guild)
 
-    # What was said while nobody listened.
+    # Messages that were missed.
 
     async def _begin_cursor(self, place: Place) -> None:
         if self._atlas.is_ours(place):
@@ -307,7 +307,7 @@ class Intake:
 
     async def _read_gap_at(self, data: dict[str, Any]) -> None:
         place = await self._place(data)
-        # Of a private channel that was made while we were away we hear only when somebody speaks there again.
+        # A private channel that was made while we were away is told of only when a person speaks there again.
         is_of_the_gap = place.is_private and int(place.channel) < self._began
         await self._read_gap(Sight(place, "", time_of(place.channel) if is_of_the_gap else 0.0))
 

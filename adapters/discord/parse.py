@@ -16,7 +16,7 @@ from tidings.adapters.shared.accounts import Rule
 from tidings.adapters.shared.edits import edit_of
 from tidings.core.types import Attachment, Audience, Conversation, Inbound, Kind, Quoted, Sender, Target
 
-# What people write; other numbers are Discord's own notes, such as that somebody has joined.
+# What people write; other numbers are Discord's own notes, such as that a member has joined.
 PLAIN, REPLY, THREAD_STARTER = 0, 19, 21
 SPOKEN = (PLAIN, REPLY, THREAD_STARTER)
 FORWARD = 1
@@ -43,7 +43,7 @@ class Reader:
         return self._settings.rule(place.chat)
 
     def said(self, message: Mapping[str, Any], place: Place) -> Inbound | None:
-        """None for what is nobody's message. Raises what a strange shape raises."""
+        """None for a message that no person has written. Raises what a strange shape raises."""
         if self._is_no_person(message) or (message.get("type") or PLAIN) not in SPOKEN:
             return None
         if not place.is_private and self.rule(place) == "never":
@@ -54,7 +54,7 @@ class Reader:
         attachments = tuple(_attachments(source, place.channel, str(message["id"])))
         if not text and not attachments:
             return None
-        # What was only passed on commands nobody.
+        # A forwarded command is not obeyed.
         command, text = ("", text) if forwarded else self._command(text)
         is_named = self._is_named(message, place)
         addressed = is_named or place.is_private or self.rule(place) == "all" or self._atlas.is_ours(place)
@@ -84,7 +84,7 @@ class Reader:
         return _checked(edit_of(said, f"{said.key}:edited:{when}"))
 
     def deleted(self, message: str, place: Place) -> Inbound:
-        """Nobody is told who did it, but Discord itself says that it was done."""
+        """Discord says that a message was deleted, and never who deleted it."""
         return Inbound(
             key=f"{place.channel}:{message}:deleted",
             kind=Kind.DELETED,
@@ -167,7 +167,7 @@ class Reader:
         rest = re.sub(r"^\s*(?:\x00[\s,:]*)+", "", rest)
         *before, last = rest.split("\x00")
         rest = "".join([*(each.rstrip(" \t") for each in before), last]).strip()
-        # Whoever says nothing but our name has said something, too.
+        # A message of nothing but our name is a message, too.
         return rest or f"@{mine.name}"
 
     def _quoted(self, message: Mapping[str, Any], guild: str) -> Quoted | None:

@@ -68,7 +68,7 @@ class Readback:
         return max(beginning, reading.answered or "0", key=int)
 
     async def _none_found(self, id: str) -> Absent | Unreadable:
-        """Whoever may not read the past is shown an empty one; in private everybody may."""
+        """A bot that may not read the past is shown an empty one; in private every bot may read it."""
         channel = f"/channels/{id}"
         if await self._client.call("GET", f"{channel}/messages", params={"limit": 1}):
             return Absent()

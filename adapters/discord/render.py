@@ -16,14 +16,14 @@ from tidings.core.outbound import splitter
 LIMIT = 2000
 # Stands for what was left out.
 MARK = "\u2026"
-# Discord knows one fence only, and any three backticks end it; nobody sees what keeps these apart.
+# Discord knows one fence only, and any three backticks end it; an invisible character keeps them apart.
 FENCE = "```"
 APART = "\u200b"
 # A cut source may grow when it is shown; so often it is cut smaller before the fault is ours.
 DEEPEST_CUT = 12
 
 _MARKUP = re.compile(r"[\\`*_~|<>#+\[\]]|^[ \t]*(?:---|===|    |\t)", re.MULTILINE)
-# Lists in lists in lists on a single line: nobody writes that, and a parser takes long over it.
+# Lists in lists in lists on a single line: people do not write that, and a parser takes long over it.
 _ABYSS = re.compile(r"^[ \t]*(?:(?:[-+*]|[0-9]{1,9}[.)])[ \t]+|>[ \t]*){12}", re.MULTILINE)
 _STRANGER = re.compile("[\r\ud800-\udfff]")
 _TICKS = re.compile("`{3,}")

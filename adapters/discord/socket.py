@@ -30,18 +30,18 @@ log = logging.getLogger(__name__)
 
 # At its debug level the library writes down every event, with the tokens in it.
 logging.getLogger("discord").setLevel(logging.WARNING)
-# We speak in no voice channel, so nobody needs to hear that we could not.
+# The bot enters no voice channel, so the library's warnings about voice are noise.
 discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
 
 LIMITED_SECONDS = 30.0
-# One that ends sooner was hardly there: were several such in a row followed at once, we would storm the gateway.
+# A connection that ends sooner was hardly there; several such in a row are followed by pauses, not by a storm.
 BRIEF_SECONDS = 5.0
-# Discord takes a bot's token away after 1,000 sessions in a day: we never begin more than these, and whoever has used
-# up what may be begun at once begins the next in its time.
+# Discord takes a bot's token away after 1,000 sessions in a day, so we never begin more than these. After a burst, the
+# next session waits for its turn.
 IDENTIFIES_A_DAY = 800
 IDENTIFIES_BURST = 100
 IDENTIFY_SECONDS = 24 * 3600.0 / (IDENTIFIES_A_DAY - IDENTIFIES_BURST)
-# So long we wait ourselves; beyond it the owner should see that we stand by.
+# A shorter wait is not worth a word; during a longer one the owner sees that the bot stands by.
 SHORT_SECONDS = 5.0
 
 INTENT = (
@@ -166,7 +166,7 @@ class _Client(discord.Client):
         self._connection.parsers = _Parsers(self._note)
 
     def dispatch(self, event: str, /, *args: Any, **kwargs: Any) -> None:
-        """Nobody listens to the library's own events."""
+        """The library's own events have no listeners."""
 
     def _note(self, event: str, data: Any) -> None:
         self._failures = 0

@@ -49,7 +49,7 @@ class SocketLine:
             try:
                 line = await self._reader.readuntil(b"\n")
             except (asyncio.IncompleteReadError, ConnectionError):
-                # Half a line is nothing: whoever wrote it has gone before it was said.
+                # Half a line is nothing: its writer has gone before the line was whole.
                 return None
             except asyncio.LimitOverrunError as overrun:
                 if not await self._skip_line(overrun.consumed):
@@ -174,12 +174,12 @@ class LocalServer:
 
 @contextlib.asynccontextmanager
 async def connect(home: Path) -> AsyncIterator[SocketLine]:
-    """Raises NotRunning when nobody listens."""
+    """Raises NotRunning when no gateway listens."""
     try:
         reader, writer = await asyncio.open_unix_connection(_address(home), limit=LINE_BYTES)
     except PermissionError as error:
         who = "ask as its owner: sudo -u OWNER tidings …"
-        raise TidingsError(f"{home} belongs to somebody else; {who}") from error
+        raise TidingsError(f"{home} belongs to another user; {who}") from error
     except OSError as error:
         raise NotRunning(f"no gateway runs in {home}; start one with: tidings run") from error
     line = SocketLine(reader, writer)

@@ -72,7 +72,7 @@ async def deliveries(desk: Desk, asked: Message) -> Message:
             return {"words": await desk.upkeep.retry(_text(asked, "id"))}
         case "drop":
             await desk.upkeep.drop(_text(asked, "id"))
-            return {"words": "is dropped, and nobody is told of it any more"}
+            return {"words": "is dropped, and no further notice is sent"}
         case _:
             found = await desk.upkeep.deliveries(waiting=asked.get("waiting") is True, limit=LISTED)
             return {"deliveries": msgspec.to_builtins(found)}

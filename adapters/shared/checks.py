@@ -60,7 +60,7 @@ async def examine_clock(url: str, proxy: str) -> list[Finding]:
         ):
             told = response.headers.get("Date", "")
     except (TimeoutError, aiohttp.ClientError, OSError):
-        # Whether it can be reached at all is said by whoever needs an answer of it.
+        # The other checks say whether the platform can be reached at all.
         return []
     date = date_of(told)
     return [] if date is None else judge_clock(date - time.time())

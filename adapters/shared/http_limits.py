@@ -176,7 +176,7 @@ class Connection(web.RequestHandler):
             status, message = (431, OVERLONG) if isinstance(exc, LineTooLong) else (400, NOT_HTTP)
             return asked.refuse(status, message, "invalid_request_error")
         if isinstance(exc, ConnectionError) and (self._line is None or self._line.is_closing()):
-            # Nobody is left to be told.
+            # The client has gone.
             raise exc
         # A TimeoutError is announced without the error itself.
         fault = exc or sys.exc_info()[1]

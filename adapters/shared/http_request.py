@@ -24,7 +24,7 @@ class Request(web.BaseRequest):
 
     path_of_route = ""
     body_bytes = 0
-    # Go with every answer, whoever makes it, unless that one has its own.
+    # Headers of every answer to this request, unless the answer has its own.
     answer_headers: Mapping[str, str] = MappingProxyType({})
 
     @property
@@ -32,7 +32,7 @@ class Request(web.BaseRequest):
         return sum(len(name) + len(value) for name, value in self.raw_headers) > HEADER_BYTES
 
     def admit(self, path_of_route: str, body_bytes: int, *, cancel_when_gone: bool) -> None:
-        """From now on the running task is the handler of this request, and whoever closes waits for it."""
+        """From now on the running task is the handler of this request, and closing the server waits for it."""
         self.path_of_route = path_of_route
         self.body_bytes = body_bytes
         self._connection.begin(cancel_when_gone=cancel_when_gone)
@@ -71,7 +71,7 @@ class Request(web.BaseRequest):
         return self.writer.output_size > 0
 
     def cut_off(self) -> NoReturn:
-        """Ends an answer that has begun so that nobody takes it for a whole one."""
+        """Ends an answer that has begun so that no client takes it for a whole one."""
         self._connection.abort()
         raise ConnectionResetError("the answer was cut off")
 

@@ -143,7 +143,7 @@ class HttpServer:
 
     async def __aexit__(self, *_: object) -> None:
         self._is_entered = False
-        # Whoever is just opening it finishes first, or its port would stay taken.
+        # A listener that is just being opened is finished first, or its port would stay taken.
         async with self._opening:
             listener, self._listener = self._listener, None
         if listener is not None:
@@ -180,7 +180,7 @@ class HttpServer:
 
     @contextlib.asynccontextmanager
     async def meanwhile(self, path: str, handler: Handler) -> AsyncIterator[None]:
-        """Answers GET on this path as long as no route does. Where nobody can listen, a route will say so."""
+        """Answers GET on this path as long as no route does. Raises nothing where listening fails: a route will."""
         self._meanwhile[path] = Route(path, (), handler, 0, cancel_when_gone=True)
         try:
             with contextlib.suppress(Misconfigured, Unreachable):

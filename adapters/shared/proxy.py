@@ -54,7 +54,7 @@ def way(setting: str, url: str) -> Way:
     named = getproxies().get(scheme)
     if not named or proxy_bypass(server.hostname or ""):
         return Way(None)
-    # curl takes a name without a scheme, and so does whoever has set the variable for it.
+    # curl takes a name without a scheme, so the variable may hold one.
     return Way(named if "://" in named else f"http://{named}", f"{scheme.upper()}_PROXY")
 
 
@@ -109,7 +109,7 @@ class Stranded:
         raise Unreachable(self._why)
 
     async def signal(self, target: Target, signal: Signal) -> None:
-        """There is nobody to see it."""
+        """Nothing is shown: there is no way out."""
 
     async def fetch(self, attachment: Attachment) -> Path:
         raise Misconfigured(self._why)

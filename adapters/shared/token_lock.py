@@ -1,4 +1,4 @@
-"""One listener for each token on this machine: whoever comes second stands by until the first has gone."""
+"""One listener for each token on this machine: a second one stands by until the first has gone."""
 
 from __future__ import annotations
 

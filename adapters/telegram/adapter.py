@@ -272,7 +272,7 @@ class TelegramAdapter:
         raise refused or AssertionError("a document is always tried")
 
     async def _publish_menu(self) -> None:
-        """The platform shows our commands when somebody types a slash; told again only when they have changed."""
+        """Publishes the commands that Telegram shows after a slash, only when they have changed."""
         menu = [{"command": item.name, "description": item.help} for item in self._host.menu]
         digest = hashlib.sha256(msgspec.json.encode(menu)).hexdigest()
         if not menu or await self._host.notebook.read("menu") == digest:

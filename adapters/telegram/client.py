@@ -27,7 +27,7 @@ from tidings.core.errors import (
     ViewLost,
 )
 
-# A poll that somebody else has ended: they are given the time to go on.
+# Pause after another process has ended our poll: it is given the time to go on.
 ELSEWHERE_SECONDS = 20.0
 
 NOT_MODIFIED = ("message is not modified",)

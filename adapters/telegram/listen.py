@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 UNSTORED_SECONDS = 0.5
 WEBHOOK_BYTES = 1024 * 1024
-# Telegram keeps what nobody fetched for a day.
+# Telegram keeps updates that were not fetched for a day.
 KEPT_SECONDS = 23 * 3600.0
 NOTED_EVERY_SECONDS = 600.0
 
@@ -84,7 +84,7 @@ class Intake:
                 self._note_time()
                 if not updates:
                     # All we confirmed is forgotten there. After a quiet week the ids begin anew, perhaps lower:
-                    # whoever went on asking from the old one would never hear of them.
+                    # a poll that went on asking from the old one would never hear of them.
                     offset = None
                     continue
                 self._hand_over(updates, taking, receive)
@@ -172,7 +172,7 @@ class Intake:
         secret = self._settings.webhook_secret.get_secret_value()
 
         async def handle(request: web.BaseRequest, names: Mapping[str, str]) -> web.Response:
-            # Before the body is read: whoever does not know the secret costs us nothing.
+            # Before the body is read: a stranger without the secret costs us nothing.
             given = request.headers.get("X-Telegram-Bot-Api-Secret-Token", "")
             if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), secret.encode()):
                 return web.Response(status=403)
@@ -226,7 +226,7 @@ class Intake:
             self._background.begin(self._answer(str(update["callback_query"]["id"]), admission))
 
     async def _answer(self, press: str, admission: Admission) -> None:
-        """Whoever presses sees a clock on the button until this; nothing depends on it."""
+        """Ends the clock that Telegram shows on a pressed button; nothing depends on it."""
         words = ""
         if isinstance(admission, Duplicate):
             words = "This was answered already."
@@ -238,7 +238,7 @@ class Intake:
             log.debug("a press was not answered: %s", error)
 
     async def _tell_gap(self) -> None:
-        """What was said more than a day ago and never fetched is gone, and somebody should know."""
+        """Reports that messages may be lost: Telegram drops what was not fetched within a day."""
         last = await self._host.notebook.read("listened")
         now = self._host.clock.wall()
         if last is None or now - float(last) < KEPT_SECONDS:
@@ -248,7 +248,7 @@ class Intake:
         await self._host.reports.missed(words, tell=self._settings.tell_gaps)
 
     def _note_time(self) -> None:
-        """Nobody waits for it: a store that cannot write must not keep us from listening."""
+        """Writes in the background: a store that cannot write must not keep us from listening."""
         now = self._host.clock.wall()
         if not 0 <= now - self._noted < NOTED_EVERY_SECONDS:
             self._noted = now

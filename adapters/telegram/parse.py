@@ -53,7 +53,7 @@ class Reader:
         self._rule = rule
 
     def read(self, update: dict[str, Any]) -> Inbound | None:
-        """None for what is nobody's message. Raises what a strange shape raises."""
+        """None for a message that no person has written. Raises what a strange shape raises."""
         inbound = self._read(update)
         # What has the wrong types could be stored, or break the storing, and would never be read again.
         return msgspec.convert(msgspec.to_builtins(inbound), Inbound) if inbound else None
@@ -80,7 +80,7 @@ class Reader:
         if not text and not attachments:
             return None
         forwarded = _forwarded(message)
-        # What was only passed on commands nobody.
+        # A forwarded command is not obeyed.
         command, text, mine = ("", text, False) if forwarded else self._command(message, text)
         addressed = private or rule == "all" or mine or self._is_addressed(message)
         if command and not mine:
@@ -280,7 +280,7 @@ def _rich(message: dict[str, Any]) -> str:
 
 
 def _sender(message: dict[str, Any]) -> Sender:
-    """Whoever speaks for a chat, such as an anonymous administrator, is known by the chat's id."""
+    """A sender who speaks for a chat, such as an anonymous administrator, is known by the chat's id."""
     chat = message.get("sender_chat")
     if chat is not None:
         return Sender(id=str(chat["id"]), name=chat.get("title") or chat.get("username", ""))

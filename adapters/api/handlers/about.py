@@ -17,7 +17,7 @@ RETENTION_SECONDS = 86_400
 
 
 async def health(api: ApiService, call: Call) -> web.StreamResponse:
-    """Open to everybody, so it says nothing but that somebody is there."""
+    """Needs no key, so it says nothing but that the gateway is up."""
     return answer({"status": "ok"})
 
 

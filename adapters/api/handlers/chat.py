@@ -39,7 +39,7 @@ async def complete(api: ApiService, call: Call) -> web.StreamResponse:
             return await sse.stream(call.request, chunks, headers)
         outcome = await api.outcome(run)
     except BaseException:
-        # Cancelled, most likely: whoever asked has gone.
+        # Cancelled, most likely: the client has gone.
         api.leave(begun)
         raise
     if outcome.kind not in REASONS:

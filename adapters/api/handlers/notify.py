@@ -15,7 +15,7 @@ from tidings.adapters.api.service import ApiService, answer, idempotency_key
 from tidings.core.errors import Conflict, Unknown, Unsupported
 from tidings.core.types import Body, Delivery, DeliveryState, parse_target
 
-# Held means that the owner must mend something first; to who waits it is waiting, with a reason.
+# A held delivery waits until the owner has corrected something; clients see it as waiting, with a reason.
 STATES = {DeliveryState.HELD: "waiting"}
 
 

@@ -92,7 +92,7 @@ def _in_path(endpoint: Endpoint) -> Iterator[dict[str, Any]]:
 def _in(model: type[BaseModel] | None, place: str) -> Iterator[dict[str, Any]]:
     fields = model.model_json_schema()["properties"] if model is not None else {}
     for name, schema in fields.items():
-        # Nobody can send a null by these ways: what may be one may be left out.
+        # A path, query or header cannot hold null: an optional value may be left out.
         shape = next((choice for choice in schema.get("anyOf", ()) if choice["type"] != "null"), schema)
         kept = {word: value for word, value in shape.items() if word not in ("title", "description")}
         yield {"name": name, "in": place, "description": schema["description"], "schema": kept}

@@ -1,4 +1,4 @@
-"""Runs: work that can be watched, resumed and stopped, whoever comes and goes."""
+"""Runs: work that goes on without its client, and can be watched, resumed and stopped."""
 
 from __future__ import annotations
 

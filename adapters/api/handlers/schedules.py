@@ -22,7 +22,7 @@ from tidings.core.types import Target
 
 _ID = re.compile(r"[a-f0-9]{12}")
 ON_ITS_WAY = ("waiting", "held", "doubtful")
-ORIGIN = "“origin” means nothing here, since nobody is told by this way: name a target such as telegram:123, or local"
+ORIGIN = "“origin” has no meaning here: name a target such as telegram:123, or local"
 COMMAND = "a command can only be planned at the command line: tidings schedule add; here a job is a prompt"
 SEVERAL = "one target for each job: make another job for the next"
 
