@@ -21,14 +21,14 @@ from tidings.core.store.store import Row, Store
 from tidings.core.telemetry.alarms import Alarms
 from tidings.core.types import Origin, Target
 from tidings.core.work.board.service import BoardService
-from tidings.core.work.board.supervisor import Foreman
+from tidings.core.work.board.supervisor import BoardSupervisor
 from tidings.core.work.mandates import Mandates
 from tidings.core.work.processes.processes import Processes
-from tidings.core.work.schedules.commands import Bookings
+from tidings.core.work.schedules.commands import ScheduleCommands
 from tidings.core.work.schedules.schedules import Schedules
-from tidings.core.work.schedules.shell import Jobs
+from tidings.core.work.schedules.shell import ScheduledShell
 from tidings.core.work.tasks import rows as task_rows
-from tidings.core.work.tasks.commands import Requests
+from tidings.core.work.tasks.commands import TaskCommands
 from tidings.core.work.tasks.delegation import Delegation, Follow
 from tidings.core.work.tasks.tasks import TaskKind, Tasks
 
@@ -64,30 +64,30 @@ class Office:
         self.processes = Processes(store, clock, settings, home)
         stops = {task_rows.DELEGATE: self._stop_run, task_rows.PROCESS: self.processes.end}
         self.tasks = Tasks(store, clock, courier, self._delegation, kinds, workspaces, stops, mandates)
-        jobs = Jobs(store, clock, settings, workspaces)
+        jobs = ScheduledShell(store, clock, settings, workspaces)
         self.schedules = Schedules(store, clock, settings, courier, bots, jobs, owner, mandates)
         settlement.report_to(Origin.SCHEDULE, self.schedules.ended)
-        self._bookings = Bookings(clock, self.schedules)
+        self._schedule_commands = ScheduleCommands(clock, self.schedules)
         can = partial(abilities.promisable, can=courier.can)
-        self._requests = Requests(clock, self.tasks, self._delegation, can, access.is_owner)
-        self._foreman = Foreman(store, clock, board, door.stop, bots, home, mandates)
-        settlement.report_to(Origin.CARD, self._foreman.ended)
+        self._task_commands = TaskCommands(clock, self.tasks, self._delegation, can, access.is_owner)
+        self._supervisor = BoardSupervisor(store, clock, board, door.stop, bots, home, mandates)
+        settlement.report_to(Origin.CARD, self._supervisor.ended)
         self.board = BoardService(store, board, clock, courier.can, bots)
 
     def end_lapsed(self) -> None:
         """Stops what goes on for people who were removed."""
         self.tasks.end_lapsed()
-        self._foreman.wake()
+        self._supervisor.wake()
 
     def commands(self) -> tuple[Command, ...]:
-        return (*self._requests.commands(), *self._bookings.commands(), *self.board.commands())
+        return (*self._task_commands.commands(), *self._schedule_commands.commands(), *self.board.commands())
 
     async def start(self) -> None:
         """After recovery and before anything is sent."""
         await self.processes.start()
         await self.tasks.start()
         await self.schedules.start()
-        await self._foreman.start()
+        await self._supervisor.start()
         # People may have been removed while no gateway ran.
         self.tasks.end_lapsed()
 
@@ -99,7 +99,7 @@ class Office:
         await self.processes.sweep()
         await self.tasks.sweep()
         await self.schedules.sweep()
-        await self._foreman.sweep()
+        await self._supervisor.sweep()
 
     @property
     def busy(self) -> bool:
@@ -112,7 +112,7 @@ class Office:
 
     async def stop(self) -> None:
         await self._alerts.stop()
-        await self._foreman.stop()
+        await self._supervisor.stop()
         await self.schedules.stop()
         await self.tasks.stop()
         await self.processes.stop()

@@ -12,7 +12,7 @@ from tidings.core.work.board import rules as board_rules
 from tidings.core.work.board import workers
 from tidings.core.work.board.cards import Moment
 from tidings.core.work.board.rules import Hold
-from tidings.core.work.board.supervisor import Foreman
+from tidings.core.work.board.supervisor import BoardSupervisor
 from tidings.core.work.board.verdicts import Verdict
 
 
@@ -48,35 +48,42 @@ def second_block_is_no_news() -> None:
 
 def effect_tried_again() -> None:
     """A worker that ends without a verdict gets a second try, whatever it has done in the first."""
-    real = Foreman._conclude
+    real = BoardSupervisor._conclude
 
     def conclude(
-        self: Foreman, tx: Transaction, attempt: Row, verdict: Verdict, notes: str, at: Moment, *, effect: bool = False
+        self: BoardSupervisor,
+        tx: Transaction,
+        attempt: Row,
+        verdict: Verdict,
+        notes: str,
+        at: Moment,
+        *,
+        effect: bool = False,
     ) -> None:
         tx.execute("UPDATE card_attempts SET effect = 0 WHERE card = ? AND ended IS NULL", attempt["card"])
         harmless = board_rules.open_attempt(tx, attempt["card"])
         assert harmless is not None
         real(self, tx, harmless, verdict, notes, at)
 
-    swap(Foreman, "_conclude", conclude)
+    swap(BoardSupervisor, "_conclude", conclude)
 
 
 def worker_outlives_its_card() -> None:
     """A card is archived, and nobody tells whoever works on it."""
 
-    async def end(self: Foreman, attempt: Row, by: str) -> None:
+    async def end(self: BoardSupervisor, attempt: Row, by: str) -> None:
         return
 
-    swap(Foreman, "end", end)
+    swap(BoardSupervisor, "end", end)
 
 
 def sleep_counts_as_silence() -> None:
     """The machine slept, and whoever slept with it has lost the card."""
 
-    def listen_longer(self: Foreman, tx: Transaction, at: Moment) -> None:
+    def listen_longer(self: BoardSupervisor, tx: Transaction, at: Moment) -> None:
         return
 
-    swap(Foreman, "_listen_longer", listen_longer)
+    swap(BoardSupervisor, "_listen_longer", listen_longer)
 
 
 def sleep_counts_as_work() -> None:

@@ -25,12 +25,12 @@ from tidings.core.store.pruning import Terms
 from tidings.core.store.store import Row, Transaction
 from tidings.core.types import Author, Body, File, Inbound, Receipt, Target
 from tidings.core.work.processes import identity
-from tidings.core.work.processes.folder import Traces
+from tidings.core.work.processes.folder import ProcessFolder
 from tidings.core.work.processes.processes import Processes
 from tidings.core.work.schedules import rows as schedule_rows
 from tidings.core.work.schedules import when as schedule_when
-from tidings.core.work.schedules.firing import Watch
-from tidings.core.work.schedules.shell import Jobs
+from tidings.core.work.schedules.firing import FiringLoop
+from tidings.core.work.schedules.shell import ScheduledShell
 from tidings.core.work.schedules.when import When
 from tidings.core.work.tasks import rows as task_rows
 from tidings.core.work.tasks.tasks import Tasks
@@ -78,21 +78,21 @@ def adopted_by_number_alone() -> None:
 
 def begins_before_it_is_known() -> None:
     """The command runs before its number is stored."""
-    real = Traces.start
+    real = ProcessFolder.start
 
-    def start(self: Traces, environment: Mapping[str, str]) -> tuple[int, int]:
+    def start(self: ProcessFolder, environment: Mapping[str, str]) -> tuple[int, int]:
         pid, go = real(self, environment)
         os.write(go, b"!")
         return pid, go
 
-    swap(Traces, "start", start)
+    swap(ProcessFolder, "start", start)
 
 
 def instant_fired_again() -> None:
     """What has been fired is not asked: an instant that comes again runs again."""
     begin = schedule_rows.begin
 
-    def first_unfired(self: Watch, tx: Transaction, row: Row, when: When) -> float | None:
+    def first_unfired(self: FiringLoop, tx: Transaction, row: Row, when: When) -> float | None:
         return when.after(self._clock.wall())
 
     def begin_again(
@@ -102,15 +102,15 @@ def instant_fired_again() -> None:
             instant += 0.001
         return begin(tx, schedule, plan, instant, due, clock, late)
 
-    swap(Watch, "_first_unfired", first_unfired)
+    swap(FiringLoop, "_first_unfired", first_unfired)
     swap(schedule_rows, "begin", begin_again)
 
 
 def cut_off_command_runs_again() -> None:
-    def interrupt(self: Jobs, tx: Transaction) -> None:
+    def interrupt(self: ScheduledShell, tx: Transaction) -> None:
         tx.execute("UPDATE firings SET state = 'waiting' WHERE state = 'running' AND run = ''")
 
-    swap(Jobs, "_interrupt", interrupt)
+    swap(ScheduledShell, "_interrupt", interrupt)
 
 
 def job_answers_whoever_wrote_last() -> None:

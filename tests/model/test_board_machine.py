@@ -197,7 +197,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.live)
     @rule()
     def leases_run_out(self) -> None:
-        """As the foreman does it: whoever was silent for too long loses the card."""
+        """As the supervisor does it: whoever was silent for too long loses the card."""
         for card, hold in list(self.live.items()):
             lease = card_rows.find(self.tx, str(card))["lease"]
             assert lease is not None

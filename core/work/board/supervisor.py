@@ -34,7 +34,7 @@ from tidings.core.work.board.cards import Moment
 from tidings.core.work.board.permissions import Permissions
 from tidings.core.work.board.rules import Claimed, Hold
 from tidings.core.work.board.verdicts import Verdict
-from tidings.core.work.board.workers import Crew, Job
+from tidings.core.work.board.workers import Job, Workers
 from tidings.core.work.mandates import Mandates
 from tidings.core.work.processes import identity, launcher
 from tidings.core.work.tasks import rows as task_rows
@@ -59,7 +59,7 @@ class _Round(NamedTuple):
     next: float | None
 
 
-class Foreman:
+class BoardSupervisor:
     def __init__(
         self,
         store: Store,
@@ -77,7 +77,7 @@ class Foreman:
         self._permissions = Permissions(settings, bots)
         self._home = home
         self._mandates = mandates
-        self._crew = Crew(store, clock, settings, home, self._heard_no_more)
+        self._workers = Workers(store, clock, settings, home, self._heard_no_more)
         self._timer: Timer | None = None
         # When the board is checked next.
         self._due: float | None = None
@@ -109,7 +109,7 @@ class Foreman:
             self._timer.cancel()
         if self._looking:
             await asyncio.gather(self._looking, return_exceptions=True)
-        await self._crew.stop()
+        await self._workers.stop()
         try:
             await self._store.write(self._leave)
         except Unstored as error:
@@ -138,10 +138,10 @@ class Foreman:
     async def look(self) -> None:
         if self._stopped:
             return
-        at_work = self._crew.at_work
+        at_work = self._workers.at_work
         looked = await self._store.insist(lambda tx: self._look(tx, at_work))
         for job in looked.jobs:
-            self._crew.begin(job)
+            self._workers.begin(job)
         for row in looked.fenced:
             await self.end(row, "the board")
         if self._timer:
@@ -156,7 +156,7 @@ class Foreman:
         if attempt["run"]:
             await self._stop_run(attempt["run"], by)
         else:
-            self._crew.end(attempt["card"], attempt["number"])
+            self._workers.end(attempt["card"], attempt["number"])
 
     def _look(self, tx: Transaction, at_work: Collection[tuple[int, int]]) -> _Round:
         at = self.moment

@@ -46,7 +46,7 @@ class Job(NamedTuple):
 Gone = Callable[[Transaction, Hold, Verdict, str], None]
 
 
-class Crew:
+class Workers:
     def __init__(self, store: Store, clock: Clock, settings: Board, home: Path, gone: Gone) -> None:
         self._store = store
         self._clock = clock

@@ -19,7 +19,7 @@ from tidings.core.desk.work import Log
 from tidings.core.errors import Overdrawn, Unknown
 from tidings.core.work.processes import identity
 
-KEEPER = Path(__file__).with_name("process_main.py")
+PROCESS_MAIN = Path(__file__).with_name("process_main.py")
 # After this long, a full pipe counts as one that the process does not read.
 FEEDING_SECONDS = 5.0
 LOOK_SECONDS = 0.05
@@ -62,26 +62,26 @@ class Matches(NamedTuple):
     end: int
 
 
-class Traces:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+class ProcessFolder:
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
     def prepare(self, order: Order) -> None:
-        self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.folder.mkdir(mode=0o700)
-        descriptor = os.open(self.folder / "order.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path.mkdir(mode=0o700)
+        descriptor = os.open(self.path / "order.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as file:
             file.write(msgspec.json.encode(order))
 
     def start(self, environment: Mapping[str, str]) -> tuple[int, int]:
         """Starts the keeper; returns its process id, and a descriptor: one byte written to it starts the command."""
-        log = (str(self.folder / "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        log = (str(self.path / "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         waits, go = os.pipe()
         try:
             pid = os.posix_spawn(
                 sys.executable,
-                identity.program(KEEPER, str(self.folder)),
-                {**environment, identity.MARK: self.folder.name},
+                identity.program(PROCESS_MAIN, str(self.path)),
+                {**environment, identity.MARK: self.path.name},
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, waits, 0),
                     # Errors of the keeper itself go to the log too, because they explain an empty folder.
@@ -100,14 +100,14 @@ class Traces:
 
     def status(self) -> Status | None:
         try:
-            return msgspec.json.decode((self.folder / "status.json").read_bytes(), type=Status)
+            return msgspec.json.decode((self.path / "status.json").read_bytes(), type=Status)
         except (FileNotFoundError, msgspec.DecodeError):
             # The command may write to this file too, so its content may be invalid.
             return None
 
     def log(self, start: int, limit: int) -> Log:
         try:
-            with (self.folder / "log").open("rb") as file:
+            with (self.path / "log").open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 first = min(start, size) if start >= 0 else max(size + start, 0)
                 file.seek(first)
@@ -119,7 +119,7 @@ class Traces:
 
     def matches(self, start: int) -> Matches:
         try:
-            with (self.folder / "matches").open("rb") as file:
+            with (self.path / "matches").open("rb") as file:
                 file.seek(start)
                 data = file.read(MATCHES_BYTES)
         except FileNotFoundError:
@@ -132,12 +132,12 @@ class Traces:
 
     async def feed(self, text: str, *, end: bool) -> None:
         try:
-            if (self.folder / "input.end").exists():
+            if (self.path / "input.end").exists():
                 raise Unknown("its input was already closed")
             if text:
                 await self._write(text.encode())
             if end:
-                (self.folder / "input.end").touch(mode=0o600)
+                (self.path / "input.end").touch(mode=0o600)
         except OSError as error:
             if error.errno in (errno.ENXIO, errno.ENOENT, errno.EPIPE):
                 raise Unknown("it no longer reads its input") from error
@@ -161,12 +161,12 @@ class Traces:
         """Opens the input pipe, which exists as soon as the keeper has started."""
         for _ in range(int(FEEDING_SECONDS / LOOK_SECONDS)):
             with suppress(FileNotFoundError):
-                return os.open(self.folder / "input", os.O_WRONLY | os.O_NONBLOCK)
+                return os.open(self.path / "input", os.O_WRONLY | os.O_NONBLOCK)
             await asyncio.sleep(LOOK_SECONDS)
-        return os.open(self.folder / "input", os.O_WRONLY | os.O_NONBLOCK)
+        return os.open(self.path / "input", os.O_WRONLY | os.O_NONBLOCK)
 
     def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.path, ignore_errors=True)
 
 
 def _found(line: bytes) -> _Found:

@@ -24,7 +24,7 @@ from tidings.core.redaction import plain
 from tidings.core.settings import Work
 from tidings.core.store.store import Row, Store, Transaction
 from tidings.core.work.processes import foreground, identity, patterns, report
-from tidings.core.work.processes.folder import Matches, Order, Traces
+from tidings.core.work.processes.folder import Matches, Order, ProcessFolder
 from tidings.core.work.processes.report import Case
 from tidings.core.work.tasks import rows as task_rows
 from tidings.core.work.tasks.rows import End, New
@@ -103,10 +103,10 @@ class Processes:
         if not is_new:
             return task
         fail_here("bg.promised")
-        traces = self._traces(task)
+        folder = self._folder_of(task)
         try:
-            await asyncio.to_thread(traces.prepare, self._order(launch))
-            pid, go = traces.start(launch.environment)
+            await asyncio.to_thread(folder.prepare, self._order(launch))
+            pid, go = folder.start(launch.environment)
         except OSError as error:
             # The caller gets the error at once.
             reason = f"the command could not be started: {error.strerror}"
@@ -158,8 +158,8 @@ class Processes:
             memory=self._settings.process_memory_bytes,
         )
 
-    def _traces(self, task: str) -> Traces:
-        return Traces(self._folder / task)
+    def _folder_of(self, task: str) -> ProcessFolder:
+        return ProcessFolder(self._folder / task)
 
     def _watch(self, task: str) -> None:
         if task not in self._watching:
@@ -191,7 +191,7 @@ class Processes:
             return
         if row["matched"] and self._clock.now() - row["matched_at"] < MATCH_SECONDS:
             return
-        found = await asyncio.to_thread(self._traces(task).matches, row["scanned"])
+        found = await asyncio.to_thread(self._folder_of(task).matches, row["scanned"])
         if found.end == row["scanned"]:
             return
         words = report.matched(row["title"], found, is_last=row["matched"] + 1 == MOST_MATCH_NOTICES)
@@ -229,15 +229,15 @@ class Processes:
         self._asked.pop(task, None)
 
     async def _case(self, row: Row) -> Case:
-        traces = self._traces(row["id"])
-        status = await asyncio.to_thread(traces.status)
+        folder = self._folder_of(row["id"])
+        status = await asyncio.to_thread(folder.status)
         is_here = identity.is_from_this_boot(row["born"])
         if status is None and (is_here or row["pid"] is None):
             await asyncio.to_thread(_end_all, row["id"], row["pid"])
         rest = Matches([], [], 0)
         if row["matched"] < MOST_MATCH_NOTICES:
-            rest = await asyncio.to_thread(traces.matches, row["scanned"])
-        output = await asyncio.to_thread(traces.log, -TAIL_BYTES, TAIL_BYTES)
+            rest = await asyncio.to_thread(folder.matches, row["scanned"])
+        output = await asyncio.to_thread(folder.log, -TAIL_BYTES, TAIL_BYTES)
         seconds = status.seconds if status else self._clock.now() - row["started"]
         return Case(row["title"], Manner(row["manner"]), status, "", seconds, is_here, output.text, rest)
 
@@ -252,20 +252,20 @@ class Processes:
 
     async def log(self, id: str, start: int, limit: int) -> Log:
         row = await self._find(id)
-        traces = self._traces(id)
-        if row["ended"] is not None and not traces.folder.exists():
+        folder = self._folder_of(id)
+        if row["ended"] is not None and not folder.path.exists():
             data = row["output"].encode()
             first = max(len(data) + start, 0) if start < 0 else min(start, len(data))
             data = data[first : first + limit]
             return Log(text=data.decode("utf-8", "replace"), start=first, end=first + len(data))
-        found = await asyncio.to_thread(traces.log, start, limit)
+        found = await asyncio.to_thread(folder.log, start, limit)
         return Log(text=plain(found.text), start=found.start, end=found.end)
 
     async def feed(self, id: str, text: str, *, end: bool) -> None:
         row = await self._find(id)
         if row["ended"] is not None:
             raise Unknown("it has ended")
-        await self._traces(id).feed(text, end=end)
+        await self._folder_of(id).feed(text, end=end)
         if end:
             # The signal makes the keeper read its input, and is harmless if the keeper is not ready.
             process = await self._store.read(lambda tx: tx.one("SELECT * FROM processes WHERE task = ?", id))
@@ -294,7 +294,7 @@ class Processes:
         oldest = self._clock.now() - KEPT_SECONDS
         old = [row["task"] for place, row in enumerate(ended) if place >= KEPT_FOLDERS or row["ended"] < oldest]
         for task in old[-REMOVED_AT_ONCE:]:
-            await asyncio.to_thread(self._traces(task).remove)
+            await asyncio.to_thread(self._folder_of(task).remove)
             await self._store.insist(lambda tx, task=task: remove(tx, task))  # type: ignore[misc]
 
     def _remove_strays(self, known: set[str]) -> None:
@@ -303,7 +303,7 @@ class Processes:
             for folder in self._folder.iterdir():
                 if folder.name not in known:
                     _end_all(folder.name, None)
-                    Traces(folder).remove()
+                    ProcessFolder(folder).remove()
 
 
 async def _check(launch: Launch) -> None:

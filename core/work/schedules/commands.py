@@ -33,7 +33,7 @@ REFUSALS = (Unkeepable, Unknown, Unsupported, Overdrawn)
 OUTPUT_CHARACTERS = 1_000
 
 
-class Bookings:
+class ScheduleCommands:
     def __init__(self, clock: Clock, schedules: Schedules) -> None:
         self._clock = clock
         self._schedules = schedules

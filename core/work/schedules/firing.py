@@ -35,7 +35,7 @@ DOWN = "I could not run it then"
 BEHIND = "the run before it is still waiting"
 
 
-class Watch:
+class FiringLoop:
     def __init__(self, store: Store, clock: Clock, mandates: Mandates) -> None:
         self._store = store
         self._clock = clock

@@ -22,8 +22,8 @@ from tidings.core.types import Audience, Target, encode
 from tidings.core.work.mandates import Mandates
 from tidings.core.work.schedules import rows as schedule_rows
 from tidings.core.work.schedules import when as schedule_when
-from tidings.core.work.schedules.firing import Watch
-from tidings.core.work.schedules.shell import Jobs
+from tidings.core.work.schedules.firing import FiringLoop
+from tidings.core.work.schedules.shell import ScheduledShell
 from tidings.core.work.schedules.when import When
 
 NAME_CHARACTERS = 200
@@ -39,7 +39,7 @@ class Schedules:
         settings: Work,
         courier: Courier,
         bots: Bots,
-        jobs: Jobs,
+        jobs: ScheduledShell,
         owner: Target | None,
         mandates: Mandates,
     ) -> None:
@@ -52,7 +52,7 @@ class Schedules:
         self._jobs = jobs
         self._owner = owner
         self._mandates = mandates
-        self._watch = Watch(store, clock, mandates)
+        self._watch = FiringLoop(store, clock, mandates)
 
     # Called by the gateway.
 

@@ -31,7 +31,7 @@ TOLD_CHARACTERS = 3_000
 INTERRUPTED = "interrupted by a restart; whether it took effect is unknown"
 
 
-class Jobs:
+class ScheduledShell:
     def __init__(self, store: Store, clock: Clock, settings: Work, workspaces: Path) -> None:
         self._store = store
         self._clock = clock

@@ -36,7 +36,7 @@ WORDS = {
 }
 
 
-class Requests:
+class TaskCommands:
     def __init__(
         self,
         clock: Clock,

@@ -24,7 +24,7 @@ from tidings.core.work.board import cards as card_rows
 from tidings.core.work.board import rules as board_rules
 from tidings.core.work.board.cards import Moment
 from tidings.core.work.board.rules import Hold
-from tidings.core.work.board.workers import Crew, Job
+from tidings.core.work.board.workers import Job, Workers
 
 BLOCKED, DONE, TRIAGE = CardState.BLOCKED, CardState.DONE, CardState.TRIAGE
 BOT = Hand("a bot", is_person=False)
@@ -120,7 +120,7 @@ async def test_a_process_is_not_let_go_for_a_card_that_was_archived_since_its_cl
     def judge(tx: Transaction, hold: Hold, verdict: object, notes: str) -> None:
         ended.append(hold)
 
-    crew = Crew(store, SystemClock(), Board(), tmp_path, judge)
+    workers = Workers(store, SystemClock(), Board(), tmp_path, judge)
 
     def claim(tx: Transaction) -> Job:
         board_rules.add(tx, NewCard("a", assignee="joiner"), NOBODY, ("joiner",), 9, AT, anybody)
@@ -132,13 +132,13 @@ async def test_a_process_is_not_let_go_for_a_card_that_was_archived_since_its_cl
         job = await store.write(claim)
         await store.write(lambda tx: board_rules.archive(tx, "1", NOBODY, AT))
         # As it was for whoever ended it: nobody works on it yet.
-        crew.end(1, 1)
-        crew.begin(job)
-        await crew.idle()
+        workers.end(1, 1)
+        workers.begin(job)
+        await workers.idle()
         assert not (tmp_path / "workspace" / "begun").exists()
         assert ended == [], "nobody gives a verdict on it"
     finally:
-        await crew.stop()
+        await workers.stop()
         await store.close()
 
 

@@ -397,9 +397,9 @@ async def test_what_ended_while_nobody_was_there_is_told_at_the_next_start(home:
         task = await begun(world, f"echo x >> {witness}; read line; exit 5", thread="a")
         keeper = keeper_of(world, task)
         await until_written(witness)
-        traces = home / "processes" / task
+        folder = home / "processes" / task
         await world.crash()
-        (traces / "input.end").touch()
+        (folder / "input.end").touch()
         os.kill(keeper, signal.SIGCHLD)
         await until_gone(keeper)
         await world.start()
