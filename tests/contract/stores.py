@@ -349,6 +349,17 @@ class StoreContract:
         assert await store.read(lambda tx: tx.one("SELECT name FROM notebook WHERE name = 'z'")) is None
         assert await store.read(lambda tx: tx.all("SELECT name FROM notebook WHERE name = 'z'")) == []
 
+    async def test_a_store_tells_its_size_its_spare_room_and_that_nothing_is_wrong(self, bench: StoreBench) -> None:
+        store = await bench.open()
+        before = await store.size()
+        await store.write(noting("long", "x" * 200_000))
+        await store.write(lambda tx: tx.execute("DELETE FROM notebook"))
+        await store.close()
+        again = await bench.open()
+        assert await again.size() > before
+        assert 0 <= await again.spare() < await again.size()
+        assert await again.damage() == ""
+
     # What the schema itself protects, whatever a caller does.
 
     async def test_an_inbound_key_is_stored_once(self, bench: StoreBench) -> None:

@@ -33,7 +33,7 @@ NO_CHAT = {
     "watch_patterns": terminal.UNTOLD,
     "delegate": delegation.DONE_AT_ONCE,
     "wake": delegation.DONE_AT_ONCE,
-    "schedule": schedules.NOBODY,
+    "schedule": schedules.UNDELIVERABLE,
 }
 NOBODY = {
     "notify_on_complete": terminal.HEADLESS,
