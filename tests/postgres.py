@@ -17,10 +17,10 @@ from itertools import count
 from pathlib import Path
 
 from tests.statements import statements
-from tidings.core.store.sqlite import connect
+from tidings.core.store.connection import connect
 
 # SQLite's own files: they open, check and migrate it.
-SQLITE = {"core/store/migrate.py", "core/store/at_rest.py", "core/store/checks.py"}
+SQLITE = {"core/store/migrate.py", "core/store/at_rest.py", "core/store/checks.py", "core/store/connection.py"}
 QUOTED = r"'(?:[^']|'')*'"
 TYPES = (
     (r"--[^\n]*", ""),

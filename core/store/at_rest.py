@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from tidings.core.errors import StoreRefused, TidingsError
 from tidings.core.store import migrate
-from tidings.core.store.sqlite import SqliteTransaction, connect, spare_bytes
+from tidings.core.store.connection import connect
+from tidings.core.store.sqlite import SqliteTransaction, spare_bytes
 
 
 class Found(NamedTuple):

@@ -14,10 +14,10 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tidings.core.errors import Clash, StoreRefused, Unstored
+from tidings.core.errors import Clash, Unstored
 from tidings.core.failpoints import fail_here
-from tidings.core.store import checks, migrate
-from tidings.core.store.checks import CHECKED_BYTES
+from tidings.core.store import checks
+from tidings.core.store.connection import connect
 from tidings.core.store.store import Row, T, Transaction, Unit
 from tidings.core.store.wakeups import Due, Wakeups
 
@@ -27,7 +27,6 @@ log = logging.getLogger(__name__)
 DATABASE = "tidings.db"
 # More units in one commit would gain nothing and delay the first of them.
 GROUP_LIMIT = 64
-BUSY_SECONDS = 5.0
 RETRY_SECONDS = 0.25
 FAULT_LOG_SECONDS = 60.0
 
@@ -386,68 +385,6 @@ def _resolve(done: list[_Done], wakeups: Wakeups) -> None:
             future.set_exception(RuntimeError(f"a unit of work raised {error!r}"))
         else:
             future.set_exception(error)
-
-
-def connect(
-    path: Path, *, checked_bytes: int = CHECKED_BYTES, factory: type[sqlite3.Connection] = sqlite3.Connection
-) -> sqlite3.Connection:
-    """Opens, checks and upgrades a database; raises StoreRefused for one that cannot be trusted.
-
-    A large store is checked as a whole only later, by `checks.damage`.
-    """
-    existed = path.exists() and path.stat().st_size > 0
-    try:
-        connection = sqlite3.connect(
-            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, factory=factory
-        )
-        try:
-            connection.row_factory = sqlite3.Row
-            if existed:
-                _check_intact(connection, path, checked_bytes)
-            _make_durable(connection)
-            # Erased data must not remain on unused pages.
-            connection.execute("PRAGMA secure_delete = ON")
-            migrate.upgrade(connection, path)
-        except BaseException:
-            # The file must not stay open, so that the owner can repair or replace it.
-            connection.close()
-            raise
-    except sqlite3.Error as error:
-        raise StoreRefused(_explain(path, error)) from error
-    return connection
-
-
-def _check_intact(connection: sqlite3.Connection, path: Path, checked_bytes: int) -> None:
-    migrate.check_owner(connection, path)
-    if path.stat().st_size > checked_bytes:
-        return
-    verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if verdict != "ok":
-        verdict = " ".join(verdict.split())
-        raise StoreRefused(f"{path} is damaged ({verdict}); put your newest backup in its place and start again")
-
-
-def _make_durable(connection: sqlite3.Connection) -> None:
-    """Sets the pragmas for durability and checks that they took effect."""
-    mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-    connection.execute("PRAGMA synchronous = FULL")
-    synchronous = connection.execute("PRAGMA synchronous").fetchone()[0]
-    if mode != "wal" or synchronous != 2:
-        raise StoreRefused(
-            f"the database is not durable here (journal_mode={mode}, synchronous={synchronous}); "
-            "use a local disk for the home"
-        )
-
-
-def _explain(path: Path, error: sqlite3.Error) -> str:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return f"{path} is locked by another program; close it and start again"
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return f"{path} is damaged or not a database ({error}); put your newest backup in its place and start again"
-    if code == sqlite3.SQLITE_FULL:
-        return f"the disk of {path} is full; free some space and start again"
-    return f"{path} cannot be opened: {error}; check the folder's owner and permissions"
 
 
 async def open_store(

@@ -31,7 +31,8 @@ from tidings.core.inbound import inbox, undo
 from tidings.core.operations import retention
 from tidings.core.outbound import outbox
 from tidings.core.settings import Core
-from tidings.core.store.sqlite import DATABASE, connect
+from tidings.core.store.connection import connect
+from tidings.core.store.sqlite import DATABASE
 from tidings.core.store.store import Transaction
 from tidings.core.types import Body, Inbound, Receipt, Target, encode
 

@@ -21,7 +21,8 @@ from tests.worlds.fakes import FakeLocal, FakeServer
 from tidings.core.adapter import Host, Platform
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.settings import Access, Core, Limits
-from tidings.core.store.sqlite import DATABASE, connect
+from tidings.core.store.connection import connect
+from tidings.core.store.sqlite import DATABASE
 from tidings.core.types import Conversation, Inbound, Kind
 
 # Where everybody speaks; two members of the group have a memory of their own each, and share a lane.

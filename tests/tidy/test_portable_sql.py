@@ -14,13 +14,13 @@ import pytest
 from tests.portability import RESERVED, refusals
 from tests.sources import PACKAGES, ROOT, modules, tree
 from tests.statements import Statement, statements
-from tidings.core.store.sqlite import connect
+from tidings.core.store.connection import connect
 
 pytestmark = pytest.mark.xdist_group("house")
 
 OWN = re.compile(r"(PRAGMA|VACUUM|ATTACH|BEGIN IMMEDIATE|COMMIT$|.*\bsqlite_master\b)")
 # SQLite's own files: they open, check and migrate it.
-SQLITE = {"core/store/migrate.py", "core/store/at_rest.py", "core/store/checks.py"}
+SQLITE = {"core/store/migrate.py", "core/store/at_rest.py", "core/store/checks.py", "core/store/connection.py"}
 
 
 def races(found: list[Statement]) -> list[str]:

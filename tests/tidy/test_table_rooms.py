@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.statements import Statement, statements
-from tidings.core.store.sqlite import connect
+from tidings.core.store.connection import connect
 
 pytestmark = pytest.mark.xdist_group("house")
 

@@ -42,8 +42,9 @@ from tidings.core.operations.upkeep import Upkeep
 from tidings.core.outbound.outbox import MARK
 from tidings.core.settings import Core
 from tidings.core.store import checks, migrate
+from tidings.core.store.connection import connect
 from tidings.core.store.lock import HomeLock
-from tidings.core.store.sqlite import DATABASE, connect, open_store
+from tidings.core.store.sqlite import DATABASE, open_store
 
 ROOT = Path(__file__).resolve().parents[3]
 # So many people speak while the store is copied, which has so many megabytes.

@@ -28,7 +28,8 @@ from tidings.adapters.shared.checks import judge_clock
 from tidings.bots.app.last_good import KEPT
 from tidings.bots.cli.doctor import SCARCE_BYTES, Doctor
 from tidings.core.clock import SystemClock
-from tidings.core.store.sqlite import DATABASE, connect
+from tidings.core.store.connection import connect
+from tidings.core.store.sqlite import DATABASE
 
 STRONG = "5f1d6c0a9b8e7f3d2c4b6a8091e7d5c3"
 MODEL = {"TIDINGS_BOT__MODEL": "openai:gpt-5-mini", "TIDINGS_BOT__API_KEY": "sk-canary-0123456789abcdef"}

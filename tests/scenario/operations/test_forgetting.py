@@ -16,7 +16,8 @@ from tests.worlds.world import Echo, Gate, OwnedClock, Scripted, World, handed
 from tidings.core import context
 from tidings.core.agent import Checkpoint, Effect, ToolFinished, ToolStarted, Turn
 from tidings.core.operations import erasure
-from tidings.core.store.sqlite import DATABASE, connect
+from tidings.core.store.connection import connect
+from tidings.core.store.sqlite import DATABASE
 from tidings.core.types import Author, Conversation, Entry, Given, encode
 
 WORD = "aubergine"

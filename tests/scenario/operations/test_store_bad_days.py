@@ -78,7 +78,7 @@ import os, sys
 from pathlib import Path
 from tidings.core.errors import TidingsError
 from tidings.core.store.lock import HomeLock
-from tidings.core.store.sqlite import connect
+from tidings.core.store.connection import connect
 
 if os.geteuid() == 0:
     os.seteuid(int(sys.argv[2]))

@@ -16,7 +16,8 @@ from tidings.core.agent import FileMade, OutcomeKind
 from tidings.core.errors import Rejected, ViewLost
 from tidings.core.inbound import inbox
 from tidings.core.outbound import doubts, outbox
-from tidings.core.store.sqlite import DATABASE, connect
+from tidings.core.store.connection import connect
+from tidings.core.store.sqlite import DATABASE
 from tidings.core.store.store import Row, Transaction
 from tidings.core.types import Part, Receipt
 
