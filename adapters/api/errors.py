@@ -23,7 +23,7 @@ class ErrorBody(BaseModel):
 
 
 class PlainErrorBody(BaseModel):
-    """As clients of jobs read it."""
+    """An error as clients of jobs read it."""
 
     error: Error | str
 
@@ -61,7 +61,7 @@ def kind_of(status: int) -> str:
 
 
 def not_found(what: str) -> Problem:
-    """The same for an object that never was and for one of another client."""
+    """The same answer for an object that never was and for one of another client."""
     return Problem(404, f"there is no such {what}", f"{what}_not_found")
 
 

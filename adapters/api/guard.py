@@ -108,7 +108,7 @@ def unauthorised(words: str) -> Problem:
 
 
 def check_kind(request: web.BaseRequest) -> None:
-    """What a page can post without asking first, such as a form, is not taken, not even where no body is wanted."""
+    """Refuses bodies that a web page can post without asking first, such as a form, on every route."""
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise Problem(415, "a compressed body is not taken", "unsupported_encoding")
     if (request.body_exists or "Content-Type" in request.headers) and request.content_type != "application/json":
@@ -127,7 +127,7 @@ async def read_json(request: web.BaseRequest) -> bytes:
 
 
 def skeleton(data: bytes) -> bytes:
-    """What stands outside of strings. One pass over each byte, whatever was sent: a pattern could take for ever."""
+    """The bytes outside of JSON strings, in one pass: a pattern could take for ever."""
     plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     return b"".join(plain.split(b'"')[::2])
 

@@ -136,7 +136,7 @@ class Keys:
 
 
 async def change(keys: Keys, asked: dict[str, Any], now: float) -> dict[str, Any]:
-    """What the command line may ask: add, revoke, or list."""
+    """Answers the command line: add, revoke or list keys."""
     match asked.get("do"):
         case "add":
             return {"secret": await keys.add(str(asked.get("name")), _scopes(asked.get("scopes", ())), now)}
@@ -181,7 +181,7 @@ def read_own(home: Path) -> str | None:
 
 
 def make_own(home: Path) -> str:
-    """For who found none: the file is the owner's alone from its first byte."""
+    """Creates the owner's key file, readable by the owner alone from its first byte."""
     path, secret = home / FILE, new_secret()
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -249,7 +249,7 @@ SKILLS = "Taken, so that clients which send it need not change, and ignored: a j
 
 
 class JobCommand(Lenient):
-    """What no request may bring along."""
+    """A field that no request may have."""
 
     command: Any = None
 
@@ -270,7 +270,7 @@ class JobRequest(Lenient):
 
 
 class JobChange(Lenient):
-    """What is left out stays as it is."""
+    """Fields that are left out stay as they are."""
 
     name: JobName | None = None
     schedule: JobTime | None = None

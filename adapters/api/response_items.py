@@ -80,7 +80,7 @@ def _words(content: list[dict[str, Any]] | None) -> str:
 
 
 def items_given(run: Run) -> list[Item]:
-    """What the model was given with that message, the oldest first, as a client would send it."""
+    """The items that the model was given with a message, oldest first, as a client would send them."""
     given = run.message.given
     history = given.history if given is not None and given.history is not None else ()
     entries = (*history, Entry(author=Author.PERSON, text=run.message.text))
@@ -134,7 +134,7 @@ async def finished(api: ApiService, run: Run) -> Building:
 
 
 async def chain(api: ApiService, call: Call, id: str) -> tuple[Given, str, str]:
-    """What was said up to that response, its run and its conversation's name; on a failed one nothing is built."""
+    """The turns up to a response, its run and its conversation's name. Raises Problem for a failed response."""
     run = await stored(api, call, id)
     if run.outcome is None:
         raise Problem(409, "the response before this one is not finished", "response_not_finished")
@@ -145,7 +145,7 @@ async def chain(api: ApiService, call: Call, id: str) -> tuple[Given, str, str]:
 
 
 async def _before(api: ApiService, run: Run) -> tuple[Entry, ...]:
-    """What the model was given with that message: by the client and the chain, else by the conversation's memory."""
+    """The entries that the model was given with a message: by the client and the chain, else from memory."""
     given = run.message.given
     if given is not None and given.history is not None:
         return given.history
@@ -153,7 +153,7 @@ async def _before(api: ApiService, run: Run) -> tuple[Entry, ...]:
 
 
 async def _turn(api: ApiService, run: Run) -> list[Entry]:
-    """What was asked, what tools put out, what was answered."""
+    """The entries of one turn: the question, the tools' outputs, the answer."""
     asked = Entry(author=Author.PERSON, text=run.message.text)
     outputs = []
     async for numbered in api.follow(run.id, run.void):

@@ -1,4 +1,4 @@
-"""Where requests come in: each passes the gate, is served under its key, and is answered whatever happens."""
+"""Serves requests: each passes the guard, runs under its key, and is answered whatever happens."""
 
 from __future__ import annotations
 

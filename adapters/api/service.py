@@ -82,7 +82,7 @@ class ApiService:
 
     @contextmanager
     def handling(self) -> Iterator[None]:
-        """What the running task answers inside ends with the adapter at the latest."""
+        """The running task handles a request inside; closing the service cancels it."""
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._handlers.add(task)
         try:
@@ -188,7 +188,7 @@ class ApiService:
                 continue
 
     async def told(self, run: str, after: int = 0) -> AsyncIterator[JournalEvent]:
-        """For who cannot take back what was said to them: where a restart makes it void, it breaks off."""
+        """The events for a client that cannot take back what it was told: raises where a restart makes them void."""
         async for numbered in self.follow(run, after):
             if isinstance(numbered.event, Restarted):
                 raise ConnectionResetError("the run has begun again")
@@ -227,7 +227,7 @@ class ApiService:
         self._background.begin(end())
 
     async def own_run(self, call: Call, id: str, what: str = "run") -> Run:
-        """The same answer for what is another's as for what never was."""
+        """Raises the same Problem for a run of another client as for one that never was."""
         try:
             run = await self.desk.run(id)
         except Unknown:

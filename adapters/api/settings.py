@@ -57,7 +57,7 @@ class HttpSettings(Section):
     @field_validator("origins")
     @classmethod
     def _are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
-        """As browsers write them."""
+        """Checks that origins are written as browsers write them."""
         plain = tuple(origin.rstrip("/").lower() for origin in origins)
         if wrong := [origin for origin in plain if not ORIGIN.fullmatch(origin)]:
             raise ValueError(f'{wrong[0]!r} is no origin: name each page\'s, such as "https://chat.example.org"')
@@ -76,12 +76,12 @@ class HttpSettings(Section):
         return self
 
     def by_account(self) -> Mapping[str, Self]:
-        """What is configured, by account; nothing means that the platform is off."""
+        """The configured accounts by name; none means that the platform is off."""
         return {"main": self} if self.enabled else {}
 
 
 def weakness(key: str) -> str:
-    """What makes a key one that can be guessed, as far as one sees; empty for a strong one."""
+    """Why a key could be guessed; empty for a strong key."""
     if len(key) < STRONG_CHARACTERS or (key.isdecimal() and len(key) * 10 < STRONG_CHARACTERS * 12):
         return f"is too short: {STRONG_CHARACTERS} random characters or more"
     if PLACEHOLDER.search(key) or len(set(pairwise(key))) < STRONG_PAIRS:

@@ -29,7 +29,7 @@ class Slots:
             del self._taken[owner]
 
     def keep(self, run: str, owner: str) -> None:
-        """What was taken is this run's until it ends."""
+        """Gives the taken slot to a run until the run ends."""
         self._owners[run] = owner
 
     def free(self, run: str) -> None:

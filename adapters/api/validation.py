@@ -28,7 +28,7 @@ def fault_of(error: ValidationError, values: Any) -> Fault:
 
 
 def _place(details: ErrorDetails, values: Any) -> Place:
-    """As the client wrote it: without the names of our own union members."""
+    """The place of a fault in the client's own terms, without the names of our union members."""
     place: list[int | str] = []
     for part in details["loc"]:
         known = range(len(values)) if isinstance(values, list) else values if isinstance(values, Mapping) else ()

@@ -203,7 +203,7 @@ class ConsoleAdapter:
                 asked.left(client)
 
     async def _hear(self, client: Client, place: Place) -> None:
-        """What is said is stored in the order it was said; acknowledgements never wait behind it."""
+        """Stores messages in the order they were said; acknowledgements never wait behind them."""
         slots = asyncio.Semaphore(SAYING)
         saying = Background(log, "what was said could not be taken")
         try:

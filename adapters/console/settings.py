@@ -15,5 +15,5 @@ class ConsoleSettings(Section):
     name: str = Field("", description="The name before the bot's lines; empty is the bot's own name.")
 
     def by_account(self) -> Mapping[str, Self]:
-        """What is configured, by account; nothing means that the platform is off."""
+        """The configured accounts by name; none means that the platform is off."""
         return {"main": self} if self.enabled else {}

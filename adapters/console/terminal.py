@@ -45,7 +45,7 @@ class Display(Protocol):
 
 
 class Plain:
-    """For a pipe: whole texts only, everything else to the error output."""
+    """Output for a pipe: whole texts only, everything else to the error output."""
 
     def named(self, name: str) -> None:
         del name

@@ -221,7 +221,7 @@ class DiscordAdapter:
         return await self._post_late(part)
 
     async def _post_late(self, part: Part) -> Receipt:
-        """In the channel, for all to see."""
+        """Posts the part in the channel, for all to see."""
         if is_secret(part.target):
             raise Rejected(TOO_LATE)
         return await self._post(part)
@@ -264,7 +264,7 @@ class DiscordAdapter:
         return self._receipt(part, posted, Handle())
 
     async def _open_thread(self, target: Target) -> None:
-        """Of the message with the thread's id; that it is there already is as good."""
+        """Opens the thread of the message with the same id; a thread that exists already is as good."""
         if not handle_of(target).opens or target.thread in self._opened or self._detours.knows(target):
             return
         message = f"/channels/{target.chat}/messages/{target.thread}"
@@ -350,7 +350,7 @@ class DiscordAdapter:
         return self._receipt(part, posted, handle)
 
     async def _original(self, handle: Handle) -> dict[str, Any] | None:
-        """What the person who used the command sees; None where it is gone or never was."""
+        """The first answer to a command, as its person sees it; None if it is gone or never was."""
         try:
             found: dict[str, Any] = await self._client.call("GET", f"{hook_of(handle)}/messages/@original")
         except Refused as error:

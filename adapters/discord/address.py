@@ -17,7 +17,7 @@ STRANGE = (AttributeError, LookupError, TypeError, ValueError)
 
 
 class Handle(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a target needs besides its channel; all of it may be empty."""
+    """The parts of a target besides its channel; all of them may be empty."""
 
     # The thread is made of the message with its id when something is first sent there.
     opens: bool = False
@@ -80,7 +80,7 @@ def question_of(target: Target) -> str:
 
 
 def question_place(target: Target) -> str:
-    """Where the answered message stands; a thread's first one stands in the channel."""
+    """The channel of the answered message; a thread's first message stands in the parent channel."""
     return target.chat if question_of(target) == target.thread else channel_of(target)
 
 

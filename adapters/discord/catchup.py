@@ -30,7 +30,7 @@ REFUSAL_SECONDS = 0.5
 
 
 class Gap(NamedTuple):
-    """What was said, oldest first; `words` say what of it was left out, and are empty where nothing was."""
+    """The missed messages, oldest first; `words` tell which were left out, and are empty if none were."""
 
     messages: list[dict[str, Any]]
     words: str = ""
@@ -113,7 +113,7 @@ class History:
             _tell(place, "it was removed, or this bot may not read the message history there")
 
     def _oldest(self) -> float:
-        """By Discord's clock if it has told the time, since ours may be wrong."""
+        """The oldest time that is read, by Discord's clock if known, since ours may be wrong."""
         now = self._client.date
         return (self._clock.wall() if now is None else now) - self._settings.missed_hours * 3600
 

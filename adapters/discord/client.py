@@ -170,7 +170,7 @@ class Client:
 
 
 def verdict(answer: Answer, method: str) -> SendError | None:
-    """What became of a call, unless a limit has turned it away; None when it was done."""
+    """The verdict on a call that no limit has turned away; None when the call was done."""
     status, is_reading = answer.status, method == "GET"
     if not status:
         return silence(NAME, answer, harmless=is_reading)
@@ -207,7 +207,7 @@ def _is_too_long(told: Mapping[str, Any]) -> bool:
 
 
 def _said(told: Mapping[str, Any], status: int) -> str:
-    """In Discord's own words, with the field that it did not like."""
+    """The refusal in Discord's own words, with the field that it is about."""
     words = str(told.get("message") or f"Discord answered {status}")
     errors = told.get("errors")
     details = [f"{field}: {said}" for field, said in _complaints(errors)] if isinstance(errors, dict) else []

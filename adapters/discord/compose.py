@@ -67,7 +67,7 @@ async def attached(body: Body, words: Words) -> tuple[tuple[str, bytes], ...]:
 
 
 def names(body: Body, words: Words) -> list[str]:
-    """Of what is attached, as Discord writes them."""
+    """The names of the attached files, as Discord writes them."""
     return [plain_name(name) for name in (*(name for name, _ in words.attached), *(file.name for file in body.files))]
 
 

@@ -50,7 +50,7 @@ class Cursors:
             self.memory[channel] = self._unwritten[channel] = id
 
     def moved(self, channel: str, id: int) -> None:
-        """It was stored together with a message."""
+        """Notes a cursor that was stored together with a message."""
         self.memory[channel] = max(id, self.memory.get(channel, 0))
         if self._unwritten.get(channel, 0) <= id:
             self._unwritten.pop(channel, None)

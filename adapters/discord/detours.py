@@ -39,7 +39,7 @@ class Detours:
         return channel_of(target) in self._known
 
     async def find(self, target: Target, error: Refused) -> str | None:
-        """Where it goes after this refusal; None if there is no other place. Raises a SendError that says more."""
+        """The channel for a message after this refusal; None if there is no other. Raises a more exact SendError."""
         if self.knows(target):
             return None
         if handle_of(target).opens:

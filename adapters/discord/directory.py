@@ -70,14 +70,14 @@ class Atlas:
         self._places: dict[str, Place] = {}
 
     def roles(self, guild: str) -> frozenset[str]:
-        """Those of ours there."""
+        """The bot's own roles in a server."""
         return self._roles.get(guild, frozenset())
 
     def place(self, channel: str) -> Place | None:
         return self._places.get(channel)
 
     def guild_of(self, channel: dict[str, Any]) -> str:
-        """Of a channel that does not say so itself: as it, or the one it stands in, was known before."""
+        """The server of a channel: as told, or as the channel or its parent was known before."""
         known = self.place(str(channel["id"])) or self.place(str(channel.get("parent_id") or ""))
         return known.guild if known else ""
 
@@ -117,7 +117,7 @@ class Atlas:
 
 
 def place_of(channel: dict[str, Any], guild: str = "") -> Place:
-    """Of a channel as Discord shows it."""
+    """Makes a place of a channel as Discord describes it."""
     kind = int(channel["type"])
     is_thread = kind in THREADS
     return Place(

@@ -206,7 +206,7 @@ class Intake:
         self._append(channel, Step(partial(take, data)))
 
     def _catch_up(self, sight: Sight) -> None:
-        """In the channel's order, so before everything that is said there from now on."""
+        """Reads the gap in the channel's own order, so before every new message there."""
         self._caught_up.add(sight.place.channel)
         self._append(sight.place.channel, Step(partial(self._read_gap, sight), counts=False))
 

@@ -37,7 +37,7 @@ class Reader:
         self._commands = frozenset(commands)
 
     def rule(self, place: Place) -> Rule:
-        """What is said of a thread itself counts more than what is said of its channel."""
+        """A rule for a thread counts more than the rule for its channel."""
         if place.channel in self._settings.chats:
             return self._settings.chats[place.channel]
         return self._settings.rule(place.chat)
@@ -199,12 +199,12 @@ class Reader:
 
 
 def _checked(inbound: Inbound) -> Inbound:
-    """What has the wrong types could be stored, or break the storing, and would never be read again."""
+    """Raises for wrong types: such an inbound could break the store, or never be read again."""
     return msgspec.convert(msgspec.to_builtins(inbound), Inbound)
 
 
 def _snapshot(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What was passed on comes as a copy, without its author."""
+    """A forwarded message comes as a copy, without its author."""
     if (message.get("message_reference") or {}).get("type") != FORWARD:
         return None
     copies = message.get("message_snapshots") or ()
@@ -213,7 +213,7 @@ def _snapshot(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _saying(message: Mapping[str, Any]) -> str:
-    """What a person sends that is neither text nor file is said in words."""
+    """A sticker, poll or the like is described in words."""
     if stickers := message.get("sticker_items"):
         return " ".join(f"(a sticker: {sticker['name']})" for sticker in stickers)
     if poll := message.get("poll"):

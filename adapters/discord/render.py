@@ -79,7 +79,7 @@ def compose(markdown: str, limit: int = LIMIT) -> tuple[str, ...]:
 
 
 def tail(markdown: str, limit: int = LIMIT) -> str:
-    """What is shown of a text that still grows: all of it or, past the limit, its end, begun at a line or a word."""
+    """Renders a text that still grows: all of it or, past the limit, its end from a line or a word on."""
     shown = render(markdown)
     if len(shown) <= limit:
         return shown

@@ -200,7 +200,7 @@ class _Client(discord.Client):
             await self._host.clock.sleep(missing)
 
     async def connect(self, *, reconnect: bool = True) -> None:
-        """As the library's own, but it resumes after a reset too, waits for room, and soon says when it is lost.
+        """Replaces the library's own: resumes after a reset too, waits for room, and soon reports a lost connection.
 
         The library's waits up to a quarter of an hour without a word, and dies of a gateway that was never there.
         """
@@ -246,7 +246,7 @@ class _Client(discord.Client):
             await self._check_beat()
 
     async def _check_beat(self) -> None:
-        """To the library any event is a sign of life; one who tells and no longer listens is half dead."""
+        """Leaves a gateway that sends events and answers no heartbeat: to the library, any event is a sign of life."""
         beat = self.ws._keep_alive
         if (
             beat is None
@@ -257,7 +257,7 @@ class _Client(discord.Client):
         raise ReconnectWebSocket(None)
 
     def _known(self) -> dict[str, Any]:
-        """What it takes to go on with the session; nothing before the first."""
+        """The arguments that resume the session; empty before the first one."""
         # The library says so while there was no connection yet.
         socket: DiscordWebSocket | None = self.ws
         if socket is None or socket.session_id is None:

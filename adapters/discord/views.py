@@ -39,7 +39,7 @@ class Views:
         raise Rejected(TOO_LATE)
 
     def _ways_to(self, shown: Shown) -> list[str]:
-        """What only one person sees can be reached by its token alone."""
+        """The paths to a shown message; one that only one person sees can be reached by its token alone."""
         ways = []
         if shown.token and is_token_good(shown.at, self._clock):
             ways.append(f"/webhooks/{shown.application}/{shown.token}/messages/{shown.message}")

@@ -1,4 +1,4 @@
-"""What asking a platform about an account has found, and what a person must bring to set one up."""
+"""Findings about an account on its platform, and the guide for a person who sets one up."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def examine_way(url: str, proxy: str) -> list[Finding]:
 
 
 async def examine_clock(url: str, proxy: str) -> list[Finding]:
-    """What the platform's server says the time is; nothing where it does not say."""
+    """Compares this machine's clock with the platform's; finds nothing if the platform does not tell the time."""
     try:
         timeout = aiohttp.ClientTimeout(total=DATE_SECONDS)
         async with (

@@ -40,7 +40,7 @@ class Timeouts(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came back. Without a status nothing did, and `left` tells whether a byte of the request may have left us."""
+    """An answer of the server. Without a status there was none, and `left` tells whether a byte may have left us."""
 
     status: int = 0
     payload: bytes = b""
@@ -123,7 +123,7 @@ class HttpClient:
 
     @property
     def session(self) -> aiohttp.ClientSession:
-        """For a library that makes its own requests; a closed client has none."""
+        """The session for a library that makes its own requests; a closed client has none."""
         assert not self.is_closed
         if self._made is None:
             self._made = aiohttp.ClientSession(

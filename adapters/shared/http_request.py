@@ -20,7 +20,7 @@ UNKNOWN_SECONDS = 10.0
 
 
 class Request(web.BaseRequest):
-    """What a handler is given. Its body has not been read, and most of it not even accepted."""
+    """A request as its handler gets it: the body has not been read, and most of it not even accepted."""
 
     path_of_route = ""
     body_bytes = 0
@@ -47,7 +47,7 @@ class Request(web.BaseRequest):
         return most if self._connection.is_known else min(most, UNKNOWN_SECONDS)
 
     def vouch(self) -> None:
-        """It has shown a valid key or signature: its connection is never closed to make room for another."""
+        """Call after a valid key or signature: the connection is then never closed to make room for another."""
         self._connection.vouch()
 
     def abandon_when_gone(self) -> None:

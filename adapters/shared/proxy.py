@@ -76,7 +76,7 @@ def trouble(way: Way | None) -> str:
 
 
 def stranded(build: Callable[[Host], Adapter], why: str) -> Callable[[Host], Adapter]:
-    """What is built in place of an adapter that has no way out, so that the others serve."""
+    """Builds a stand-in for an adapter that has no way out, so that the other adapters serve."""
     return lambda host: Stranded(build(host), why)
 
 

@@ -45,7 +45,7 @@ class Unsent(NetworkError):
 
 
 class Unanswered(NetworkError):
-    """It left us, and no verdict came back."""
+    """The request left us, and no verdict came back."""
 
 
 class Flooded(TelegramError):

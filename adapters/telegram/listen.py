@@ -156,7 +156,7 @@ class Intake:
             await self._host.reports.reachable()
 
     async def _put_back(self, taking: dict[int, asyncio.Task[None]]) -> bool:
-        """What could not be stored is not confirmed, so it comes again with the next poll."""
+        """An update that could not be stored is not confirmed, so Telegram sends it again with the next poll."""
         lost = [number for number, task in taking.items() if task.done() and task.exception() is not None]
         for number in lost:
             error = taking.pop(number).exception()

@@ -110,7 +110,7 @@ class Draft:
             self._text = self._exchange(self._text, self._unfold)
 
     def safe(self) -> str:
-        """What the converter may read: no table, no formula, no link that would not work."""
+        """The text that the converter may read: no table, no formula, no broken link."""
         text = self._text
         if _LATEX.search(text):
             text = self._exchange(text, self._spell)
@@ -121,7 +121,7 @@ class Draft:
         return _apply(walk.data, walk.edits).decode().replace("$", _VEILED["$"]).replace("||", 2 * _VEILED["|"])
 
     def ink(self) -> Counter[str]:
-        """What must be shown of it once it is safe."""
+        """The letters and digits that the shown text must have, with each unsafe piece exchanged."""
         owed = ink(_MARKERS.sub("", self._source))
         owed.subtract(ink(" ".join(old for old, _ in self._exchanged)))
         owed.update(ink(" ".join(new for _, new in self._exchanged)))

@@ -273,7 +273,7 @@ def _forwarded(message: dict[str, Any]) -> str:
 
 
 def _rich(message: dict[str, Any]) -> str:
-    """What we said richly has no plain text; it comes in the words we sent."""
+    """A rich message of ours has no plain text; Telegram quotes it in the source that we sent."""
     rich = message.get("rich_message")
     words = (rich.get("markdown") or rich.get("html")) if isinstance(rich, dict) else ""
     return words if isinstance(words, str) else ""

@@ -64,7 +64,7 @@ def render(markdown: str) -> Rendered:
 
 
 def plain(markdown: str, limit: int = LIMIT) -> str:
-    """What is sent when entities are refused: the source or, where that is too long, what it shows."""
+    """The text to send when entities are refused: the source or, if that is too long, the rendered text."""
     source = telegram_markdown.clean(markdown).strip()
     return source if length(source) <= limit else render(markdown).text
 

@@ -22,7 +22,7 @@ async def health(api: ApiService, call: Call) -> web.StreamResponse:
 
 
 async def starting(request: web.BaseRequest, names: Mapping[str, str]) -> web.StreamResponse:
-    """As long as the store is being opened and looked over: alive, and not ready yet."""
+    """Answers while the store is being opened: alive, and not ready yet."""
     return web.json_response({"status": "starting"}, status=503, headers={"Retry-After": "1"})
 
 
@@ -82,7 +82,7 @@ def capabilities(api: ApiService, endpoints: Iterable[tuple[str, str]]) -> dict[
 
 
 async def metrics(api: ApiService, call: Call) -> web.StreamResponse:
-    """For Prometheus; counts and times only."""
+    """Metrics for Prometheus: counts and times only."""
     from prometheus_client import CollectorRegistry, generate_latest
     from prometheus_client.exposition import CONTENT_TYPE_LATEST
 

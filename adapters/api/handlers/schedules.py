@@ -28,7 +28,7 @@ SEVERAL = "one target for each job: make another job for the next"
 
 
 class JobProblem(Problem):
-    """As clients of jobs read it: a sentence and nothing else."""
+    """An error as clients of jobs read it: one sentence."""
 
     @property
     def body(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ async def look(api: ApiService, call: Call) -> web.StreamResponse:
 
 
 async def change(api: ApiService, call: Call) -> web.StreamResponse:
-    """What is not said stays as it is."""
+    """Fields that the request leaves out stay as they are."""
     with _told():
         asked = validate(JobChange, await _said(call))
         known = await _known(api, call)
@@ -142,7 +142,7 @@ async def runs(api: ApiService, call: Call) -> web.StreamResponse:
 
 
 async def _said(call: Call) -> bytes:
-    """What would run on this machine is refused, and never left out in silence."""
+    """Reads the body; raises JobProblem for a command, which would run on this machine."""
     data = await read_json(call.request)
     if validate(JobCommand, data).command is not None:
         raise JobProblem(400, COMMAND, "command_not_permitted")
