@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
@@ -24,6 +24,7 @@ from tidings.adapters.slack.settings import SlackAccount
 from tidings.adapters.slack.socket import USUAL, Limits, Sockets
 from tidings.adapters.slack.workspaces import WORKSPACES, Listeners
 from tidings.core.adapter import Host, Receive
+from tidings.core.background import Background
 from tidings.core.clock import ended_within
 from tidings.core.errors import Doubtful, SendError, Unreachable, Unstored
 from tidings.core.types import Admission, Ignored, Inbound, Kind, Stored
@@ -66,10 +67,10 @@ class Intake:
         self._sessions = sessions
         self._host = host
         self._limits = limits
-        self._people = People(client, self._begin)
+        self._background = Background(log, "listening failed", self._failed)
+        self._people = People(client, self._background.begin)
         # Events that are not stored yet, by conversation.
         self._lanes: dict[str, list[Waiting]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self._came = 0
         self._held = 0
         # Assistant threads that were looked up: whether they are new.
@@ -99,10 +100,9 @@ class Intake:
                     ended.result()
                 raise AssertionError("listening has no end of its own")
             finally:
-                tasks = [listening, *self._tasks]
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
+                await self._background.close()
                 self._broken.cancel()
 
     @property
@@ -129,8 +129,8 @@ class Intake:
                 nonlocal noting
                 if noting is None:
                     log.info("%s@%s listens as %s", ADAPTER, self._account, me.name)
-                    noting = self._begin(self._keep_noting())
-                self._begin(self._host.reports.reachable())
+                    noting = self._background.begin(self._keep_noting())
+                self._background.begin(self._host.reports.reachable())
 
             troubled = self._host.reports.troubled
             sockets = Sockets(self._client, app_token, self._host.clock, bolt.answer_envelope, troubled, self._limits)
@@ -139,26 +139,26 @@ class Intake:
         events = Events(self._settings.signing_secret.get_secret_value(), self._host.clock, bolt.answer_request)
         async with self._host.server.route("POST", path, events.handle, body_bytes=BODY_BYTES):
             log.info("%s@%s listens as %s, at %s", ADAPTER, self._account, me.name, path)
-            self._begin(self._host.reports.reachable())
+            self._background.begin(self._host.reports.reachable())
             await self._keep_noting()
 
     # What Bolt's listeners call.
 
     async def _thread_started(self, payload: Mapping[str, Any]) -> str:
         thread = payload["event"]["assistant_thread"]
-        self._begin(self._suggest(str(thread["channel_id"]), str(thread["thread_ts"])))
+        self._background.begin(self._suggest(str(thread["channel_id"]), str(thread["thread_ts"])))
         return ""
 
     async def _home_opened(self, payload: Mapping[str, Any]) -> str:
         event = payload["event"]
         if event.get("tab") == "messages":
-            self._begin(self._suggest(str(event["channel"]), ""))
+            self._background.begin(self._suggest(str(event["channel"]), ""))
         return ""
 
     async def _session_stopped(self, payload: Mapping[str, Any]) -> str:
         event = payload["event"]
         # Slack does not clear the status itself.
-        self._begin(self._rest(str(event["channel"]), str(event["thread_ts"])))
+        self._background.begin(self._rest(str(event["channel"]), str(event["thread_ts"])))
         return await self._happened(payload)
 
     async def _happened(self, payload: Mapping[str, Any]) -> str:
@@ -184,7 +184,7 @@ class Intake:
         lane = self._lanes.get(inbound.conversation.id)
         if lane is None:
             lane = self._lanes[inbound.conversation.id] = []
-            self._begin(self._work(inbound.conversation.id, lane))
+            self._background.begin(self._work(inbound.conversation.id, lane))
         heapq.heappush(lane, waiting)
         self._held += 1
         try:
@@ -232,14 +232,14 @@ class Intake:
             return ""
         silent = self._reader.is_silent(inbound.target.chat)
         if words := SILENT if silent else await self._ask_door(inbound):
-            self._begin(self._whisper(inbound, words))
+            self._background.begin(self._whisper(inbound, words))
         return ""
 
     async def _ask_door(self, inbound: Inbound) -> str:
         """Words for the person when no answer may follow; empty when one follows."""
         storing = asyncio.ensure_future(self._receive(inbound))
         if not await ended_within(self._host.clock, storing, self._limits.answer_seconds):
-            self._begin(self._finish(storing))
+            self._background.begin(self._finish(storing))
             return SLOW
         try:
             return reply_to(storing.result(), inbound)
@@ -288,7 +288,9 @@ class Intake:
         words, place = " ".join(inbound.text.split()), inbound.target
         if words:
             title = words if len(words) <= TITLE_CHARACTERS else f"{words[: TITLE_CHARACTERS - 1]}\u2026"
-            self._begin(self._try("name", self._sessions.name(place.chat, place.thread, title, seconds=ASIDE_SECONDS)))
+            self._background.begin(
+                self._try("name", self._sessions.name(place.chat, place.thread, title, seconds=ASIDE_SECONDS))
+            )
 
     async def _rest(self, channel: str, thread: str) -> None:
         await self._try("status", self._sessions.work(channel, thread, on=False, seconds=ASIDE_SECONDS))
@@ -318,15 +320,8 @@ class Intake:
                 log.debug("the time could not be noted: %s", error)
             await self._host.clock.sleep(NOTED_EVERY_SECONDS)
 
-    def _begin(self, aside: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(aside)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and not self._broken.done():
+    def _failed(self, error: BaseException) -> None:
+        if not self._broken.done():
             self._broken.set_exception(error)
 
 

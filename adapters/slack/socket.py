@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, NamedTuple, NoReturn
 
@@ -17,6 +17,7 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from tidings.adapters.shared.proxy import way
 from tidings.adapters.slack.bolt import SILENT_LOGGER
 from tidings.adapters.slack.client import Client
+from tidings.core.background import Background
 from tidings.core.clock import Clock
 from tidings.core.errors import Doubtful, Misconfigured, RateLimited, Unreachable
 from tidings.core.failpoints import fail_here
@@ -163,7 +164,7 @@ class Sockets:
         self._answer = answer
         self._troubled = troubled
         self._links: set[Link] = set()
-        self._asides: set[asyncio.Task[None]] = set()
+        self._background = Background(log, "a socket could not be closed")
 
     async def run(self, opened: Callable[[], object]) -> NoReturn:
         """Calls `opened` with each new socket. Raises Unreachable or Misconfigured when there can be none."""
@@ -174,11 +175,10 @@ class Sockets:
                 await current.over.wait()
                 # The old socket hears until the new one does.
                 old, current = current, await self._open(current)
-                self._begin(self._drain(old))
+                self._background.begin(self._drain(old))
         finally:
-            for task in self._asides:
-                task.cancel()
-            await asyncio.gather(*self._asides, *(link.close() for link in self._links), return_exceptions=True)
+            await self._background.close()
+            await asyncio.gather(*(link.close() for link in self._links), return_exceptions=True)
 
     async def _open(self, old: Link | None) -> Link:
         failures, began = 0, self._clock.now()
@@ -230,8 +230,3 @@ class Sockets:
     async def _close(self, link: Link) -> None:
         await link.close()
         self._links.discard(link)
-
-    def _begin(self, aside: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(aside)
-        self._asides.add(task)
-        task.add_done_callback(self._asides.discard)

@@ -6,12 +6,13 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Coroutine, Iterable
-from contextvars import Context
+from contextvars import copy_context
 from pathlib import Path
 from typing import NamedTuple
 
 from tidings.core import context
 from tidings.core.agent import Agent, Outcome, OutcomeKind, Turn, Usage
+from tidings.core.background import Background
 from tidings.core.clock import Clock, Timer
 from tidings.core.desk.desk import Desk
 from tidings.core.errors import Fenced
@@ -81,9 +82,10 @@ class Dispatcher:
         self._at_work: dict[str, Agent] = {}
         self._run_ended = asyncio.Event()
         self._orphans: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        # A run that fails by our own fault stays open in the store, where the sweep finds it.
+        self._tasks = Background(log, "a run failed in the dispatcher and stays open")
         # Writes that must complete even if their run is cut off: ends of runs, and claims.
-        self._settling: set[asyncio.Task[Claim | None]] = set()
+        self._settling = Background(log, "", lambda error: log.info("a run was not settled: %r", error))
         # Free conversations with waiting messages, served in turn so that none starves the others.
         self._waiting: OrderedDict[str, None] = OrderedDict()
         self._timers: dict[str, Timer] = {}
@@ -122,12 +124,10 @@ class Dispatcher:
     async def stop(self, patience: float) -> None:
         """Cuts off running runs, which stay open in the store; recovery decides about them at the next start."""
         self.pause()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         # An ended run is already being settled and must not look cut off.
-        if self._settling and patience:
-            await asyncio.wait(self._settling, timeout=patience)
+        if patience:
+            await self._settling.drain(patience)
 
     def pause(self) -> None:
         self._stopped = True
@@ -164,7 +164,7 @@ class Dispatcher:
     def begin(self, claimed: Claim) -> None:
         """Runs a claimed message in a slot that was reserved."""
         self._live[claimed.run] = Interrupt()
-        self._spawn(self._hand_back(claimed) if self._stopped else self._run(claimed))
+        self._tasks.begin(self._hand_back(claimed) if self._stopped else self._run(claimed))
 
     def expect(self, conversation: str, ready: float) -> None:
         """The oldest waiting message of this conversation may be claimed from `ready` on."""
@@ -196,19 +196,7 @@ class Dispatcher:
         while self._slots.is_free and self._waiting and not self._stopped:
             conversation, _ = self._waiting.popitem(last=False)
             self._slots.take()
-            self._spawn(self._claim(conversation))
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        # A fresh context: the task must contain this run's session and nothing of the caller's.
-        task = asyncio.create_task(work, context=Context())
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Logs an exception of our own code; its run stays open in the store, where the sweep finds it."""
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            log.error("a run failed in the dispatcher and stays open: %r", error, exc_info=error)
+            self._tasks.begin(self._claim(conversation))
 
     async def _claim(self, conversation: str) -> None:
         claimed = None
@@ -242,10 +230,7 @@ class Dispatcher:
 
     async def _see_through(self, work: Coroutine[None, None, Claim | None]) -> Claim | None:
         """Completes a write even when its run is cut off."""
-        task = asyncio.create_task(work)
-        self._settling.add(task)
-        task.add_done_callback(self._settling.discard)
-        return await asyncio.shield(task)
+        return await asyncio.shield(self._settling.begin(work, context=copy_context()))
 
     async def _run(self, claimed: Claim) -> None:
         """Runs claims one by one while this conversation has its turn; a run is live once its claim is committed."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
-from contextvars import Context
 
 from tidings.core import ids
+from tidings.core.background import Background
 from tidings.core.clock import Clock, Timer
 from tidings.core.desk.health import Alarm
 from tidings.core.outbound import homes, outbox
@@ -47,7 +46,7 @@ class Alerts:
         self._clock = clock
         self._fallback = fallback
         self._is_down = is_down
-        self._telling: set[asyncio.Task[None]] = set()
+        self._telling = Background(log, "an alert could not be stored")
         self._waiting: dict[str, Timer] = {}
 
     def sounded(self, alarm: Alarm, about: str) -> None:
@@ -64,9 +63,7 @@ class Alerts:
     async def stop(self) -> None:
         for timer in self._waiting.values():
             timer.cancel()
-        for telling in self._telling:
-            telling.cancel()
-        await asyncio.gather(*self._telling, return_exceptions=True)
+        await self._telling.close()
 
     def _look_again(self, alarm: Alarm, about: str) -> None:
         del self._waiting[about]
@@ -74,14 +71,7 @@ class Alerts:
             self._spawn(alarm, about)
 
     def _spawn(self, alarm: Alarm, about: str) -> None:
-        telling = asyncio.create_task(self._tell(alarm, about), context=Context())
-        self._telling.add(telling)
-        telling.add_done_callback(self._told)
-
-    def _told(self, telling: asyncio.Task[None]) -> None:
-        self._telling.discard(telling)
-        if not telling.cancelled() and (error := telling.exception()):
-            log.error("an alert could not be stored: %r", error, exc_info=error)
+        self._telling.begin(self._tell(alarm, about))
 
     async def _tell(self, alarm: Alarm, about: str) -> None:
         await self._store.insist(lambda tx: self._owe(tx, alarm, about))

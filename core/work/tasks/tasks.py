@@ -13,6 +13,7 @@ import msgspec
 
 from tidings.core import context
 from tidings.core.agent import Outcome
+from tidings.core.background import Background
 from tidings.core.clock import Clock, Timer
 from tidings.core.desk.work import Delegated, Goal, Task, TaskState
 from tidings.core.errors import Unknown
@@ -67,10 +68,14 @@ class Tasks:
         self._stops = stops
         self._mandates = mandates
         self._open: dict[str, Timer | asyncio.Task[None]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        # A request to end a task is stored, so the next sweep tries again after a fault.
+        self._ending = Background(log, "a task could not be ended")
         self._stopping = False
         store.wakeups.subscribe(TaskDue, lambda due: self._expect(due.task, due.at))
-        store.wakeups.subscribe(TaskStopAsked, lambda due: self._spawn(self._end_asked(due.task)))
+        store.wakeups.subscribe(TaskStopAsked, self._stop_asked)
+
+    def _stop_asked(self, due: TaskStopAsked) -> None:
+        self._ending.begin(self._end_asked(due.task))
 
     async def start(self) -> None:
         """Reports lost tasks after recovery, before anything else is sent."""
@@ -90,7 +95,7 @@ class Tasks:
         for row in waiting:
             self._expect(row["id"], row["due"])
         for row in asked:
-            self._spawn(self._end(row))
+            self._ending.begin(self._end(row))
 
     def _take_up(self, tx: Transaction, row: Row) -> None:
         kind = self._kinds.get(row["kind"])
@@ -105,7 +110,8 @@ class Tasks:
         for waiting in self._open.values():
             waiting.cancel()
         running = [task for task in self._open.values() if isinstance(task, asyncio.Task)]
-        await asyncio.gather(*running, *self._ending, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)
+        await self._ending.drain()
 
     async def begin(self, kind: str, argument: str, after: float) -> str:
         """Starts a task; refuses it where its end could not be reported."""
@@ -144,17 +150,6 @@ class Tasks:
     async def _end(self, row: Row) -> None:
         stop: Stop = self._stops.get(row["kind"], self._end_own)
         await stop(row, row["stop_asked"])
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        ending = asyncio.create_task(work, context=Context())
-        self._ending.add(ending)
-        ending.add_done_callback(self._ended)
-
-    def _ended(self, ending: asyncio.Task[None]) -> None:
-        self._ending.discard(ending)
-        if not ending.cancelled() and (error := ending.exception()):
-            # The request is still stored, so the next sweep tries again.
-            log.error("a task could not be ended: %r", error, exc_info=error)
 
     async def _end_own(self, row: Row, by: str) -> None:
         working = self._open.get(row["id"])
@@ -200,7 +195,7 @@ class Tasks:
 
     def end_lapsed(self) -> None:
         """Stops tasks of people who were removed from the access list."""
-        self._spawn(self._end_lapsed())
+        self._ending.begin(self._end_lapsed())
 
     async def _end_lapsed(self) -> None:
         rows = await self._store.read(lambda tx: tx.all(f"SELECT * FROM tasks WHERE {task_rows.OPEN}"))
