@@ -1,4 +1,4 @@
-"""Brings what an adapter reports to the gateway, under the name of the adapter's own account."""
+"""Passes an adapter's reports to the gateway, together with the adapter's own account."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Listener(Protocol):
-    """What the gateway does about a report of any account."""
+    """Handles the reports of all accounts."""
 
     async def reachable(self, adapter: str, account: str) -> None: ...
     def troubled(self, adapter: str, account: str, reason: str) -> None: ...
@@ -15,7 +15,7 @@ class Listener(Protocol):
 
 
 class AccountReports:
-    """The reports of one account: an adapter can speak for no other."""
+    """The reports of one account, so that an adapter cannot speak for another."""
 
     def __init__(self, listener: Listener, adapter: str, account: str) -> None:
         self._listener = listener

@@ -1,4 +1,4 @@
-"""Keeps one long-lived part alive: back-off, health, last error; it takes nobody with it."""
+"""Supervises long-lived parts such as adapters: restarts each after a failure with back-off, and reports its health."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Pauses(NamedTuple):
 
     # Before each new start of a part that has failed; the last one is repeated.
     backoff: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-    # A part that lived so long was well; its next failure starts the back-off anew.
+    # A part that ran for this long was healthy; after it, the back-off starts from the beginning.
     well: float = 60.0
-    # A part that was degraded shows as well after so long without trouble.
+    # A degraded part shows as up after this long without trouble.
     steady: float = 10.0
-    # A platform that could not be reached may hang for a while before that shows again; `mended` is believed at once.
+    # An unreachable platform may hang before it fails again, so its part shows as up later; `mended` counts at once.
     unreached: float = 120.0
-    # A part that the owner must correct is tried again so often, in case the owner has.
+    # How often a misconfigured part is tried again, in case the owner has corrected its settings.
     misconfigured: float = 300.0
 
 
@@ -42,16 +42,16 @@ class Supervisor:
         self._alarms = alarms
         self._health: dict[str, PartHealth] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        # Parts that have said themselves that they cannot do their work.
+        # Parts that have reported that they cannot do their work.
         self._troubled: set[str] = set()
-        # When each part shows as well, if nothing comes between.
+        # The timer after which each part shows as up.
         self._timers: dict[str, Timer] = {}
         # Parts whose settings the owner must correct, until they are tried again.
         self._misconfigured: dict[str, asyncio.Event] = {}
         self._stopping = False
 
     def keep(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
-        """Runs `part` until `stop`, again and again however it ends."""
+        """Runs `part` until `stop`, and starts it again however it ends."""
         self._set(name, "starting", "")
         self._tasks[name] = asyncio.create_task(self._keep(name, part), name=name, context=Context())
 
@@ -71,23 +71,23 @@ class Supervisor:
         return tuple(self._health.values())
 
     def is_down(self, name: str) -> bool:
-        """Also of a part that is no longer there."""
+        """Tells whether a part does not work or does not exist."""
         return name not in self._health or self._health[name].state in ("degraded", "misconfigured")
 
     def troubled(self, name: str, reason: str) -> None:
-        """A part lives and cannot do its work: it shows as degraded until it says `mended`."""
+        """A running part cannot do its work: it shows as degraded until `mended`."""
         if name not in self._health or name in self._troubled:
             return
         self._troubled.add(name)
-        # One that is well for a moment and then troubled again has been told of.
+        # A part that was up only briefly has already caused an alarm.
         if self._health[name].state != "degraded":
             self._set(name, "degraded", clean(reason))
-            self._alarms.sound("adapter", f"{name} is degraded: {reason}; it goes on trying", name)
+            self._alarms.sound("adapter", f"{name} is degraded: {reason}; it keeps trying", name)
 
     def mended(self, name: str) -> None:
-        """A part does its work again; it shows as well when that has lasted for a while."""
+        """A part does its work again; it shows as up when that has lasted for a while."""
         self._troubled.discard(name)
-        # Between two lives a late word of the last one counts for nothing.
+        # Between two runs of a part, a late report of the last one does not count.
         if name in self._timers and self._health[name].state == "degraded":
             self._expect(name, self._pauses.steady)
 
@@ -95,7 +95,7 @@ class Supervisor:
         failures, steady = 0, self._pauses.steady
         while True:
             began = self._clock.now()
-            # After a failure it shows as well again only when it has lived for a while.
+            # After a failure, the part shows as up only when it has run for a while.
             doubted = failures or self._health[name].state == "standing by"
             self._expect(name, steady if doubted else 0.0)
             steady = self._pauses.steady
@@ -139,7 +139,7 @@ class Supervisor:
             del self._misconfigured[name]
 
     async def _stand_by(self, name: str, error: StandingBy) -> None:
-        """Nothing is wrong: somebody else does the work, and we are there when they are not."""
+        """Waits while another process does the work; this is not a failure."""
         self._troubled.discard(name)
         self._timers[name].cancel()
         if self._health[name].state != "standing by":
@@ -157,7 +157,7 @@ class Supervisor:
             return
         known = self._health[name]
         if known.state == "degraded":
-            log.info("%s is well again", name)
+            log.info("%s works again", name)
         self._set(name, "up", "" if known.state == "standing by" else known.last_error)
 
     def _set(self, name: str, state: str, error: str, *, restarted: bool = False) -> None:

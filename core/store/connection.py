@@ -1,4 +1,4 @@
-"""Opens a SQLite file: checked, durable and brought up to this version, or refused with a reason."""
+"""Opens a SQLite file: checks it, makes it durable and upgrades it, or refuses it with a reason."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def add(
         card_rows.watch(tx, card, hand.target, hand.conversation)
     card_rows.note(tx, card, "created", title, hand.name, at)
     if new.triage:
-        tx.execute("UPDATE cards SET reason = 'nobody has let it go yet' WHERE id = ?", card)
+        tx.execute("UPDATE cards SET reason = 'it was not released yet' WHERE id = ?", card)
     else:
         _let_go(tx, card, at, _answered(hand))
     return card_rows.find(tx, str(card))

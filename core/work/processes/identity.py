@@ -1,4 +1,4 @@
-"""Child processes: how each is started, and which one a number stands for, by number, birth and boot."""
+"""Child processes: how to start one, and how to identify one by process id, start time and boot."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
 # The environment variable that marks every process of a task.
 MARK = "TIDINGS_TASK"
-# What names a boot where /proc does not: macOS, and FreeBSD.
+# System values that identify a boot where there is no /proc: on macOS and FreeBSD.
 BOOT_NAMES = ("kern.bootsessionuuid", "kern.boot_id")
 
 ON_LINUX = sys.platform == "linux"
@@ -38,20 +38,20 @@ def program(path: str | Path, *arguments: str) -> tuple[str, ...]:
 
 
 async def see_through(ending: Coroutine[Any, Any, None]) -> None:
-    """Ends a child process to the last, also if the caller is cancelled a second time meanwhile."""
+    """Completes the ending of a child process, even if the caller is cancelled again."""
     await asyncio.shield(endings.begin(ending))
 
 
 def born(pid: int) -> str:
-    """The boot and the birth of the process with this number; empty for none, or where the system names no boot.
+    """The boot and start time of a process; empty if it is gone or the system does not identify boots.
 
-    Another process that gets the number later, also after a reboot, has another birth or another boot.
+    A later process with the same id, even after a reboot, has another start time or boot.
     """
     if not ON_LINUX:
         boot, birth = _named_boot(), _ask("ps", "-o", "lstart=", "-p", str(pid))
         return f"{boot}/{birth}" if boot and birth else ""
     stat = _stat(pid)
-    # A dead process keeps its number until its parent has asked for it, and has ended all the same.
+    # A zombie keeps its id until its parent reaps it, but it has ended.
     return f"{clock.boot_id()}/{stat[19]}" if stat and stat[0] not in "ZX" and clock.boot_id() else ""
 
 
@@ -61,7 +61,7 @@ def is_from_this_boot(birth: str) -> bool:
 
 
 def _is_same(pid: int, birth: str) -> bool:
-    """False for a birth without a boot: nothing may be signalled on its word."""
+    """False for a birth without a boot: such a process must never be signalled."""
     return is_from_this_boot(birth) and born(pid) == birth
 
 
@@ -71,7 +71,7 @@ def _named_boot() -> str:
 
 
 def _ask(*command: str) -> str:
-    """What a tool of the system prints, in the same words in every language and time zone."""
+    """The output of a system tool, independent of language and time zone."""
     plain = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False, env=plain).stdout.strip()
@@ -151,10 +151,10 @@ def _pidfd(pid: int) -> int | None:
 
 
 def kill_group(pid: int, birth: str) -> None:
-    """Kills what is left of the group that this process leads or has led, unless the number is another's by now."""
+    """Kills the rest of a process group, unless its leader's id belongs to another process by now."""
     if not is_from_this_boot(birth) or born(pid) not in ("", birth):
         return
-    # There may be nothing left in the group.
+    # The group may already be empty.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 

@@ -51,7 +51,7 @@ async def test_no_bot_gets_a_card_past_the_person_who_has_to_look_at_it(tmp_path
             obeyed(desk, Order("block", id=made.id, text="so that I can unblock it", kind=Block.NEEDS_INPUT), BOT),
         )
         for way in ways:
-            with pytest.raises(Unkeepable, match="waits for a person: nobody has let it go yet"):
+            with pytest.raises(Unkeepable, match="waits for a person: it was not released yet"):
                 await way
         assert (await card(world, made.id)).state is TRIAGE
 
