@@ -11,6 +11,7 @@ import msgspec
 
 from tidings.adapters.discord import client as discord
 from tidings.adapters.discord import compose as discord_compose
+from tidings.adapters.discord import render
 from tidings.adapters.discord.address import (
     ADAPTER,
     Handle,
@@ -32,7 +33,6 @@ from tidings.adapters.discord.deferrals import Deferrals
 from tidings.adapters.discord.detours import Detours, remember
 from tidings.adapters.discord.listen import Intake
 from tidings.adapters.discord.readback import Readback, Reading
-from tidings.adapters.discord.render import tail
 from tidings.adapters.discord.settings import DiscordAccount
 from tidings.adapters.discord.signals import Signals
 from tidings.adapters.discord.socket import USUAL, Limits
@@ -76,8 +76,10 @@ class DiscordAdapter:
         *,
         limits: Limits = USUAL,
         client: Client | None = None,
+        text_limit: int = render.LIMIT,
     ) -> None:
         self.account = account
+        self._text_limit = text_limit
         self._settings = settings
         self._host = host
         self._token = settings.secret
@@ -124,7 +126,10 @@ class DiscordAdapter:
 
     def compose(self, target: Target, body: Body) -> tuple[Body, ...]:
         texts = discord_compose.cut(
-            body.text, in_one=is_secret(target), may_attach=channel_of(target) not in self._without_files
+            body.text,
+            in_one=is_secret(target),
+            may_attach=channel_of(target) not in self._without_files,
+            limit=self._text_limit,
         )
         parts = [*(Body(text=text) for text in texts), *(Body(files=(file,)) for file in body.files)]
         if body.choices and texts:
@@ -149,7 +154,9 @@ class DiscordAdapter:
         shown = shown_of(view)
         assert shown is not None
         try:
-            await self._views.edit(shown, {"content": tail(text), "allowed_mentions": NO_MENTIONS})
+            await self._views.edit(
+                shown, {"content": render.tail(text, self._text_limit), "allowed_mentions": NO_MENTIONS}
+            )
         except Rejected as error:
             raise ViewLost(str(error)) from error
         return view
@@ -311,7 +318,7 @@ class DiscordAdapter:
         return discord_compose.title(str(begun.get("content") or ""))
 
     def _words(self, part: Part) -> Words:
-        return discord_compose.word(part.body.text, in_one=is_secret(part.target))
+        return discord_compose.word(part.body.text, in_one=is_secret(part.target), limit=self._text_limit)
 
     def _receipt(self, part: Part, message: dict[str, Any], handle: Handle) -> Receipt:
         view = None

@@ -38,24 +38,24 @@ class Words(NamedTuple):
     attached: tuple[tuple[str, bytes], ...] = ()
 
 
-def cut(text: str, *, in_one: bool, may_attach: bool = True) -> tuple[str, ...]:
+def cut(text: str, *, in_one: bool, may_attach: bool = True, limit: int = render.LIMIT) -> tuple[str, ...]:
     """A few parts, or one that is longer than a message, which then goes as a file where one may be attached."""
     if not text.strip():
         return ()
     if in_one or (may_attach and len(text) > SURELY_A_FILE):
         return (text,)
-    parts = render.compose(text)
+    parts = render.compose(text, limit)
     return parts if len(parts) <= MOST_PARTS or not may_attach else (text,)
 
 
-def word(text: str, *, in_one: bool) -> Words:
+def word(text: str, *, in_one: bool, limit: int = render.LIMIT) -> Words:
     """Raises Unfit where the text should have been cut."""
     if len(text) <= SURELY_A_FILE:
         content = render.render(text)
-        if len(content) <= render.LIMIT:
+        if len(content) <= limit:
             return Words(content)
-        if len(cut(text, in_one=in_one)) > 1:
-            raise Unfit(f"it has {len(content)} characters, and Discord takes at most {render.LIMIT}")
+        if len(cut(text, in_one=in_one, limit=limit)) > 1:
+            raise Unfit(f"it has {len(content)} characters, and Discord takes at most {limit}")
     whole = render.clean(text).encode()
     return Words(f"{render.preview(text, PREVIEW)}\n\n{IN_THE_FILE}", ((ANSWER_FILE, whole),))
 

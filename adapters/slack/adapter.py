@@ -21,7 +21,7 @@ from tidings.adapters.slack.settings import SlackAccount
 from tidings.adapters.slack.signals import Signals
 from tidings.adapters.slack.signature import Seal, payload_of
 from tidings.adapters.slack.socket import USUAL, Limits
-from tidings.adapters.slack.streams import EDIT_SECONDS, Streams
+from tidings.adapters.slack.streams import USUAL_GROWTH, Growth, Streams
 from tidings.adapters.slack.uploads import Uploads
 from tidings.core import redaction
 from tidings.core.adapter import Host, Receive, Taken
@@ -43,8 +43,6 @@ from tidings.core.types import (
 )
 
 TOO_LATE = "the time for a private answer is over"
-# Seconds from one piece of a native stream to the next.
-FLUSH_SECONDS = 1.0
 # A stream does not say which answer it belongs to, so the search begins only shortly before its start.
 STREAM_MARGIN = 5.0
 
@@ -59,9 +57,11 @@ class SlackAdapter:
         host: Host,
         *,
         limits: Limits = USUAL,
+        growth: Growth = USUAL_GROWTH,
         client: Client | None = None,
     ) -> None:
         self.account = account
+        self._growth = growth
         self._limits = limits
         self._settings = settings
         self._host = host
@@ -76,7 +76,7 @@ class SlackAdapter:
         self._sessions = Sessions(self._client)
         self._signals = Signals(self._client, self._sessions, self._key)
         self._streams = Streams(
-            self._client, host.clock, self._key, native=settings.native_streams, mentions=settings.mentions
+            self._client, host.clock, self._key, growth, native=settings.native_streams, mentions=settings.mentions
         )
         # Where people are written to by their ids.
         self._direct: dict[str, str] = {}
@@ -91,7 +91,9 @@ class SlackAdapter:
         channel, show = f"{account}/{target.chat}", f"{account}/{target.chat}/{target.thread}/show"
         is_secret, streams = bool(handle.response_url), self._streams.may_stream(target)
         # Slack's tiers: a hundred pieces of streams a minute, or fifty edits.
-        every, method, seconds = (FLUSH_SECONDS, "append", 0.6) if streams else (EDIT_SECONDS, "update", 1.2)
+        every, method, seconds = (
+            (self._growth.flush_seconds, "append", 0.6) if streams else (self._growth.edit_seconds, "update", 1.2)
+        )
         return Capabilities(
             # An app has no place of its own: without a channel nothing can be delivered.
             async_delivery=bool(target.chat),
@@ -115,7 +117,7 @@ class SlackAdapter:
         )
 
     def compose(self, target: Target, body: Body) -> tuple[Body, ...]:
-        texts = slack_compose.cut(body.text, secret=bool(handle_of(target).response_url))
+        texts = slack_compose.cut(body.text, secret=bool(handle_of(target).response_url), limit=self._growth.text)
         parts = [Body(text=text) for text in texts]
         if body.choices:
             last = parts.pop().text if parts else ""
@@ -216,8 +218,8 @@ class SlackAdapter:
         return self._direct[chat]
 
     async def _post(self, part: Part, channel: str) -> Receipt:
-        if len(render.block(part.body.text)) > render.LIMIT:
-            raise Unfit(f"Slack takes {render.LIMIT} characters")
+        if len(render.block(part.body.text)) > self._growth.text:
+            raise Unfit(f"Slack takes {self._growth.text} characters")
         said: dict[str, Any] = {
             "channel": channel,
             "thread_ts": part.target.thread or None,

@@ -15,11 +15,11 @@ SECRET_PARTS = 4
 NO_ROOM = "\u2026 (There is more, but Slack does not let me say it to you alone. Ask me in a direct message.)"
 
 
-def cut(text: str, *, secret: bool) -> tuple[str, ...]:
-    parts = render.compose(text)
+def cut(text: str, *, secret: bool, limit: int = render.LIMIT) -> tuple[str, ...]:
+    parts = render.compose(text, limit)
     if not secret or len(parts) <= SECRET_PARTS:
         return parts
-    last = render.compose(parts[SECRET_PARTS - 1], render.LIMIT - len(NO_ROOM) - 8)[0]
+    last = render.compose(parts[SECRET_PARTS - 1], limit - len(NO_ROOM) - 8)[0]
     return (*parts[: SECRET_PARTS - 1], f"{last}\n\n{NO_ROOM}")
 
 
@@ -43,10 +43,10 @@ def wordings(body: Body, *, mentions: bool) -> Iterator[dict[str, Any]]:
     yield {"text": render.escape("\n".join(filter(None, lines))), "blocks": []}
 
 
-def growing(text: str, *, mentions: bool) -> dict[str, Any]:
+def growing(text: str, *, mentions: bool, limit: int = render.LIMIT) -> dict[str, Any]:
     return {
         "text": render.fallback(text),
-        "blocks": _markdown(render.tail(render.block(text, mentions=mentions)) or render.MARK),
+        "blocks": _markdown(render.tail(render.block(text, mentions=mentions), limit) or render.MARK),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidings.adapters.slack import compose, render
 from tidings.adapters.slack.address import Handle, Shown, handle_of, is_direct
@@ -15,9 +15,6 @@ from tidings.core.types import Body, Pace, Part, Target
 
 # Slack ends a stream after five minutes, and takes 12,000 characters; before that we do.
 STREAM_SECONDS = 4 * 60.0
-STREAM_LIMIT = 11_000
-# Slack asks not to edit a message more often.
-EDIT_SECONDS = 3.0
 # Slack opens so many streams a minute; who comes beyond that is answered by a message.
 STARTS = Pace(key="starts", seconds=3.0, burst=8)
 # How many views we know by what they say.
@@ -27,6 +24,22 @@ STOPPED = "stopped_by_user"
 BUDGETS = {"chat.appendStream": "append", "chat.stopStream": "stop", "chat.update": "update"}
 # Answers of Slack that mean: this app can never use native streams.
 NEVER = ("unknown_method", "feature_not_enabled", "not_allowed", "method_deprecated")
+
+
+class Growth(NamedTuple):
+    """How far and how quickly an answer grows."""
+
+    # The longest text of one message.
+    text: int = render.LIMIT
+    # A stream that is longer ends before Slack ends it.
+    stream: int = 11_000
+    # Between two pieces of a stream.
+    flush_seconds: float = 1.0
+    # Slack asks not to edit a message more often.
+    edit_seconds: float = 3.0
+
+
+USUAL_GROWTH = Growth()
 
 
 class _Live:
@@ -42,8 +55,11 @@ class _Live:
 
 
 class Streams:
-    def __init__(self, client: Client, clock: Clock, account: str, *, native: bool, mentions: bool) -> None:
+    def __init__(
+        self, client: Client, clock: Clock, account: str, growth: Growth, *, native: bool, mentions: bool
+    ) -> None:
         self._client = client
+        self._growth = growth
         self._clock = clock
         self._account = account
         self._native = native
@@ -130,12 +146,12 @@ class Streams:
         """False when the stream is over, however that came."""
         said, known = self._settled(text), live.text
         old = self._clock.now() - live.since >= STREAM_SECONDS
-        if known is None or old or len(said) > STREAM_LIMIT or not said.startswith(known):
+        if known is None or old or len(said) > self._growth.stream or not said.startswith(known):
             if known is not None and not old and known.startswith(said):
                 # A line that came and went; what stands there is still right.
                 return True
             await self._end(shown, live)
-            live.edited = -EDIT_SECONDS
+            live.edited = -self._growth.edit_seconds
             return False
         if said == known:
             return True
@@ -145,7 +161,7 @@ class Streams:
             live.is_open = False
             if error.code != ENDED:
                 raise
-            live.edited = -EDIT_SECONDS
+            live.edited = -self._growth.edit_seconds
             return False
         except Doubtful:
             # Perhaps it says more than we know.
@@ -155,22 +171,22 @@ class Streams:
         return True
 
     def _await_turn(self, shown: Shown, live: _Live) -> None:
-        left = live.edited + EDIT_SECONDS - self._clock.now()
+        left = live.edited + self._growth.edit_seconds - self._clock.now()
         if left > 0.01 and (shown.stream or shown.instead):
             raise RateLimited(left, f"{self._account}/{shown.channel}/{shown.thread}/show")
 
     def _growing(self, shown: Shown, text: str) -> dict[str, Any]:
         if not shown.stream:
-            return compose.growing(text, mentions=self._mentions)
+            return compose.growing(text, mentions=self._mentions, limit=self._growth.text)
         whole = render.stream(text, mentions=self._mentions)
-        return {"markdown_text": render.tail(whole, render.UPDATE_LIMIT) or render.MARK}
+        return {"markdown_text": render.tail(whole, min(render.UPDATE_LIMIT, self._growth.text)) or render.MARK}
 
     # Finishing. Each of these may be done twice.
 
     async def finish(self, shown: Shown, body: Body, metadata: dict[str, Any]) -> bool:
         """False when it cannot say this: it is to be dropped, and said anew. Raises ViewLost when it is gone."""
-        if len(render.block(body.text)) > render.LIMIT:
-            raise Unfit(f"Slack takes {render.LIMIT} characters")
+        if len(render.block(body.text)) > self._growth.text:
+            raise Unfit(f"Slack takes {self._growth.text} characters")
         live = self._live(shown)
         try:
             if not shown.stream:
@@ -207,7 +223,7 @@ class Streams:
         if not live.is_open:
             return False
         known = live.text
-        if known is None or not final.startswith(known) or len(final) > render.LIMIT:
+        if known is None or not final.startswith(known) or len(final) > self._growth.text:
             await self._end(shown, live)
             return False
         blocks = compose.buttons(body.choices) or None
@@ -252,7 +268,7 @@ class Streams:
 
     def _live(self, shown: Shown) -> _Live:
         if shown.ts not in self._views:
-            self._keep(shown, _Live(self._clock.now() - EDIT_SECONDS, is_open=shown.stream, text=None))
+            self._keep(shown, _Live(self._clock.now() - self._growth.edit_seconds, is_open=shown.stream, text=None))
         return self._views[shown.ts]
 
     def _keep(self, shown: Shown, live: _Live) -> None:

@@ -65,8 +65,10 @@ class TelegramAdapter:
         *,
         limits: Limits = USUAL,
         client: Client | None = None,
+        text_units: int = compose.TEXT_UNITS,
     ) -> None:
         self.account = account
+        self._text_units = text_units
         self._settings = settings
         self._host = host
         self._token = settings.secret
@@ -106,7 +108,7 @@ class TelegramAdapter:
         )
 
     def compose(self, target: Target, body: Body) -> tuple[Body, ...]:
-        texts = compose.cut(body.text, takes_rich=self._takes_rich)
+        texts = compose.cut(body.text, self._text_units, takes_rich=self._takes_rich)
         parts = [*(Body(text=text) for text in texts), *(Body(files=(file,)) for file in body.files)]
         if body.choices and texts:
             parts[len(texts) - 1] = Body(text=texts[-1], choices=body.choices)
@@ -145,7 +147,7 @@ class TelegramAdapter:
             if shown.draft:
                 await self._draft(shown, text)
             else:
-                await self._edit(shown, compose.tail(text), {})
+                await self._edit(shown, compose.tail(text, self._text_units), {})
         except TelegramError as error:
             if shown.draft and _refuses_draft(error):
                 raise ViewLost(error.message) from error
@@ -235,7 +237,7 @@ class TelegramAdapter:
         return Receipt(ids=(), view=View(handle=shown.write(), anchored=False))
 
     async def _draft(self, shown: Shown, text: str) -> None:
-        rendered = compose.tail(text)
+        rendered = compose.tail(text, self._text_units)
         place = {"chat_id": shown.chat, "message_thread_id": shown.thread, "draft_id": shown.draft}
         call = {**place, "text": rendered.text, "entities": rendered.entities}
         try:

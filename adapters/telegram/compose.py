@@ -14,15 +14,14 @@ RICH_UNITS = 32_000
 SHORT_LABEL = 14
 
 
-def cut(text: str, units: int = RICH_UNITS, *, takes_rich: bool) -> tuple[str, ...]:
+def cut(text: str, most: int = TEXT_UNITS, *, takes_rich: bool, units: int = RICH_UNITS) -> tuple[str, ...]:
     """A rich message holds far more, but by its source, while parts are cut by what they show: so perhaps again."""
-    if not (takes_rich and render.wants_rich(text)) or units < TEXT_UNITS:
-        return render.compose(text, TEXT_UNITS)
+    if not (takes_rich and render.wants_rich(text)) or units < most:
+        return render.compose(text, most)
     if render.length(text) <= RICH_UNITS:
         return (text,)
-    return tuple(
-        piece for part in render.compose(text, units // 2) for piece in cut(part, units // 2, takes_rich=takes_rich)
-    )
+    halves = render.compose(text, units // 2)
+    return tuple(piece for half in halves for piece in cut(half, most, takes_rich=takes_rich, units=units // 2))
 
 
 def wordings(
@@ -44,12 +43,12 @@ def wordings(
     yield method, {"text": plain, **options}
 
 
-def tail(text: str) -> Rendered:
+def tail(text: str, most: int = TEXT_UNITS) -> Rendered:
     """Past one message's length the end is what is being written."""
     rendered = render.render(text)
-    if render.length(rendered.text) <= TEXT_UNITS:
+    if render.length(rendered.text) <= most:
         return rendered
-    return render.tail(rendered, TEXT_UNITS)
+    return render.tail(rendered, most)
 
 
 def buttons(choices: tuple[Choice, ...]) -> dict[str, Any] | None:

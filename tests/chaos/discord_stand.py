@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -18,7 +17,6 @@ from tests.simulators.discord.simulator import Call as DiscordCall
 from tests.simulators.discord.simulator import Message as DiscordMessage
 from tests.simulators.paper.simulator import Call, Effect, Kind, Message, Odds
 from tests.simulators.paper.wire import Ask, Upload
-from tidings.adapters.discord import render
 from tidings.adapters.discord.adapter import DiscordAdapter
 from tidings.adapters.discord.address import channel_of, handle_of
 from tidings.adapters.discord.client import Client
@@ -75,9 +73,6 @@ class DiscordStand(Stand):
 
     def build(self, account: str, address: str, host: Host) -> DiscordAdapter:
         keep_locks_in(host)
-        render.LIMIT = self.platform.limit
-        for name in ("compose", "tail"):
-            setattr(render, name, partial(getattr(render, name), limit=self.platform.limit))
         settings = DiscordAccount(
             token=SecretStr(TOKEN),
             api_url=f"http://{address}/api/v10",
@@ -91,7 +86,8 @@ class DiscordStand(Stand):
             timeouts=Timeouts(read=CALL_SECONDS, upload=CALL_SECONDS),
             shut_out_seconds=SHUT_OUT_SECONDS,
         )
-        return DyedAdapter(account, settings, host, limits=Limits(connect_seconds=CONNECT_SECONDS), client=client)
+        limits = Limits(connect_seconds=CONNECT_SECONDS)
+        return DyedAdapter(account, settings, host, limits=limits, client=client, text_limit=self.platform.limit)
 
 
 def discord(odds: Odds) -> DiscordStand:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from pydantic import SecretStr
@@ -16,10 +15,10 @@ from tests.simulators.slack.simulator import APP_TOKEN, BOT_TOKEN, Channel, Pers
 from tests.simulators.slack.simulator import Call as SlackCall
 from tests.simulators.slack.simulator import Message as SlackMessage
 from tidings.adapters.shared.http_client import Timeouts
-from tidings.adapters.slack import adapter, render, streams
 from tidings.adapters.slack.adapter import SlackAdapter
 from tidings.adapters.slack.client import UNSURE, Client
 from tidings.adapters.slack.settings import SlackAccount
+from tidings.adapters.slack.streams import Growth
 from tidings.core.adapter import Host
 from tidings.core.types import Part
 
@@ -71,26 +70,18 @@ class SlackStand(Stand):
 
     def build(self, account: str, address: str, host: Host) -> SlackAdapter:
         keep_locks_in(host)
-        limit = render.LIMIT = self.platform.limit
-        for name in ("compose", "tail"):
-            setattr(render, name, _within(getattr(render, name), limit))
-        streams.STREAM_LIMIT = limit - STREAM_ROOM
-        adapter.FLUSH_SECONDS = FLUSH_SECONDS
-        setattr(adapter, "EDIT_SECONDS", EDIT_SECONDS)  # noqa: B010
-        streams.EDIT_SECONDS = EDIT_SECONDS
         settings = SlackAccount(
             bot_token=SecretStr(BOT_TOKEN), app_token=SecretStr(APP_TOKEN), api_url=f"http://{address}/api/"
         )
         timeouts = Timeouts(read=CALL_SECONDS, upload=CALL_SECONDS)
-        return DyedAdapter(account, settings, host, client=DyedClient(BOT_TOKEN, settings.api_url, timeouts=timeouts))
+        client = DyedClient(BOT_TOKEN, settings.api_url, timeouts=timeouts)
+        limit = self.platform.limit
+        growth = Growth(limit, limit - STREAM_ROOM, FLUSH_SECONDS, EDIT_SECONDS)
+        return DyedAdapter(account, settings, host, growth=growth, client=client)
 
 
 def slack(odds: Odds) -> SlackStand:
     return SlackStand(Platform("slack", Kind(readback=True, streaming="edits")), odds)
-
-
-def _within(cut: Callable[[str, int], Any], most: int) -> Callable[..., Any]:
-    return lambda text, limit=most: cut(text, min(limit, most))
 
 
 class DyedAdapter(Dyed, SlackAdapter):

@@ -18,7 +18,6 @@ from tests.simulators.telegram.simulator import TOKEN, Entity, TelegramServer
 from tests.simulators.telegram.simulator import Call as TelegramCall
 from tests.simulators.telegram.simulator import Message as TelegramMessage
 from tidings.adapters.shared.http_client import Timeouts
-from tidings.adapters.telegram import compose
 from tidings.adapters.telegram.adapter import TelegramAdapter
 from tidings.adapters.telegram.client import Client
 from tidings.adapters.telegram.listen import Limits
@@ -62,10 +61,10 @@ class TelegramStand(Stand):
 
     def build(self, account: str, address: str, host: Host) -> TelegramAdapter:
         keep_locks_in(host)
-        compose.TEXT_UNITS = self.platform.limit
         settings = TelegramAccount(token=SecretStr(TOKEN), api_url=f"http://{address}")
         client = DyedClient(TOKEN, settings.api_url, timeouts=Timeouts(read=CALL_SECONDS, upload=CALL_SECONDS))
-        return DyedAdapter(account, settings, host, limits=Limits(poll_seconds=POLL_SECONDS), client=client)
+        limits = Limits(poll_seconds=POLL_SECONDS)
+        return DyedAdapter(account, settings, host, limits=limits, client=client, text_units=self.platform.limit)
 
 
 def telegram(odds: Odds) -> TelegramStand:

@@ -23,8 +23,9 @@ CHECKING = frozenset(
         "run_state_machine_as_test",
     }
 )
-# A mutant is a seeded bug: its whole point is to change the product.
-MUTANTS = Path("tests/chaos/mutation_seams.py")
+# A mutant is a seeded bug, so it changes the product. The child of a sweep counts ids and orders what the store's
+# thread does, so that the k-th commit is the same in every run: no other test needs that, and no product does.
+SEAMS = (Path("tests/chaos/mutation_seams.py"), Path("tests/chaos/child.py"))
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -59,16 +60,37 @@ def _checks(function: Function, checking: set[str]) -> bool:
 
 
 def patches(module: ast.Module) -> list[str]:
-    """Every place that replaces an attribute of a module, a class or an object by name."""
-    return [
-        f"{each.lineno}: {ast.unparse(each)}"
-        for each in ast.walk(module)
-        if isinstance(each, ast.Call) and ast.unparse(each.func).rpartition(".")[2] in ("setattr", "setitem", "delattr")
-    ]
+    """Every place that replaces an attribute by name, or an attribute of a module of the product."""
+    product = set(_modules(module))
+    return [f"{each.lineno}: {ast.unparse(each)}" for each in ast.walk(module) if _is_patch(each, product)]
+
+
+def _modules(module: ast.Module) -> Iterator[str]:
+    """The names under which modules of the product are known here."""
+    for each in ast.walk(module):
+        if isinstance(each, ast.ImportFrom) and (each.module or "").startswith("tidings"):
+            folder = ROOT.joinpath(*(each.module or "").split(".")[1:])
+            for name in each.names:
+                if (folder / f"{name.name}.py").exists() or (folder / name.name).is_dir():
+                    yield name.asname or name.name
+
+
+def _is_patch(node: ast.AST, product: set[str]) -> bool:
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func).rpartition(".")[2] in ("setattr", "setitem", "delattr")
+    if not isinstance(node, ast.Assign):
+        return False
+    targets = [each for target in node.targets for each in (target.elts if isinstance(target, ast.Tuple) else [target])]
+    return any(isinstance(each, ast.Attribute) and ast.unparse(each).split(".")[0] in product for each in targets)
 
 
 def test_every_test_checks_something() -> None:
     assert {str(path): names for path, module in modules() if (names := unchecked(module))} == {}
+
+
+def test_nothing_is_patched() -> None:
+    found = {str(path): places for path, module in modules() if (places := patches(module)) and path not in SEAMS}
+    assert found == {}
 
 
 @pytest.mark.parametrize(
@@ -89,7 +111,19 @@ def test_a_test_that_checks_nothing_is_found(source: str, names: list[str]) -> N
 
 
 @pytest.mark.parametrize(
-    "source", ["monkeypatch.setattr(listen, 'SECONDS', 1)", "setattr(adapter, 'Client', Other)", "delattr(a, 'b')"]
+    "source",
+    [
+        "monkeypatch.setattr(listen, 'SECONDS', 1)",
+        "setattr(adapter, 'Client', Other)",
+        "delattr(a, 'b')",
+        "from tidings.core.gateway import supervisor\nsupervisor.SECONDS = 1",
+        "from tidings.core.gateway import supervisor as soon\nsoon.SECONDS, other = 1, 2",
+        "from tidings.core.gateway import supervisor\nsupervisor.Supervisor.keep = other",
+    ],
 )
 def test_a_patch_is_found(source: str) -> None:
     assert len(patches(ast.parse(source))) == 1
+
+
+def test_setting_an_attribute_of_an_object_is_no_patch() -> None:
+    assert patches(ast.parse("from tidings.core.settings import Core\nworld.limits = 1\nself.core = Core()")) == []
