@@ -536,7 +536,7 @@ MUTANTS: dict[str, Mutant] = {
         Mutant(
             "half an answer, taken for whole",
             assistant.stream_that_stops_is_whole,
-            _test("assistant_failures", "every_failure_is_told_once_and_truly_on_every_surface[chat-whole]"),
+            _test("assistant_failures", "every_failure_is_told_once_and_truly_on_every_surface[chat-whole-spoken]"),
         ),
         Mutant(
             "a 401, said as the model's words",
@@ -546,7 +546,7 @@ MUTANTS: dict[str, Mutant] = {
         Mutant(
             "nothing, taken for an answer",
             assistant.empty_answer_completes,
-            _test("assistant_failures", "every_failure_is_told_once_and_truly_on_every_surface[chat-whole]"),
+            _test("assistant_failures", "every_failure_is_told_once_and_truly_on_every_surface[chat-whole-spoken]"),
         ),
         Mutant(
             "a retry doubles the text",
