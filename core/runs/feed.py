@@ -20,7 +20,7 @@ PAGE = 500
 class Subscription:
     """One reader of one run; ten thousand may wait for a run, so a subscription holds little while it waits."""
 
-    __slots__ = ("_entries", "_lagged", "_news", "seen")
+    __slots__ = ("_entries", "_lagged", "_news", "missed", "seen")
 
     def __init__(self, after: int) -> None:
         self._entries: list[Numbered] = []
@@ -28,12 +28,22 @@ class Subscription:
         self._lagged = False
         # The number of the last entry that was read or pushed.
         self.seen = after
+        # Whether a wake-up was lost before a later one: the entries between them are only in the store.
+        self.missed = False
 
     def push(self, entries: Sequence[Numbered]) -> None:
         """Adds entries for the reader; never waits and never raises."""
         if not entries or entries[-1].seq <= self.seen:
             return
         new = entries if entries[0].seq > self.seen else [entry for entry in entries if entry.seq > self.seen]
+        if new[0].seq > self.seen + 1:
+            self.missed = True
+        else:
+            self._add(new)
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    def _add(self, new: Sequence[Numbered]) -> None:
         self.seen = new[-1].seq
         # A reader is slow if earlier entries are still untaken; one commit alone may add more than this limit.
         if self._lagged or len(self._entries) > BUFFERED_ENTRIES:
@@ -41,12 +51,10 @@ class Subscription:
             self._entries.clear()
         else:
             self._entries += new
-        if self._news is not None and not self._news.done():
-            self._news.set_result(None)
 
     async def take(self) -> list[Numbered]:
-        """Returns all new entries; waits if there are none."""
-        while not self._entries:
+        """Returns all new entries; waits if there are none, unless the reader has missed some."""
+        while not self._entries and not self.missed:
             if self._lagged:
                 raise Lagged("too slow: reconnect with the last number you saw")
             self._news = asyncio.get_running_loop().create_future()
@@ -82,26 +90,26 @@ class Feed:
         try:
             # The reader subscribed before reading, so an entry committed meanwhile comes twice; its number tells.
             while True:
+                reader.missed = False
                 page, is_over = await self._store.read(lambda tx, after=after: _page(tx, run, after))  # type: ignore[misc]
+                is_last = len(page) < PAGE
+                reader.seen = max(reader.seen, page[-1].seq if page else 0)
                 for entry in page:
                     yield entry
                     after = entry.seq
                     if isinstance(entry.event, Ended):
                         return
-                if len(page) < PAGE:
-                    if is_over:
-                        return
-                    break
-            del page
-            reader.seen = max(reader.seen, after)
-            while True:
-                for entry in await reader.take():
-                    if entry.seq <= after:
-                        continue
-                    yield entry
-                    after = entry.seq
-                    if isinstance(entry.event, Ended):
-                        return
+                if is_last and is_over:
+                    return
+                del page
+                while is_last and not reader.missed:
+                    for entry in await reader.take():
+                        if entry.seq <= after:
+                            continue
+                        yield entry
+                        after = entry.seq
+                        if isinstance(entry.event, Ended):
+                            return
         finally:
             readers = self._readers[run]
             readers.discard(reader)

@@ -6,12 +6,16 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
 from tests.worlds.board import HAND, Verdict, added, card
 from tests.worlds.world import Gate, OwnedClock, Scripted, World
-from tidings.core.agent import Ended, JournalEvent, OutcomeKind, TextDelta, Turn
+from tidings.core.agent import Ended, JournalEvent, OutcomeKind, Progress, TextDelta, Turn
 from tidings.core.desk.board import CardState, NewCard
+from tidings.core.desk.runs import Numbered
 from tidings.core.desk.work import Plan
-from tidings.core.store.wakeups import Due, Wakeups
+from tidings.core.runs import feed
+from tidings.core.store.wakeups import Due, RunGrew, Wakeups
 from tidings.core.types import Body, Target
 from tidings.core.work.tasks.tasks import TaskKind
 
@@ -25,6 +29,21 @@ class Lost(Wakeups):
 
     def publish(self, values: Iterable[Due]) -> None:
         return
+
+
+class LostOnce(Wakeups):
+    """One wake-up about a growing run is lost, and the next one is heard."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._left = number
+
+    def publish(self, values: Iterable[Due]) -> None:
+        super().publish([due for due in values if not (isinstance(due, RunGrew) and self._is_lost())])
+
+    def _is_lost(self) -> bool:
+        self._left -= 1
+        return self._left == 0
 
 
 async def steep(argument: str) -> str:
@@ -74,6 +93,49 @@ async def test_a_reader_of_a_run_sees_all_of_it(tmp_path: Path) -> None:
         await world.until(lambda: any(isinstance(event, Ended) for event in seen), limit=LONGEST_SWEEP)
         assert "".join(event.text for event in seen if isinstance(event, TextDelta)) == "early and late"
         await reading
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+async def test_a_reader_misses_no_entry_if_one_wakeup_of_several_is_lost(tmp_path: Path, number: int) -> None:
+    gates = [Gate() for _ in range(4)]
+    steps = [step for index, gate in enumerate(gates) for step in (Progress(f"step {index}"), gate)]
+    async with World(tmp_path, Scripted(*steps, "done"), clock=OwnedClock(), wakeups=LostOnce(number)) as world:
+        key = world.paper.says("go")
+        await gates[0].reached()
+        seen: list[Numbered] = []
+
+        async def read() -> None:
+            async for entry in world.gateway.follow(world.run(key)["run"]):
+                seen.append(entry)
+
+        reading = asyncio.create_task(read())
+        for count, gate in enumerate(gates, start=1):
+            await gate.reached()
+            await world.eventually(lambda count=count: len(world.rows("SELECT 1 FROM journal")) == count)  # type: ignore[misc]
+            gate.open()
+        await world.until(reading.done, limit=LONGEST_SWEEP)
+        assert [entry.seq for entry in seen] == list(range(1, len(seen) + 1))
+        assert isinstance(seen[-1].event, Ended)
+
+
+async def test_a_sweep_disconnects_no_reader_that_is_still_reading_what_was_stored(tmp_path: Path) -> None:
+    first, second = Gate(), Gate()
+    stored = [Progress(f"step {number}") for number in range(feed.BUFFERED_ENTRIES + 1)]
+    agent = Scripted(*stored, first, Progress("live"), second, "done")
+    async with World(tmp_path, agent, clock=OwnedClock()) as world:
+        key = world.paper.says("go")
+        await first.reached()
+        await world.eventually(lambda: len(world.rows("SELECT 1 FROM journal")) == len(stored))
+        reader = world.gateway.follow(world.run(key)["run"])
+        seen = [await anext(reader)]
+        began = world.clock.now()
+        await world.until(lambda: world.clock.now() > began + LONGEST_SWEEP, limit=2 * LONGEST_SWEEP)
+        first.open()
+        await second.reached()
+        await world.until(lambda: len(world.rows("SELECT 1 FROM journal")) > len(stored))
+        second.open()
+        seen += [entry async for entry in reader]
+        assert [entry.seq for entry in seen] == list(range(1, len(seen) + 1))
 
 
 async def test_a_task_ends_and_is_told_and_a_delegated_one_too(tmp_path: Path) -> None:
