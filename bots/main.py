@@ -209,14 +209,14 @@ async def _serve(place: Place, loaded: Loaded, http: HttpSettings, chats: bool) 
         _gateway(home, loaded, http, staff, server, listener) as gateway,
     ):
         await started.aclose()
-        words = verbs.routes_for(gateway) | {"reload": partial(reloading.answer, gateway=gateway)}
+        words = verbs.routes_for(gateway.desk) | {"reload": partial(reloading.answer, gateway=gateway)}
         with server.routes(words):
             async with server.serving(home):
                 log.info("the gateway serves in %s, %.1f s after it was begun", home, time.perf_counter() - began)
                 last_good.keep(home, loaded)
                 reloading.prepare()
                 listening = asyncio.create_task(reloading.listen(asked, gateway))
-                watchdog.ready(gateway.health)
+                watchdog.ready(gateway.desk.health)
                 if chats:
                     await _chat_until(stop, home, loaded, gateway)
                 else:
@@ -266,7 +266,7 @@ async def _news(gateway: Gateway) -> AsyncIterator[str]:
 
     known: dict[str, str] = {}
     while True:
-        for part in (await gateway.health()).parts:
+        for part in (await gateway.desk.health()).parts:
             if part.state != known.get(part.name, "up") and part.state != "starting":
                 trouble = f": {part.last_error}" if part.last_error and part.state != "up" else ""
                 yield visible(f"{part.name} is {part.state}{trouble}")
@@ -309,6 +309,7 @@ def _gateway(
     from tidings.bots.app import last_good
     from tidings.core.adapter import Platform
     from tidings.core.gateway.gateway import Gateway
+    from tidings.core.gateway.options import Options, Team
     from tidings.core.types import Target
 
     platforms = []
@@ -322,24 +323,15 @@ def _gateway(
         build = partial(entry.load_adapter(), account, section)
         why = proxy.trouble(proxy.way_of(section))
         platforms.append(Platform(name, account, proxy.stranded(build, why) if why else build, entry.nearby))
-    default, obeyed = loaded.bot.called, _commands(loaded, staff)
-    notices = tuple(filter(None, [last_good.warning(loaded)]))
+    team = Team(staff.agents, loaded.bot.called, staff.kinds, _commands(loaded, staff))
     at_hand = any(platform.name == "console" for platform in platforms)
-    return Gateway(
-        home,
-        loaded.core,
-        platforms,
-        staff.agents,
-        default,
-        server,
-        listener,
-        staff.kinds,
-        obeyed,
-        notices=notices,
+    options = Options(
+        notices=tuple(filter(None, [last_good.warning(loaded)])),
         governed=True,
         # The person at the console is the owner.
         owner=Target(adapter="console") if at_hand else None,
     )
+    return Gateway(home, loaded.core, platforms, team, server, listener, options)
 
 
 def _commands(loaded: Loaded, staff: Staff) -> tuple[Command, ...]:

@@ -120,7 +120,9 @@ class Reloading:
         agents = {**kept, **fresh.agents}
         staff = Staff({name: agents[name] for name in new.bots}, fresh.kinds, before.turnstile)
         commands = self._commands(new, staff)
-        tried = gateway.renew(new.core, staff.agents, new.bot.called, commands)
+        from tidings.core.gateway.options import Team
+
+        tried = gateway.renew(new.core, Team(staff.agents, new.bot.called, staff.kinds, commands))
         logging.getLogger().setLevel(new.core.log.level.upper())
         self._loaded, self._staff = new, staff
         self._keep(new)
@@ -129,7 +131,7 @@ class Reloading:
         if gone := [agent for agent in before.agents.values() if not _is_among(agent, staff.agents)]:
             self._retired += gone
             self._background.begin(self._retire(gone, gateway))
-        warnings = (*new.warnings, *_still_admitted(old, new, (await gateway.admissions()).command))
+        warnings = (*new.warnings, *_still_admitted(old, new, (await gateway.desk.admissions()).command))
         change = Change(tuple(_changed(old, new)), tuple(self._restart(new, fresh, commands)), warnings, tried)
         log.info("the settings were taken over; %s", change)
         for warning in change.warnings:

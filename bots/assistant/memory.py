@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from os.path import commonprefix
 from pathlib import Path
 from typing import Any
@@ -68,50 +68,36 @@ class _Envelope(msgspec.Struct, frozen=True):
     told: float = 0.0
 
 
+@dataclass
 class Memory:
-    """`resumes` is true after a restart in the middle of this run."""
-
-    def __init__(
-        self,
-        run: str,
-        messages: list[ModelMessage],
-        begin: int,
-        *,
-        resumes: bool = False,
-        said: str = "",
-        files: Iterable[File] = (),
-        ended: Finished | None = None,
-        spent: Spent | None = None,
-        told: float = 0.0,
-    ) -> None:
-        self.run = run
-        self.messages = messages
-        self.resumes = resumes
-        self.files = list(files)
-        self.ended = ended
-        # Spent by this run alone, including before restarts.
-        self.spent = spent or Spent()
-        self._begin = begin
-        self._told = told
-        self._said = [said]
-
-    @property
-    def begin(self) -> int:
-        """The index of this run's first message."""
-        return self._begin
+    run: str
+    messages: list[ModelMessage]
+    # The index of this run's first message.
+    begin: int
+    _: KW_ONLY
+    # Whether a restart interrupted this run.
+    resumes: bool = False
+    files: list[File] = field(default_factory=list)
+    ended: Finished | None = None
+    # Spent by this run alone, including before restarts.
+    spent: Spent = field(default_factory=Spent)
+    # The time of the newest entry that the run knew when it began.
+    told: float = 0.0
+    # What the person has read of this run so far, in pieces.
+    pieces: list[str] = field(default_factory=list)
 
     @property
     def said(self) -> str:
-        return "".join(self._said)
+        return "".join(self.pieces)
 
     def tell(self, text: str) -> None:
         """Records text that the person reads now; `answer` and `say` decide what the model will know of it."""
-        self._said.append(text)
+        self.pieces.append(text)
 
     @property
     def calls(self) -> int:
         """How many tools this run has called so far."""
-        own = self.messages[self._begin :]
+        own = self.messages[self.begin :]
         return sum(isinstance(part, ToolCallPart) for message in own for part in message.parts)
 
     def hear(self, content: str | Sequence[UserContent]) -> None:
@@ -147,7 +133,7 @@ class Memory:
         self.messages.append(ModelRequest(parts=list(results)))
 
     def replace(self, messages: list[ModelMessage], begin: int) -> None:
-        self.messages, self._begin = messages, begin
+        self.messages, self.begin = messages, begin
 
     def hide_images(self) -> bool:
         """Hides every image from the model; returns False when there are none."""
@@ -159,7 +145,7 @@ class Memory:
     def store(self) -> bytes:
         raw = msgspec.Raw(ModelMessagesTypeAdapter.dump_json(self.messages))
         said, files = plain(self.said), tuple(self.files)
-        envelope = _Envelope(VERSION, self.run, self._begin, said, self.ended, files, raw, self.spent, self._told)
+        envelope = _Envelope(VERSION, self.run, self.begin, said, self.ended, files, raw, self.spent, self.told)
         return msgspec.json.encode(envelope)
 
     async def shown(self, *, images: bool) -> list[ModelMessage]:
@@ -167,7 +153,7 @@ class Memory:
         messages: list[ModelMessage] = self.messages
         if any(map(_has_image, messages)):
             # The model sees every image of the current message, however many there are.
-            most = max(SHOWN_IMAGES, _count_images(messages[self._begin :])) if images else 0
+            most = max(SHOWN_IMAGES, _count_images(messages[self.begin :])) if images else 0
             messages = await asyncio.to_thread(_load_images, messages, most)
         if messages and isinstance(messages[0], ModelResponse):
             messages = [ModelRequest(parts=[UserPromptPart(BEGAN_EARLIER)]), *messages]
@@ -188,8 +174,8 @@ def of(turn: Turn) -> Memory:
             messages,
             envelope.begin,
             resumes=True,
-            said=envelope.said,
-            files=envelope.files,
+            pieces=[envelope.said],
+            files=list(envelope.files),
             ended=envelope.ended,
             spent=envelope.spent,
             told=envelope.told,

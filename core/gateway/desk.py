@@ -1,89 +1,61 @@
-"""What one may ask of a running gateway: the desk, answered by the parts that the gateway has built."""
+"""The desk of a running gateway: answers what may be asked, from the parts that it is given."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from msgspec.json import decode
 from msgspec.structs import replace
 
 from tidings.core import context, ids
-from tidings.core.adapter import Adapter
-from tidings.core.clock import Clock
 from tidings.core.context import Session
 from tidings.core.desk.board import BoardDesk
 from tidings.core.desk.health import Admissions, Health, Moments, Overview, PartHealth
 from tidings.core.desk.runs import ConversationLine, HistoryLine, Numbered, Remembered, Run
 from tidings.core.desk.work import ProcessDesk, ScheduleDesk, TaskDesk
 from tidings.core.errors import Unknown, Unstored, Unsupported
-from tidings.core.gateway.parts import Office
-from tidings.core.gateway.supervisor import Supervisor
+from tidings.core.gateway.parts import Parts
 from tidings.core.inbound import access, policy
-from tidings.core.inbound.access import Access
-from tidings.core.inbound.bots import Bots
-from tidings.core.inbound.dispatcher import Dispatcher
-from tidings.core.inbound.door import Door
 from tidings.core.memory import history as memory_history
 from tidings.core.memory import person_notes
 from tidings.core.operations import overview
-from tidings.core.operations.erasure import Erasure
-from tidings.core.operations.upkeep import Upkeep
 from tidings.core.outbound import homes, outbox
-from tidings.core.outbound.courier import Courier
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.runs import lookup
-from tidings.core.runs.feed import Feed
-from tidings.core.store.store import Store, Transaction
-from tidings.core.telemetry.alarms import Alarms
-from tidings.core.telemetry.metrics import Meters
-from tidings.core.types import Attachment, Audience, Body, Delivery, Entry, File, Inbound, Target
-
-# Who is told that something may have been missed: whoever spoke within a week, within reason.
-RECENT_SECONDS = 7 * 86_400.0
-RECENT_CONVERSATIONS = 100
+from tidings.core.types import Attachment, Audience, Body, Delivery, Entry, File, Target
 
 
-class FrontDesk:
-    """The gateway is one: it sets the parts before anybody can ask."""
+class GatewayDesk:
+    """Answers from the parts that it is given."""
 
-    upkeep: Upkeep
-    meters: Meters
-    _home: Path
-    _clock: Clock
-    _store: Store
-    _bots: Bots
-    _feed: Feed
-    _door: Door
-    _dispatcher: Dispatcher
-    _erasure: Erasure
-    _courier: Courier
-    _office: Office
-    _supervisor: Supervisor
-    _alarms: Alarms
-    _adapters: dict[tuple[str, str], Adapter]
-    _access: Access
-    _started: float
-    _moments: dict[str, Moments]
+    def __init__(self, parts: Parts, moments: Mapping[str, Moments]) -> None:
+        """`moments` says when each account was last heard of before this start."""
+        self._parts = parts
+        self._moments = moments
+        self._store = parts.essentials.store
+        self._clock = parts.essentials.clock
+        self._started = self._clock.wall()
+        self.upkeep = parts.upkeep
+        self.meters = parts.essentials.metrics
 
     def follow(self, run: str, after: int = 0) -> AsyncIterator[Numbered]:
-        return self._feed.follow(run, after)
+        return self._parts.feed.follow(run, after)
 
     async def stop(self, run: str, by: str) -> bool:
-        return await self._door.stop(run, by)
+        return await self._parts.stopping.stop(run, by)
 
     def bots(self) -> tuple[str, ...]:
-        return self._bots.names
+        return self._parts.bots.names
 
     async def run(self, id: str) -> Run:
         run = await self._store.read(lambda tx: lookup.run(tx, id, self._clock.ahead))
-        return replace(run, bot=self._bots.find(run.message))
+        return replace(run, bot=self._parts.bots.find(run.message))
 
     async def forget(self, run: str) -> None:
-        await self._erasure.forget(run)
+        await self._parts.erasure.forget(run)
 
     async def conversations(
         self, adapter: str, chat: str, limit: int, before: int, member: str = ""
@@ -100,15 +72,15 @@ class FrontDesk:
 
     async def permitted(self, target: Target) -> bool:
         # Without a chat it is the platform's own place, such as the owner's console.
-        if not target.chat or not self._access.ids.isdisjoint(policy.names_of(target)):
+        if not target.chat or not self._parts.access.ids.isdisjoint(policy.names_of(target)):
             return True
-        place = self._courier.origin(target)
+        place = self._parts.courier.origin(target)
         known, last = await self._store.read(
             lambda tx: (memory_history.is_known(tx, place), memory_history.newest(tx, place))
         )
         # A group may have other members; a removed person in a private chat is told nothing more.
         is_private = last is not None and last.target.audience is Audience.PRIVATE
-        return known and not (is_private and last is not None and self._access.lapsed(last.asker))
+        return known and not (is_private and last is not None and self._parts.access.lapsed(last.asker))
 
     async def owe(self, target: Target, body: Body, cause: str, key: str = "", digest: str = "") -> str:
         target = await self._store.read(lambda tx: homes.resolve(tx, target))
@@ -118,11 +90,11 @@ class FrontDesk:
 
     def _check(self, target: Target, body: Body) -> None:
         """Refuses what could never arrive."""
-        can = self._courier.can(target)
+        can = self._parts.courier.can(target)
         if can is None:
-            known = ", ".join(sorted({name for name, _ in self._adapters})) or "none"
+            known = ", ".join(sorted({name for name, _ in self._parts.accounts})) or "none"
             raise Unknown(f"no platform {target.at} is configured (there are: {known})")
-        somewhere = self._courier.can(replace(target, chat="somewhere"))
+        somewhere = self._parts.courier.can(replace(target, chat="somewhere"))
         if not target.chat and not can.async_delivery and somewhere and somewhere.async_delivery:
             how = f"write /sethome in a chat there, or name one: {target}:CHAT"
             raise Unknown(f"{target} has no home yet; {how}")
@@ -132,7 +104,7 @@ class FrontDesk:
                 raise Unsupported(ability, str(target))
 
     async def adopt(self, path: str) -> File:
-        folder = self._home / "attachments" / "outgoing" / ids.new("file")
+        folder = self._parts.home / "attachments" / "outgoing" / ids.new("file")
         try:
             await asyncio.to_thread(_copy, Path(path), folder)
         except OSError as error:
@@ -151,63 +123,40 @@ class FrontDesk:
 
     @property
     def board(self) -> BoardDesk:
-        return self._office.board
+        return self._parts.board
 
     @property
     def tasks(self) -> TaskDesk:
-        return self._office.tasks
+        return self._parts.tasks
 
     @property
     def processes(self) -> ProcessDesk:
-        return self._office.processes
+        return self._parts.processes
 
     @property
     def schedules(self) -> ScheduleDesk:
-        return self._office.schedules
+        return self._parts.schedules
 
     async def begin(self, kind: str, argument: str, after: float) -> str:
-        return await self._office.tasks.begin(kind, argument, after)
+        return await self._parts.tasks.begin(kind, argument, after)
 
     async def allow(self, id: str) -> bool:
-        if self._access.is_in_settings(id):
+        if self._parts.access.is_in_settings(id):
             return False
-        added, admitted = await self._store.write(
-            lambda tx: (access.admit(tx, id, self._clock.now()), access.admitted(tx))
-        )
-        self._access.load(admitted)
+        added = await self._store.write(lambda tx: access.admit(tx, id, self._clock.now()))
+        await self._parts.access.load()
         return added
 
     async def withdraw(self, id: str) -> None:
-        self._access.load(await self._store.write(lambda tx: access.withdraw(tx, id)))
-        self._end_lapsed()
+        await self._store.write(lambda tx: access.withdraw(tx, id))
+        await self._parts.access.load()
 
     async def admissions(self) -> Admissions:
-        return self._access.lists
-
-    def _end_lapsed(self) -> None:
-        """Stops work for people who were removed; called whenever a list becomes shorter."""
-        self._dispatcher.end_lapsed()
-        self._office.end_lapsed()
-
-    async def reachable(self, adapter: str, account: str) -> None:
-        self._supervisor.mended(f"{adapter}@{account}")
-        await self._courier.reachable(adapter, account)
-
-    def troubled(self, adapter: str, account: str, reason: str) -> None:
-        self._supervisor.troubled(f"{adapter}@{account}", reason)
-
-    async def moved(self, adapter: str, account: str, chat: str, to: str) -> None:
-        await self._courier.move(adapter, account, chat, to)
-
-    async def missed(self, adapter: str, account: str, words: str, *, tell: bool) -> None:
-        self._alarms.sound("gap", f"{adapter}@{account}: {words}", f"{adapter}@{account}")
-        if tell:
-            since = self._clock.now() - RECENT_SECONDS
-            await self._store.write(lambda tx: _tell_recent(tx, adapter, account, words, since, self._clock))
+        return self._parts.access.lists
 
     async def fetch(self, attachment: Attachment) -> Path:
         target = context.current().target
-        adapter = self._adapters.get((target.adapter, target.account))
+        adapter = self._parts.accounts.of(target)
         if adapter is None:
             raise Unknown(f"no platform {target.adapter}@{target.account} is configured")
         return await adapter.fetch(attachment)
@@ -228,14 +177,14 @@ class FrontDesk:
         return Health(
             version=version("tidings"),
             store=fault or "ok",
-            parts=tuple(map(self._with_moments, self._supervisor.health())),
-            running=self._dispatcher.running,
+            parts=tuple(map(self._with_moments, self._parts.supervisor.health())),
+            running=self.meters.running,
             queued=glance.queued if glance else 0,
             deliveries=glance.deliveries if glance else {},
-            alarms=self._alarms.all(),
+            alarms=self._parts.essentials.alarms.all(),
             started=self._started,
             overview=glance,
-            strangers=tuple(each for each in self._door.strangers.values() if each.id not in self._access.ids),
+            strangers=tuple(each for each in self._parts.strangers.all() if each.id not in self._parts.access.ids),
         )
 
     async def _glance(self) -> tuple[Overview | None, str]:
@@ -259,22 +208,6 @@ class FrontDesk:
 def _copy(path: Path, folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True)
     shutil.copyfile(path, folder / path.name)
-
-
-def _tell_recent(tx: Transaction, adapter: str, account: str, words: str, since: float, clock: Clock) -> None:
-    """A notice for each conversation in which somebody spoke lately, the newest first."""
-    rows = tx.all(
-        "SELECT message FROM inbox WHERE seq IN (SELECT max(seq) FROM inbox"
-        " WHERE adapter = ? AND account = ? AND accepted > ? GROUP BY conversation) ORDER BY seq DESC LIMIT ?",
-        adapter,
-        account,
-        since,
-        RECENT_CONVERSATIONS,
-    )
-    for row in rows:
-        target = decode(row["message"], type=Inbound).target.lasting()
-        notice = Owed(ids.new("dlv"), Class.NOTICE, target, Body(text=words), None, "gap", source="the gateway")
-        outbox.put_notice(tx, notice, clock.now())
 
 
 def _reader(session: Session) -> person_notes.Reader:

@@ -2,28 +2,61 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+
+from tidings.core.background import Background
 from tidings.core.desk.health import Admissions
 from tidings.core.errors import Unknown
 from tidings.core.inbound import policy
 from tidings.core.settings import Access as Settings
-from tidings.core.store.store import Transaction
+from tidings.core.store.store import Store, Transaction
+from tidings.core.store.wakeups import AccessChanged
 from tidings.core.types import Asker, Inbound
+
+log = logging.getLogger(__name__)
 
 
 class Access:
     """Both access lists; a change takes effect at the next check."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._hearers: list[Callable[[], None]] = []
+        self._reading = Background(log, "the list of admitted people could not be read")
+        self._settings = settings
         self._command: frozenset[str] = frozenset()
-        self.renew(settings)
+        self.ids = frozenset(settings.allow)
+        store.wakeups.subscribe(AccessChanged, self._reload)
+
+    def subscribe(self, hear: Callable[[], None]) -> None:
+        """`hear` is called when people were removed from a list."""
+        self._hearers.append(hear)
 
     def renew(self, settings: Settings) -> None:
         self._settings = settings
-        self.ids = frozenset(settings.allow) | self._command
+        self._change()
 
-    def load(self, command: frozenset[str]) -> None:
-        self._command = command
-        self.renew(self._settings)
+    async def load(self) -> None:
+        """Reads the list of `tidings allow`."""
+        self._command = await self._store.insist(admitted)
+        self._change()
+
+    def _reload(self, due: AccessChanged) -> None:
+        self._reading.begin(self.load())
+
+    async def close(self) -> None:
+        await self._reading.close()
+
+    def _change(self) -> None:
+        before, self.ids = self.ids, frozenset(self._settings.allow) | self._command
+        if not before <= self.ids:
+            for hear in self._hearers:
+                hear()
+
+    @property
+    def tells_strangers(self) -> bool:
+        return self._settings.tell_strangers
 
     @property
     def lists(self) -> Admissions:
@@ -50,11 +83,13 @@ def admitted(tx: Transaction) -> frozenset[str]:
 def admit(tx: Transaction, id: str, now: float) -> bool:
     if not policy.is_access_id(id):
         raise Unknown(f"{id!r} is not an id; write platform:ID, for example the one the bot told you")
-    return bool(tx.count("INSERT INTO access (id, at) VALUES (?, ?) ON CONFLICT (id) DO NOTHING", id, now))
+    added = bool(tx.count("INSERT INTO access (id, at) VALUES (?, ?) ON CONFLICT (id) DO NOTHING", id, now))
+    if added:
+        tx.announce(AccessChanged())
+    return added
 
 
-def withdraw(tx: Transaction, id: str) -> frozenset[str]:
-    """Returns the ids that are still admitted."""
+def withdraw(tx: Transaction, id: str) -> None:
     if not tx.count("DELETE FROM access WHERE id = ?", id):
         raise Unknown(f"{id} was not admitted with tidings allow")
-    return admitted(tx)
+    tx.announce(AccessChanged())

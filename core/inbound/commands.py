@@ -32,24 +32,17 @@ class Command(NamedTuple):
 
 
 class Commands:
-    def __init__(self, commands: Iterable[Command], wall: Callable[[], float]) -> None:
+    def __init__(self, of_bots: Iterable[Command], of_parts: Iterable[Command], wall: Callable[[], float]) -> None:
         """`wall` is the wall clock, for dates."""
         self._wall = wall
-        # Commands of parts that exist only while the gateway runs.
-        self._of_parts: dict[str, Command] = {}
-        self.renew(commands)
+        self._of_parts = tuple(of_parts)
+        self.renew(of_bots)
 
-    def renew(self, commands: Iterable[Command]) -> None:
+    def renew(self, of_bots: Iterable[Command]) -> None:
         """Replaces the commands that the bots provide."""
         own = Command("usage", "tokens and money of this conversation", self._usage)
-        theirs = (*commands, *self._of_parts.values())
-        self._commands = {command.name: command for command in (*BUILT_IN, own, *theirs)}
+        self._commands = {command.name: command for command in (*BUILT_IN, own, *of_bots, *self._of_parts)}
         self._commands["help"] = Command("help", "this list", self._help)
-
-    def add(self, commands: Iterable[Command]) -> None:
-        """Adds commands of parts that exist only while the gateway runs."""
-        self._of_parts |= {command.name: command for command in commands}
-        self._commands.update(self._of_parts)
 
     def get(self, name: str) -> Command | None:
         # Platforms send /start when a person opens a chat with a bot.

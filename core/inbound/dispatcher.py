@@ -7,33 +7,32 @@ import logging
 from collections import OrderedDict
 from collections.abc import Coroutine, Iterable
 from contextvars import copy_context
-from pathlib import Path
 from typing import NamedTuple
 
 from tidings.core import context
-from tidings.core.agent import Agent, Outcome, OutcomeKind, Turn, Usage
+from tidings.core.agent import Agent, Outcome, OutcomeKind, Usage
 from tidings.core.background import Background
-from tidings.core.clock import Clock, Timer
-from tidings.core.desk.desk import Desk
+from tidings.core.clock import Timer
 from tidings.core.errors import Fenced
 from tidings.core.failpoints import fail_here
-from tidings.core.inbound import abilities, answer, inbox, recovery
+from tidings.core.inbound import answer, inbox, recovery
 from tidings.core.inbound.access import Access
-from tidings.core.inbound.bots import Bots
 from tidings.core.inbound.inbox import Claim
 from tidings.core.inbound.settlement import Ending, Settlement
 from tidings.core.inbound.slots import Slots
+from tidings.core.inbound.turns import Turns
 from tidings.core.outbound.courier import Courier
 from tidings.core.outbound.draft import Drafts
 from tidings.core.outbound.outbox import Head
+from tidings.core.part import Part
 from tidings.core.runs import runner
 from tidings.core.runs.journal import Journal
 from tidings.core.runs.runner import Interrupt
 from tidings.core.settings import Limits
 from tidings.core.store import wakeups
-from tidings.core.store.store import Store, Transaction
-from tidings.core.telemetry.metrics import Meters
-from tidings.core.types import Asker, Body, Capabilities, Inbound, workspace_name
+from tidings.core.store.essentials import Essentials
+from tidings.core.store.store import Transaction
+from tidings.core.types import Asker, Body, Capabilities, Inbound
 
 log = logging.getLogger(__name__)
 
@@ -48,32 +47,26 @@ class _Settled(NamedTuple):
     following: Claim | None
 
 
-class Dispatcher:
+class Dispatcher(Part):
     def __init__(
         self,
-        store: Store,
-        clock: Clock,
-        limits: Limits,
-        bots: Bots,
+        essentials: Essentials,
+        turns: Turns,
         courier: Courier,
         drafts: Drafts,
-        workspaces: Path,
-        meters: Meters,
         settlement: Settlement,
         access: Access,
         slots: Slots,
     ) -> None:
-        self._store = store
-        self._access = access
-        self._clock = clock
-        self._limits = limits
-        self._bots = bots
+        self._store = store = essentials.store
+        self._clock = essentials.clock
+        self._limits = essentials.limits
+        self._metrics = essentials.metrics
+        self._turns = turns
         self._courier = courier
         self._drafts = drafts
-        self._workspaces = workspaces
-        self._meters = meters
         self._settlement = settlement
-        self.desk: Desk
+        self._access = access
         self._slots = slots
         slots.subscribe(self._fill)
         self._live: dict[str, Interrupt] = {}
@@ -93,14 +86,14 @@ class Dispatcher:
         self._stopped = True
         store.wakeups.subscribe(wakeups.Conversation, lambda due: self.expect(due.id, due.at))
         store.wakeups.subscribe(wakeups.StopAsked, lambda due: self.interrupt(due.run, due.by))
-
-    @property
-    def running(self) -> int:
-        return len(self._live)
+        access.subscribe(self._end_lapsed)
 
     @property
     def busy(self) -> bool:
         return bool(self._tasks)
+
+    async def recover(self) -> None:
+        await recovery.recover(self._store, self._clock, self._settlement)
 
     async def start(self) -> None:
         self._stopped = False
@@ -181,7 +174,7 @@ class Dispatcher:
         if run in self._live:
             self._live[run].stop(by)
 
-    def end_lapsed(self) -> None:
+    def _end_lapsed(self) -> None:
         """Stops runs for people who were removed from the access list; their waiting messages end when claimed."""
         for run, asker in self._askers.items():
             if self._access.lapsed(asker):
@@ -249,36 +242,15 @@ class Dispatcher:
 
     async def _run_one(self, claimed: Claim) -> Claim | None:
         run, inbound = claimed.run, claimed.inbound
-        can = abilities.of(inbound, self._courier.can)
-        bot = self._bots.find(inbound)
-        agent = self._at_work[run] = self._bots.agents[bot]
-        folder = inbound.errand.workspace if inbound.errand else ""
-        session = context.Session(
-            run=run,
-            conversation=inbound.conversation,
-            sender=inbound.sender,
-            bot=bot,
-            target=inbound.target,
-            can=abilities.promisable(inbound, self._courier.can),
-            workspace=self._workspaces / (folder or workspace_name(inbound.conversation)),
-            errand=inbound.errand,
-        )
-        turn = Turn(
-            run=run,
-            attempt=claimed.attempt,
-            bot=bot,
-            message=inbound,
-            desk=self.desk,
-            history=claimed.history,
-            checkpoint=claimed.checkpoint,
-            preferences=claimed.preferences,
-        )
+        agent, turn, session, can = self._turns.prepare(claimed)
+        self._at_work[run] = agent
         journal = Journal(
             self._store, self._clock, inbox.keep_checkpoint, run, fence=claimed.fence, last=claimed.journalled
         )
         interrupt = self._live[run]
         self._askers[run] = inbound.asker
         began = self._clock.now()
+        self._metrics.running += 1
         try:
             with context.bind(session):
                 self._drafts.watch(run, inbound.target, can, claimed.view)
@@ -287,9 +259,10 @@ class Dispatcher:
                 else:
                     outcome = await runner.run(agent, turn, journal, interrupt, self._clock, self._limits_of(inbound))
                 used = outcome.usage or Usage()
-                self._meters.ran(outcome.kind, self._clock.now() - began, used.input_tokens, used.output_tokens)
+                self._metrics.ran(outcome.kind, self._clock.now() - began, used.input_tokens, used.output_tokens)
                 return await self._see_through(self._settle(claimed, journal, outcome, can))
         finally:
+            self._metrics.running -= 1
             self._drafts.close(run)
             del self._live[run]
             del self._askers[run]

@@ -11,9 +11,6 @@ import msgspec
 
 from tidings.core import ids
 from tidings.core.adapter import Receive
-from tidings.core.agent import Outcome, OutcomeKind
-from tidings.core.clock import Clock
-from tidings.core.desk.health import Stranger
 from tidings.core.errors import Unstored
 from tidings.core.failpoints import fail_here
 from tidings.core.inbound import answer, inbox, policy
@@ -25,14 +22,15 @@ from tidings.core.inbound.inbox import Claim
 from tidings.core.inbound.policy import Judgement
 from tidings.core.inbound.queue_limit import QueueLimit
 from tidings.core.inbound.settlement import Settlement
+from tidings.core.inbound.strangers import Strangers
 from tidings.core.outbound import outbox
 from tidings.core.outbound.courier import Courier
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.runs import journal
 from tidings.core.settings import Limits
 from tidings.core.store import adapter_state
-from tidings.core.store.store import Step, Store, Transaction
-from tidings.core.telemetry.metrics import Meters
+from tidings.core.store.essentials import Essentials
+from tidings.core.store.store import Step, Transaction
 from tidings.core.types import (
     Admission,
     Body,
@@ -72,36 +70,29 @@ class _Taken(NamedTuple):
 class Door:
     def __init__(
         self,
-        store: Store,
-        clock: Clock,
-        limits: Limits,
+        essentials: Essentials,
         access: Access,
         commands: Commands,
         dispatcher: Dispatcher,
         courier: Courier,
-        meters: Meters,
         settlement: Settlement,
-        *,
-        tell_strangers: bool,
+        strangers: Strangers,
     ) -> None:
-        self._store = store
-        self._clock = clock
-        self._limits = limits
+        self._store = essentials.store
+        self._clock = essentials.clock
+        self._limits = essentials.limits
+        self._metrics = essentials.metrics
         self._access = access
         self._commands = commands
         self._dispatcher = dispatcher
         self._courier = courier
-        self._meters = meters
         self._settlement = settlement
-        self._tell_strangers = tell_strangers
+        self._strangers = strangers
         self._early = EarlyParts()
         self._queue = QueueLimit()
-        # The last strangers, so that the owner can admit them without asking for their ids.
-        self.strangers: dict[str, Stranger] = {}
 
-    def renew(self, limits: Limits, *, tell_strangers: bool) -> None:
+    def renew(self, limits: Limits) -> None:
         self._limits = limits
-        self._tell_strangers = tell_strangers
 
     def receive_for(self, adapter: str, account: str) -> Receive:
         """The door for one adapter, with that adapter's notebook."""
@@ -115,15 +106,15 @@ class Door:
     async def _receive(self, inbound: Inbound, write_note: Callable[[Transaction], None] | None) -> Admission:
         """Queues the row without awaiting anything first, so that messages keep the order of the calls."""
         fail_here("in.received")
-        self._meters.inbound[inbound.target.adapter] += 1
-        self._meters.heard_at[f"{inbound.target.adapter}@{inbound.target.account}"] = self._clock.wall()
+        self._metrics.inbound[inbound.target.adapter] += 1
+        self._metrics.heard_at[f"{inbound.target.adapter}@{inbound.target.account}"] = self._clock.wall()
         inbound = self._courier.at_home(_storable(inbound))
         judgement = policy.judge(inbound, self._access.ids)
         if judgement is Judgement.IGNORE and policy.may_join(inbound, self._access.ids):
             judgement = Judgement.JOIN
         if judgement is Judgement.TELL:
-            self._remember(inbound)
-        if judgement is Judgement.IGNORE or (judgement is Judgement.TELL and not self._tell_strangers):
+            self._strangers.remember(inbound, self._clock.wall())
+        if judgement is Judgement.IGNORE or (judgement is Judgement.TELL and not self._access.tells_strangers):
             if write_note:
                 await self._store.write(write_note)
             return Ignored()
@@ -258,38 +249,8 @@ class Door:
         short = msgspec.structs.replace(change, text=change.text[: self._limits.message_characters])
         deleted = inbox.amend(tx, short)
         if deleted:
-            self._cancel(tx, deleted["run"], "the message was deleted", remembered=False)
+            self._settlement.cancel(tx, deleted["run"], "the message was deleted", remembered=False)
         return _Taken(Stored(run=run))
-
-    def _cancel(self, tx: Transaction, run: str, reason: str, *, remembered: bool = True) -> bool:
-        """Cancels a run if it still waits; returns false for any other run."""
-        claimed = inbox.waiting_claim(tx, run)
-        if claimed is not None:
-            self._settlement.close(tx, claimed, Outcome(OutcomeKind.CANCELLED, reason, ""), remembered=remembered)
-        return claimed is not None
-
-    async def stop(self, run: str, by: str) -> bool:
-        """Stops a run from outside its conversation: a running one is asked to stop, a waiting one is cancelled."""
-
-        def unit(tx: Transaction) -> bool:
-            return inbox.ask_stop(tx, run, by) or self._cancel(tx, run, f"stopped by {by}")
-
-        return await self._store.write(unit)
-
-    async def stop_for_sender(self, run: str) -> None:
-        """Stops a run for the person who asked, after a press of the platform's own stop button."""
-        try:
-            message = await self._store.read(lambda tx: inbox.message_of(tx, run))
-            await self.stop(run, message.sender.name or message.sender.id)
-        except Unstored as error:
-            log.warning("the stop of %s could not be stored: %s", run, error)
-
-    def _remember(self, inbound: Inbound) -> None:
-        name = policy.names(inbound)[0]
-        self.strangers.pop(name, None)
-        self.strangers[name] = Stranger(name, inbound.sender.name, self._clock.wall(), str(inbound.target))
-        if len(self.strangers) > STRANGERS:
-            del self.strangers[next(iter(self.strangers))]
 
     def _tell_stranger(self, tx: Transaction, inbound: Inbound) -> _Taken:
         """Tells a stranger how to be admitted, at most once an hour."""

@@ -11,7 +11,6 @@ from tidings.core.failpoints import fail_here
 from tidings.core.inbound import inbox
 from tidings.core.inbound.inbox import Claim
 from tidings.core.inbound.settlement import Settlement
-from tidings.core.outbound import doubts
 from tidings.core.runs import journal
 from tidings.core.store.store import Row, Store, Transaction
 
@@ -23,17 +22,15 @@ INTERRUPTED = "interrupted by a restart"
 
 
 async def recover(store: Store, clock: Clock, settlement: Settlement) -> None:
-    fail_here("boot.pre_recover")
-    doubtful = await store.insist(doubts.recover)
+    """Decides about every run that a dead process left open."""
     open_runs = await store.insist(inbox.open_runs)
     for run in open_runs:
         fail_here("boot.mid_recover")
         await store.insist(lambda tx, run=run: recover_run(tx, run, clock, settlement))  # type: ignore[misc]
     for run in await store.insist(inbox.waiting_attended):
         await store.insist(lambda tx, run=run: _abandon(tx, run, settlement))  # type: ignore[misc]
-    fail_here("boot.post_recover")
-    if open_runs or doubtful:
-        log.warning("after an unclean end: %d runs were open, %d sends in flight", len(open_runs), doubtful)
+    if open_runs:
+        log.warning("after an unclean end: %d runs were open", len(open_runs))
 
 
 def _abandon(tx: Transaction, run: str, settlement: Settlement) -> None:

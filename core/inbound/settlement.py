@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -49,14 +49,11 @@ class Settled(NamedTuple):
 
 
 class Settlement:
-    def __init__(self, clock: Clock, can: Can) -> None:
+    def __init__(self, clock: Clock, can: Can, senders: Mapping[Origin, Sent]) -> None:
+        """A run with an errand reports to the sender of its origin, and owes nothing itself."""
         self._clock = clock
         self._can = can
-        self._senders: dict[Origin, Sent] = {}
-
-    def report_to(self, origin: Origin, sent: Sent) -> None:
-        """Reports the end of errands of this origin to `sent`; such runs have no answer of their own."""
-        self._senders[origin] = sent
+        self._senders = senders
 
     def settle(self, tx: Transaction, ending: Ending) -> Settled:
         """Settles a run; a stop that was asked for in time overrides the outcome. Raises Fenced if it is not ours."""
@@ -75,6 +72,13 @@ class Settlement:
         settled = self.settle(tx, Ending(claimed, outcome, owes, (), claimed.journalled, remembered, signals))
         if settled.final is not None:
             outbox.put(tx, settled.final, self._clock.now())
+
+    def cancel(self, tx: Transaction, run: str, reason: str, *, remembered: bool = True) -> bool:
+        """Ends a run that still waits; False for any other, which stays as it is."""
+        claimed = inbox.waiting_claim(tx, run)
+        if claimed is not None:
+            self.close(tx, claimed, Outcome(OutcomeKind.CANCELLED, reason, ""), remembered=remembered)
+        return claimed is not None
 
     def _close(self, tx: Transaction, ending: Ending) -> Outcome:
         """Stores the outcome, the terminal event, the memory and the usage."""

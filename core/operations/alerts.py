@@ -7,11 +7,13 @@ from collections.abc import Callable
 
 from tidings.core import ids
 from tidings.core.background import Background
-from tidings.core.clock import Clock, Timer
+from tidings.core.clock import Timer
 from tidings.core.desk.health import Alarm
 from tidings.core.outbound import homes, outbox
 from tidings.core.outbound.outbox import Class, Owed
-from tidings.core.store.store import Store, Transaction
+from tidings.core.part import Part
+from tidings.core.store.essentials import Essentials
+from tidings.core.store.store import Transaction
 from tidings.core.types import Body, Target
 
 log = logging.getLogger(__name__)
@@ -34,16 +36,16 @@ TOLD_ANYWHERE = {
 }
 
 
-class Alerts:
+class Alerts(Part):
     def __init__(
         self,
-        store: Store,
-        clock: Clock,
+        essentials: Essentials,
         fallback: Target | None,
         is_down: Callable[[str], bool],
     ) -> None:
-        self._store = store
-        self._clock = clock
+        self._store = essentials.store
+        self._clock = essentials.clock
+        self._alarms = essentials.alarms
         self._fallback = fallback
         self._is_down = is_down
         self._telling = Background(log, "an alert could not be stored")
@@ -60,7 +62,11 @@ class Alerts:
         elif about not in self._waiting:
             self._waiting[about] = self._clock.call_later(PATIENCE_SECONDS, lambda: self._look_again(alarm, about))
 
-    async def stop(self) -> None:
+    async def start(self) -> None:
+        """Hears every alarm, also those that sounded before; it is known by now which platforms are there."""
+        self._alarms.listen(self.sounded)
+
+    async def stop(self, patience: float) -> None:
         for timer in self._waiting.values():
             timer.cancel()
         await self._telling.close()

@@ -21,6 +21,7 @@ from tidings.core.memory import conversations, history
 from tidings.core.operations import old_files
 from tidings.core.outbound import pruning as outbound_pruning
 from tidings.core.outbound import view_rows
+from tidings.core.part import Part
 from tidings.core.runs import journal
 from tidings.core.store.store import Row, Store, Transaction
 from tidings.core.types import Inbound, is_passing, workspace_name
@@ -35,7 +36,7 @@ PATIENCE_SECONDS = 60.0
 LOOKED_AT, AT_ONCE = 200, 20
 
 
-class Erasure:
+class Erasure(Part):
     def __init__(self, store: Store, clock: Clock, home: Path, is_followed: Callable[[str], bool]) -> None:
         """`is_followed` tells whether a reader follows the events of a run."""
         self._store = store

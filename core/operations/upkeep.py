@@ -16,6 +16,7 @@ from tidings.core.errors import Conflict
 from tidings.core.operations import retention
 from tidings.core.outbound import repair
 from tidings.core.outbound.courier import Courier
+from tidings.core.part import Part
 from tidings.core.settings import Retention as Periods
 from tidings.core.store import checks
 from tidings.core.store.store import Store, Transaction
@@ -27,7 +28,7 @@ SNAPSHOTS = "snapshots"
 LEFT_BEHIND_SECONDS = 86_400.0
 
 
-class Upkeep:
+class Upkeep(Part):
     def __init__(
         self,
         store: Store,
@@ -55,7 +56,7 @@ class Upkeep:
             self._looking = asyncio.create_task(self._look_over(), context=Context())
         await self._retention.sweep()
 
-    async def stop(self) -> None:
+    async def stop(self, patience: float) -> None:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from contextvars import Context
 from typing import NamedTuple
 
 from tidings.core.adapter import Adapter
-from tidings.core.clock import Clock
 from tidings.core.errors import (
     Doubtful,
     Misconfigured,
@@ -24,23 +22,22 @@ from tidings.core.errors import (
 )
 from tidings.core.failpoints import fail_here
 from tidings.core.outbound import compose, doubts, outbox, pace
+from tidings.core.outbound.accounts import Accounts
 from tidings.core.outbound.doubts import Arrival
 from tidings.core.outbound.moved_chats import Aliases
 from tidings.core.outbound.outages import Outages
 from tidings.core.outbound.outbox import Class, Head, Owed
 from tidings.core.outbound.pace import Budgets
 from tidings.core.outbound.resolver import Settler, answered, is_harmless
-from tidings.core.outbound.views import Views
+from tidings.core.outbound.views import Stopped, Views
+from tidings.core.part import Part as GatewayPart
 from tidings.core.redaction import one_line
 from tidings.core.store import wakeups
-from tidings.core.store.store import Store, Transaction
-from tidings.core.telemetry.alarms import Alarms
-from tidings.core.telemetry.metrics import Meters
+from tidings.core.store.essentials import Essentials
+from tidings.core.store.store import Transaction
 from tidings.core.types import Body, Capabilities, DeliveryState, Inbound, Pace, Part, PartKind, Receipt, Signal, Target
 
 log = logging.getLogger(__name__)
-
-Adapters = Mapping[tuple[str, str], Adapter]
 
 
 class Lane:
@@ -63,22 +60,28 @@ class Reserved(NamedTuple):
     paces: tuple[Pace, ...]
 
 
-class Courier:
-    def __init__(self, store: Store, clock: Clock, adapters: Adapters, alarms: Alarms, meters: Meters) -> None:
-        self._store = store
-        self._clock = clock
-        self._adapters = adapters
-        self._alarms = alarms
-        self._meters = meters
+class Courier(GatewayPart):
+    def __init__(self, essentials: Essentials, accounts: Accounts, stopped: Stopped) -> None:
+        """`stopped` is called with a run whose answer the person stopped with the platform's own button."""
+        self._store = store = essentials.store
+        self._clock = clock = essentials.clock
+        self._alarms = alarms = essentials.alarms
+        self._metrics = essentials.metrics
+        self._accounts = accounts
         self._budgets = Budgets(clock)
         self._outages = Outages(clock, self.wake)
         self._lanes: dict[str, Lane] = {}
         self._aliases = Aliases()
-        self.views = Views(store, clock, adapters, self._budgets)
-        self._settler = Settler(store, clock, adapters, alarms, self._aliases.where, self._settled)
+        self.views = Views(store, clock, accounts, self._budgets, stopped)
+        self._settler = Settler(store, clock, accounts, alarms, self._aliases.where, self._settled)
         # Lanes wait until the courier is started, which then finds them all.
         self._stopped = True
         store.wakeups.subscribe(wakeups.Lane, lambda due: self.wake(due.name))
+
+    async def recover(self) -> None:
+        """Sends that were in flight when the last process ended may or may not have arrived."""
+        if doubtful := await self._store.insist(doubts.recover):
+            log.warning("after an unclean end: %d sends were in flight", doubtful)
 
     async def start(self) -> None:
         """Continues with all open deliveries; call this after recovery."""
@@ -169,8 +172,7 @@ class Courier:
         return self._aliases.lanes(target)
 
     def can(self, target: Target) -> Capabilities | None:
-        adapter = self._adapter(target)
-        return adapter.can(target) if adapter else None
+        return self._accounts.can(target)
 
     def dropped(self, owed: Owed) -> None:
         """The owner has given up a delivery."""
@@ -189,7 +191,7 @@ class Courier:
 
     def reserve(self, owed: Owed) -> Reserved | None:
         """Grants a turn at once if the lane is empty; otherwise the delivery waits in its lane like any other."""
-        adapter = self._adapter(owed.target)
+        adapter = self._accounts.of(owed.target)
         if adapter is None or owed.target.lane in self._lanes or self._stopped:
             return None
         if not compose.is_quick(owed.body):
@@ -233,9 +235,6 @@ class Courier:
         self._budgets.give_back(reserved.paces)
         self._work_on(reserved.owed.target.lane, None)
 
-    def _adapter(self, target: Target) -> Adapter | None:
-        return self._adapters.get((target.adapter, target.account))
-
     def _work_on(self, lane: str, first: Head | None) -> None:
         # A fresh context: a delivery outlives the run that caused it and must not inherit its session.
         task = self._lanes[lane].task = asyncio.create_task(self._work(lane, first), context=Context())
@@ -276,7 +275,7 @@ class Courier:
 
     async def _prepare(self, due: Head, lane: Lane) -> Head | None:
         """Waits until this part may be sent and marks it as sending; None when the lane must be checked again."""
-        adapter = self._adapter(due.owed.target)
+        adapter = self._accounts.of(due.owed.target)
         if adapter is None:
             reason = f"no adapter {due.owed.target.adapter}@{due.owed.target.account} is configured"
             await self._store.insist(lambda tx: outbox.hold(tx, due, reason))
@@ -326,7 +325,7 @@ class Courier:
         """Makes one attempt, and stores its result in one commit."""
         fail_here("out.dispatching_committed")
         owed = sending.owed
-        adapter = self._adapters[owed.target.adapter, owed.target.account]
+        adapter = self._accounts[owed.target.adapter, owed.target.account]
         part = sending.part(self._aliases.where(owed.target))
         answered = True
         try:
@@ -377,8 +376,8 @@ class Courier:
             verdict = type(error).__name__
             raise
         finally:
-            self._meters.outbound[adapter.name, verdict.lower()] += 1
-        self._meters.sent_at[f"{adapter.name}@{adapter.account}"] = self._clock.wall()
+            self._metrics.outbound[adapter.name, verdict.lower()] += 1
+        self._metrics.sent_at[f"{adapter.name}@{adapter.account}"] = self._clock.wall()
         return receipt
 
     async def _delivered(self, sending: Head, receipt: Receipt) -> None:

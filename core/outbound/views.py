@@ -11,7 +11,8 @@ from tidings.core import ids
 from tidings.core.adapter import Adapter
 from tidings.core.background import Background
 from tidings.core.clock import Clock, ended_within
-from tidings.core.errors import Misconfigured, Moved, RateLimited, Rejected, Stopped, ViewLost
+from tidings.core.errors import Misconfigured, Moved, RateLimited, Rejected, ViewLost
+from tidings.core.errors import Stopped as StoppedByPerson
 from tidings.core.failpoints import fail_here
 from tidings.core.outbound import outbox, pace, view_rows
 from tidings.core.outbound.outbox import Class, Opening, Owed
@@ -21,6 +22,9 @@ from tidings.core.store.wakeups import Lane
 from tidings.core.types import Body, Capabilities, Signal, Target, View
 
 log = logging.getLogger(__name__)
+
+# Called with a run whose answer the person stopped with the platform's own button.
+Stopped = Callable[[str], Awaitable[None]]
 
 # A show that hangs must not delay the final answer for longer than this.
 PATIENCE_SECONDS = 10.0
@@ -37,19 +41,19 @@ class Views:
         clock: Clock,
         adapters: Mapping[tuple[str, str], Adapter],
         budgets: Budgets,
+        stopped: Stopped,
     ) -> None:
         self._store = store
         self._clock = clock
         self._adapters = adapters
         self._budgets = budgets
+        self._stopped_by_person = stopped
         self._openings: dict[str, asyncio.Future[View | None]] = {}
         self._shows: dict[str, asyncio.Task[View | None]] = {}
         self._signals = Background(log, "a signal failed")
         # The newest reaction under way, by message.
         self._reactions: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._stopped = False
-        # Called with a run that the person has stopped with the platform's own button.
-        self.on_stop: Callable[[str], Awaitable[None]] | None = None
 
     async def stop(self, patience: float) -> None:
         self._stopped = True
@@ -149,8 +153,8 @@ class Views:
             return view
         except (ViewLost, Rejected, Misconfigured, Moved) as error:
             log.info("the view of %s is gone: %s", run, error)
-            if isinstance(error, Stopped) and self.on_stop is not None:
-                await self.on_stop(run)
+            if isinstance(error, StoppedByPerson):
+                await self._stopped_by_person(run)
             return None
         except Exception as error:
             log.info("a show for %s was lost: %s", run, error)

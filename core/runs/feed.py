@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from tidings.core.agent import Ended
 from tidings.core.desk.runs import Numbered
 from tidings.core.errors import Lagged, Unknown
+from tidings.core.part import Part
 from tidings.core.runs import journal
 from tidings.core.store.store import Store, Transaction
 from tidings.core.store.wakeups import RunGrew
@@ -63,7 +64,7 @@ class Subscription:
         return taken
 
 
-class Feed:
+class Feed(Part):
     def __init__(self, store: Store) -> None:
         self._store = store
         self._readers: dict[str, set[Subscription]] = {}

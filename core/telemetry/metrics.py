@@ -20,6 +20,8 @@ class Meters:
         self.run_buckets = [0] * (len(BOUNDS) + 1)
         self.input_tokens = 0
         self.output_tokens = 0
+        # Runs that go on right now.
+        self.running = 0
         # By `adapter@account`: the time of the last inbound message, and of the last message the platform accepted.
         self.heard_at: dict[str, float] = {}
         self.sent_at: dict[str, float] = {}

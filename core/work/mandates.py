@@ -23,6 +23,10 @@ class Mandates:
         self._owner = owner
         self._is_down = is_down
 
+    def subscribe(self, hear: Callable[[], None]) -> None:
+        """`hear` is called when people were removed, and work for them may have to end."""
+        self._access.subscribe(hear)
+
     def lapsed(self, asker: Asker | None) -> str:
         """Why work for this person may not start; empty if it may."""
         return self._access.lapsed(asker)

@@ -19,6 +19,7 @@ from tests.worlds.fakes import FakeLocal, FakeServer
 from tidings.bots.echo.agent import EchoAgent
 from tidings.core.agent import Agent, Event, Finished, TextDelta, Turn
 from tidings.core.gateway.gateway import Gateway
+from tidings.core.gateway.options import Team
 from tidings.core.settings import Core, Limits
 
 CONVERSATIONS = 100
@@ -41,7 +42,7 @@ class WaitingAgent:
 async def gateway(home: Path, agent: Agent, runs: int = 1000) -> AsyncIterator[MemoryAdapter]:
     adapter = MemoryAdapter()
     settings = Core(limits=Limits(runs=runs, queued=4 * CROWD))
-    async with Gateway(home, settings, [adapter.platform()], {"bot": agent}, "bot", FakeLocal(), FakeServer()):
+    async with Gateway(home, settings, [adapter.platform()], Team({"bot": agent}, "bot"), FakeLocal(), FakeServer()):
         await adapter.listening.wait()
         yield adapter
 
@@ -109,7 +110,9 @@ async def restart(home: Path) -> Figures:
     """First send after a restart that finds ten thousand open rows."""
     adapter = MemoryAdapter()
     settings = Core(limits=Limits(runs=1, queued=4 * CROWD, drain_seconds=0))
-    async with Gateway(home, settings, [adapter.platform()], {"bot": WaitingAgent()}, "bot", FakeLocal(), FakeServer()):
+    async with Gateway(
+        home, settings, [adapter.platform()], Team({"bot": WaitingAgent()}, "bot"), FakeLocal(), FakeServer()
+    ):
         await adapter.listening.wait()
         await asyncio.gather(*(adapter.say(str(chat), str(chat), "hello") for chat in range(CROWD)))
     began = time.perf_counter()

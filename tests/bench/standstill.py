@@ -27,6 +27,7 @@ from tidings.adapters.local.socket import LocalServer, SocketLine
 from tidings.core.adapter import Platform
 from tidings.core.agent import Event, Finished, TextDelta, Turn
 from tidings.core.gateway.gateway import Gateway
+from tidings.core.gateway.options import Team
 from tidings.core.settings import Core, Limits
 
 LENGTHS = (150_000, 400_000)
@@ -147,7 +148,7 @@ async def on_console(home: Path, characters: int) -> Figures:
     server = LocalServer()
     console = Platform("console", "main", lambda host: ConsoleAdapter("main", ConsoleSettings(), host), nearby=True)
     settings = Core(limits=Limits(drain_seconds=0, **LIMITS))
-    gateway = Gateway(home, settings, [console], {"bot": Talker(characters)}, "bot", server, FakeServer())
+    gateway = Gateway(home, settings, [console], Team({"bot": Talker(characters)}, "bot"), server, FakeServer())
     async with server, gateway, server.serving(home):
         await eventually(lambda: is_attended(home))
         async with socket.connect(home) as line:

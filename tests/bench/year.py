@@ -27,6 +27,7 @@ from tidings.core.agent import Outcome, OutcomeKind, TextDelta
 from tidings.core.clock import SystemClock
 from tidings.core.desk.deliveries import Pruned
 from tidings.core.gateway.gateway import Gateway
+from tidings.core.gateway.options import Team
 from tidings.core.inbound import inbox, undo
 from tidings.core.operations import retention
 from tidings.core.outbound import outbox
@@ -161,7 +162,7 @@ def _put_deliveries(store: sqlite3.Connection, rows: list[tuple[int, float, str,
 
 async def measure(home: Path, size: Size, seed: int) -> list[Measure]:
     began = time.perf_counter()
-    gateway = Gateway(home, Core(), [], {"bot": Echo()}, "bot", FakeLocal(), FakeServer())
+    gateway = Gateway(home, Core(), [], Team({"bot": Echo()}, "bot"), FakeLocal(), FakeServer())
     async with gateway:
         found = [_told("(start, once)", [1000 * (time.perf_counter() - began)])]
         for name, ask in _questions(gateway, size, random.Random(seed + 1)):
@@ -191,19 +192,19 @@ def _questions(
         return builders.conversation(str(dice.randint(QUIET_ROWS + 1, size.conversations))).id
 
     busy = builders.conversation(BUSY).id
-    store, upkeep = gateway._store, gateway.upkeep
-    yield "conversations, the newest", lambda: gateway.conversations("", "", PAGE, 0)
-    yield "conversations, a page far down", lambda: gateway.conversations("", "", PAGE, dice.randint(1, size.rows))
-    yield "conversations of a quiet platform", lambda: gateway.conversations(QUIET, "", PAGE, 0)
-    yield "conversations of one chat", lambda: gateway.conversations("paper", str(dice.randint(100, 999)), PAGE, 0)
-    yield "conversations of the busy chat", lambda: gateway.conversations("paper", BUSY, PAGE, 0)
-    yield "history, a page", lambda: gateway.history(somebody(), PAGE, 0)
-    yield "history of the busy chat, a page", lambda: gateway.history(busy, PAGE, dice.randint(0, 2 * size.rows))
-    yield "memory before a run of the busy chat", lambda: gateway.memory(busy, _run_of(gateway, busy), PAGE)
-    yield "a run", lambda: gateway.run(f"run_{dice.randint(size.rows * 95 // 100, size.rows):07}")
-    yield "status", gateway.health
+    store, upkeep = gateway._store, gateway.desk.upkeep
+    yield "conversations, the newest", lambda: gateway.desk.conversations("", "", PAGE, 0)
+    yield "conversations, a page far down", lambda: gateway.desk.conversations("", "", PAGE, dice.randint(1, size.rows))
+    yield "conversations of a quiet platform", lambda: gateway.desk.conversations(QUIET, "", PAGE, 0)
+    yield "conversations of one chat", lambda: gateway.desk.conversations("paper", str(dice.randint(100, 999)), PAGE, 0)
+    yield "conversations of the busy chat", lambda: gateway.desk.conversations("paper", BUSY, PAGE, 0)
+    yield "history, a page", lambda: gateway.desk.history(somebody(), PAGE, 0)
+    yield "history of the busy chat, a page", lambda: gateway.desk.history(busy, PAGE, dice.randint(0, 2 * size.rows))
+    yield "memory before a run of the busy chat", lambda: gateway.desk.memory(busy, _run_of(gateway, busy), PAGE)
+    yield "a run", lambda: gateway.desk.run(f"run_{dice.randint(size.rows * 95 // 100, size.rows):07}")
+    yield "status", gateway.desk.health
     yield "deliveries in trouble", lambda: upkeep.deliveries(waiting=True, limit=200)
-    yield "is a target known", lambda: gateway.permitted(Target(adapter="paper", chat=str(dice.randint(1, 999))))
+    yield "is a target known", lambda: gateway.desk.permitted(Target(adapter="paper", chat=str(dice.randint(1, 999))))
     yield "a message is stored and claimed", lambda: store.write(lambda tx: _claim(tx, somebody()))
     yield "in the busy chat", lambda: store.write(lambda tx: _claim(tx, busy))
     yield "the last exchange is taken back", lambda: store.write(lambda tx: undo.take_back(tx, somebody(), "x"))

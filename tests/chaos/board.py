@@ -36,6 +36,7 @@ from tidings.core.adapter import Platform
 from tidings.core.agent import Event, Finished, OutcomeKind, TextDelta, Turn
 from tidings.core.desk.board import Hand, NewCard, Order
 from tidings.core.gateway.gateway import Gateway
+from tidings.core.gateway.options import Team
 from tidings.core.settings import Access, Board, Core
 from tidings.core.store.sqlite import DATABASE
 from tidings.core.types import Target, Value
@@ -123,8 +124,7 @@ async def _live(life: Life, lifeline: Connection) -> None:
         Path(life.home),
         Core(access=Access(allow=("paper:7",)), board=board),
         [Platform("paper", "main", lambda host: PaperAdapter("main", settings, host))],
-        {"bot": Worker()},
-        "bot",
+        Team({"bot": Worker()}, "bot"),
         FakeLocal(),
         FakeServer(),
     )
@@ -135,7 +135,7 @@ async def _live(life: Life, lifeline: Connection) -> None:
             # One of ten waits for a good one, and one for one that runs out of budget.
             parents = {9: (str(number),), 5: (str(number - 1),)}.get(number % 10, ())
             new = NewCard(f"{number} {kind}", assignee=assignee, parents=parents, key=f"chaos/{number}")
-            await gateway.board.obey(Order("add", new=new), HAND)
+            await gateway.desk.board.obey(Order("add", new=new), HAND)
         await asyncio.Event().wait()
 
 

@@ -19,6 +19,7 @@ from tidings.adapters.shared.http_server import HttpServer
 from tidings.core import failpoints
 from tidings.core.adapter import Platform
 from tidings.core.gateway.gateway import Gateway
+from tidings.core.gateway.options import Team
 from tidings.core.settings import Access, Core
 from tidings.core.types import Value
 
@@ -76,9 +77,7 @@ def _gateway(life: Life, http: HttpSettings, server: HttpServer) -> Gateway:
         Path(life.home),
         Core(access=Access(allow=allowed)),
         platforms,
-        {"crowd": agent},
-        "crowd",
+        Team({"crowd": agent}, "crowd", scripted.kinds(clock)),
         FakeLocal(),
         server,
-        scripted.kinds(clock),
     )

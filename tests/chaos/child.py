@@ -26,6 +26,7 @@ from tests.worlds.fakes import FakeLocal, FakeServer
 from tidings.core import failpoints, ids
 from tidings.core.adapter import Host, Platform, Receive, Reports, Taken
 from tidings.core.gateway.gateway import Gateway
+from tidings.core.gateway.options import Options, Team
 from tidings.core.settings import Access, Core
 from tidings.core.store import sqlite
 from tidings.core.store.store import Unit
@@ -174,13 +175,10 @@ class Child:
                 Platform(settings.name, account, lambda host, a=account, s=settings: self._adapter(a, s, host))  # type: ignore[misc]
                 for account, settings in self._spec.adapters
             ],
-            {"scripted": agent},
-            "scripted",
+            Team({"scripted": agent}, "scripted", scripted.kinds(self._clock)),
             FakeLocal(),
             FakeServer(),
-            scripted.kinds(self._clock),
-            clock=self._clock,
-            grouped=False,
+            Options(clock=self._clock, grouped=False),
         )
 
     def _adapter(self, account: str, settings: PaperSettings, host: Host) -> StagedAdapter:

@@ -11,6 +11,7 @@ from tidings.core.work.board import cards as card_rows
 from tidings.core.work.board import rules as board_rules
 from tidings.core.work.board import workers
 from tidings.core.work.board.cards import Moment
+from tidings.core.work.board.conclusions import Conclusions
 from tidings.core.work.board.rules import Hold
 from tidings.core.work.board.supervisor import BoardSupervisor
 from tidings.core.work.board.verdicts import Verdict
@@ -48,24 +49,17 @@ def second_block_is_no_news() -> None:
 
 def effect_tried_again() -> None:
     """A worker that ends without a verdict gets a second try, whatever it has done in the first."""
-    real = BoardSupervisor._conclude
+    real = Conclusions.conclude
 
     def conclude(
-        self: BoardSupervisor,
-        tx: Transaction,
-        attempt: Row,
-        verdict: Verdict,
-        notes: str,
-        at: Moment,
-        *,
-        effect: bool = False,
+        self: Conclusions, tx: Transaction, attempt: Row, verdict: Verdict, notes: str, *, effect: bool = False
     ) -> None:
         tx.execute("UPDATE card_attempts SET effect = 0 WHERE card = ? AND ended IS NULL", attempt["card"])
         harmless = board_rules.open_attempt(tx, attempt["card"])
         assert harmless is not None
-        real(self, tx, harmless, verdict, notes, at)
+        real(self, tx, harmless, verdict, notes)
 
-    swap(BoardSupervisor, "_conclude", conclude)
+    swap(Conclusions, "conclude", conclude)
 
 
 def worker_outlives_its_card() -> None:

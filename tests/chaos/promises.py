@@ -39,6 +39,7 @@ from tidings.core.agent import Effect, Event, Finished, TextDelta, ToolFinished,
 from tidings.core.desk.work import Goal, Launch, Manner
 from tidings.core.errors import Declined, NotRunning
 from tidings.core.gateway.gateway import Gateway
+from tidings.core.gateway.options import Team
 from tidings.core.outbound.outbox import MARK
 from tidings.core.settings import Access, Core, Work
 from tidings.core.store.sqlite import DATABASE
@@ -156,7 +157,7 @@ async def _live(life: Life, lifeline: Connection) -> None:
     allowed = tuple(f"{name}:{person}" for name in PLATFORMS for person in crowd.STANDS[name].people)
     settings = Core(access=Access(allow=allowed), work=Work(delegates=1000, processes=1000))
     async with socket.LocalServer() as server:
-        gateway = Gateway(home, settings, platforms, {"bot": Promising()}, "bot", server, FakeServer(), KINDS)
+        gateway = Gateway(home, settings, platforms, Team({"bot": Promising()}, "bot", KINDS), server, FakeServer())
         async with gateway, server.serving(home):
             await asyncio.Event().wait()
 

@@ -34,6 +34,7 @@ from tidings.core.errors import (
     ViewLost,
 )
 from tidings.core.gateway.gateway import Gateway
+from tidings.core.gateway.options import Team
 from tidings.core.settings import Core
 from tidings.core.types import (
     Absent,
@@ -858,7 +859,8 @@ class AdapterContract:
         adapter = platform.adapter
         platforms = [Platform(adapter.name, adapter.account, lambda host: adapter)]
         agents = {"bot": _Silent()}
-        async with Gateway(home / "home", Core(), platforms, agents, "bot", FakeLocal(), FakeServer()) as desk:
+        async with Gateway(home / "home", Core(), platforms, Team(agents, "bot"), FakeLocal(), FakeServer()) as gateway:
+            desk = gateway.desk
             with pytest.raises(Unsupported) as refusal:
                 await desk.owe(platform.here, body, "test")
             owed = (await desk.health()).deliveries

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tests.worlds.fakes import FakeClock
 from tidings.core.errors import TidingsError, Unstored
-from tidings.core.gateway.gateway import Gateway, _Phases
+from tidings.core.gateway.gateway import Gateway
 from tidings.core.store.sqlite import (
     DATABASE,
     RETRY_SECONDS,
@@ -25,7 +25,7 @@ from tidings.core.store.sqlite import (
     _resolve,
     connect,
 )
-from tidings.core.store.store import T, Transaction, Unit
+from tidings.core.store.store import Store, T, Transaction, Unit
 
 # More turns of the loop than any step takes: whoever needs them turns for ever.
 TURNS = 20_000
@@ -252,11 +252,8 @@ class MortalGateway(Gateway):
     model_clock: ModelClock
     hops: int
 
-    async def __aenter__(self) -> Gateway:
-        self._lock.take()
-        self._store = self.open(self._home / DATABASE)
-        await self._start(_Phases())
-        return self
+    async def _open(self) -> Store:
+        return self.open(self._home / DATABASE)
 
     def open(self, path: Path) -> MortalStore:
         return MortalStore(path, self.life, self.model_clock, self.hops)

@@ -20,6 +20,7 @@ from tests.worlds import builders
 from tests.worlds.fakes import FakeLocal, FakeServer
 from tidings.core.adapter import Host, Platform
 from tidings.core.gateway.gateway import Gateway
+from tidings.core.gateway.options import Options, Team
 from tidings.core.settings import Access, Core, Limits
 from tidings.core.store.connection import connect
 from tidings.core.store.sqlite import DATABASE
@@ -109,13 +110,10 @@ class Scene:
             self.home,
             Core(access=Access(allow=("alpha:7", "beta:7")), limits=LIMITS),
             [Platform(name, "main", self._builder(name, life)) for name in self.grounds if name not in self.absent],
-            {"player": self.player},
-            "player",
+            Team({"player": self.player}, "player", self.player.kinds()),
             FakeLocal(),
             FakeServer(),
-            kinds=self.player.kinds(),
-            clock=self.clock,
-            grouped=False,
+            Options(clock=self.clock, grouped=False),
         )
         gateway.life, gateway.model_clock, gateway.hops = life, self.clock, self._hops
         life.gateway = gateway

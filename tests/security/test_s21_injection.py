@@ -130,7 +130,7 @@ async def fetched(stage: Stage, chat: str, text: str) -> None:
 async def note(stage: Stage, chat: str, text: str) -> None:
     """Another talk of the same person has left it behind."""
     with in_session(stage.home):
-        await stage.world.gateway.remember(_fit(text)[:2000])
+        await stage.world.gateway.desk.remember(_fit(text)[:2000])
     await stage.says(chat, RECALL)
 
 

@@ -52,6 +52,7 @@ from tidings.core.adapter import NearbyHost, Platform
 from tidings.core.agent import Event, Finished, TextDelta, Turn
 from tidings.core.context import current
 from tidings.core.gateway.gateway import Gateway
+from tidings.core.gateway.options import Team
 from tidings.core.settings import Access, Core, Limits
 from tidings.core.store.sqlite import DATABASE
 
@@ -355,8 +356,7 @@ class AllPlatforms:
                 self.home,
                 Core(access=Access(allow=tuple(allowed)), limits=Limits(drain_seconds=0)),
                 self._platforms(telegram.server, discord.server, slack.server),
-                {"bot": self._mirror},
-                "bot",
+                Team({"bot": self._mirror}, "bot"),
                 local_server,
                 http_server,
             )

@@ -14,7 +14,7 @@ api.openai                the OpenAI SDK with the owner's key, without retries; 
 await api.new_key(name, *scopes)  the secret of a new key
 await api.restart()       a clean stop and a start in the same home: another port, another `url`, another `http`
 await api.crash()         as kill -9 leaves it; then `await api.start()`
-api.adapter               the adapter itself; api.gateway the desk
+api.adapter               the adapter itself; api.gateway.desk the desk
 await api.ended(run)      the status object of a run, as soon as it has ended
 await api.watch(run)      what a plain reader of its events gets until the stream closes, as `Frame`s
 api.frames(response)      the same, one by one, of any streamed response

@@ -1,7 +1,7 @@
 """A board in a box: hands for it, agents that give verdicts, and workers that are processes and misbehave.
 
 async with World(tmp_path, Verdict("done")) as world:
-    card = await added(world.gateway.board, NewCard("paint the fence"), HAND)
+    card = await added(world.gateway.desk.board, NewCard("paint the fence"), HAND)
     await until(world, card.id, CardState.DONE)
 """
 
@@ -84,7 +84,7 @@ class Verdict:
 
 
 async def card(world: World, id: str) -> Card:
-    return await world.gateway.board.get(id)
+    return await world.gateway.desk.board.get(id)
 
 
 def state_of(world: World, id: str) -> str:

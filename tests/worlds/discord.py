@@ -10,7 +10,7 @@ DiscordWorld(home, agent, ...)  agent is one Agent or {name: Agent}; settings={"
                           as a World has them; clock=OwnedClock() for time that the test owns, else time is real
 world.discord             the platform, which outlives the gateway
 world.ada                 the person who is admitted; `world.room` is a channel in which the bot `main` is
-world.gateway             the running gateway, which is also the desk
+world.gateway             the running gateway; world.gateway.desk is its desk
 await world.until(holds)  waits for anything, moving an owned clock
 await world.start()       also again in the same home, with whatever was changed in `world.account_settings` ...
 await world.crash()       as kill -9 leaves it; `end`, `stop`, `restart`, `rows`, `run` and all else as a World has it

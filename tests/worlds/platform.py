@@ -112,7 +112,7 @@ class PlatformWorld(World, Generic[S]):
         return super()._moving() or opened > held
 
     async def health(self) -> Health:
-        return await self.gateway.health()
+        return await self.gateway.desk.health()
 
     async def listener(self, account: str = "main") -> PartHealth:
         parts = (await self.health()).parts

@@ -11,7 +11,7 @@ World(home, agent, ...)   agent is one Agent or {name: Agent}; sender "7" is all
                           settings={"call_seconds": 0.1} changes what the adapters are configured with, and adapter=
                           their class, a subclass of Doorway
 world.paper, .papers[n]   the platforms, which outlive the gateway
-world.gateway             the running gateway, which is also the desk
+world.gateway             the running gateway; world.gateway.desk is its desk
 world.receive(handed(..)) hands something to the door directly, with fields that paper cannot express
 await world.until(holds)  waits for anything, moving an owned clock (clock=OwnedClock())
 await world.rest()        nothing goes on by itself; an OwnedClock waits for this before each of its steps
@@ -56,6 +56,7 @@ from tidings.core.adapter import Host, Local, Platform, Receive, Server, Taken
 from tidings.core.agent import Agent, Ended, Event, Finished, JournalEvent, TextDelta, Turn
 from tidings.core.clock import Clock
 from tidings.core.gateway.gateway import Gateway
+from tidings.core.gateway.options import Options, Team
 from tidings.core.gateway.supervisor import USUAL, Pauses
 from tidings.core.inbound.commands import Command
 from tidings.core.settings import Access, Board, Core, Limits, Rule, Work
@@ -363,18 +364,17 @@ class World:
             self.home,
             self._core(),
             self._platforms(),
-            self.agents,
-            next(iter(self.agents)),
+            Team(self.agents, next(iter(self.agents)), self.kinds, self.commands),
             self._local,
             self._http,
-            self.kinds,
-            self.commands,
-            clock=self.clock,
-            grouped=self._grouped,
-            owner=self.owner,
-            notices=self.notices,
-            pauses=self._pauses,
-            wakeups=self._wakeups,
+            Options(
+                clock=self.clock,
+                grouped=self._grouped,
+                owner=self.owner,
+                notices=self.notices,
+                pauses=self._pauses,
+                wakeups=self._wakeups,
+            ),
         )
         await gateway.__aenter__()
         self._gateway = gateway
@@ -511,7 +511,7 @@ class World:
     async def outcome(self, key: str) -> Ended:
         """Waits for the run of a message to end, by following it as any reader would."""
         async with asyncio.timeout(SETTLE_SECONDS):
-            async for entry in self.gateway.follow(self.run(key)["run"]):
+            async for entry in self.gateway.desk.follow(self.run(key)["run"]):
                 if isinstance(entry.event, Ended):
                     return entry.event
         raise AssertionError("a journal ended without its terminal event")

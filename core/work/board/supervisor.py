@@ -1,4 +1,4 @@
-"""The board's supervisor: starts workers on ready cards, renews leases, and gives a verdict if a worker gave none."""
+"""Sees to it that cards are worked on: claims, leases and heartbeats, and a verdict where a worker gave none."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from typing import NamedTuple
 import msgspec
 
 from tidings.core import ids
-from tidings.core.agent import Outcome
-from tidings.core.clock import Clock, Timer
+from tidings.core.clock import Timer
 from tidings.core.desk.board import Block, Hand
 from tidings.core.errors import Unstored
 from tidings.core.inbound import inbox
 from tidings.core.inbound.bots import Bots
-from tidings.core.inbound.inbox import Claim
 from tidings.core.memory import conversations
-from tidings.core.runs import journal
+from tidings.core.part import Part
 from tidings.core.settings import Board
-from tidings.core.store.store import Row, Store, Transaction
+from tidings.core.store.essentials import Essentials
+from tidings.core.store.store import Row, Transaction
 from tidings.core.store.wakeups import BoardChanged
 from tidings.core.types import Conversation, Errand, Inbound, Origin, Sender, Target
 from tidings.core.work.board import brief as board_brief
-from tidings.core.work.board import card_news, verdicts
+from tidings.core.work.board import card_news
 from tidings.core.work.board import cards as card_rows
 from tidings.core.work.board import rules as board_rules
 from tidings.core.work.board.brief import Briefing, Parent
 from tidings.core.work.board.cards import Moment
+from tidings.core.work.board.conclusions import Conclusions
 from tidings.core.work.board.permissions import Permissions
 from tidings.core.work.board.rules import Claimed, Hold
 from tidings.core.work.board.verdicts import Verdict
@@ -41,69 +41,71 @@ from tidings.core.work.tasks import rows as task_rows
 
 log = logging.getLogger(__name__)
 
-# Stops a run; the second argument names who asked.
+# Stops a run, by the name of the one who asks.
 Stop = Callable[[str, str], Awaitable[bool]]
 
 BOARD = Hand("the board", is_person=False)
-LONGEST_PAUSE_SECONDS = 600.0
-TWICE = "; it had begun something that must not be done twice"
 
 
 class _Round(NamedTuple):
-    """The result of one check of the board."""
+    """What one look at the board has brought about."""
 
     jobs: list[Job]
-    # Attempts whose workers have lost their cards.
+    # Workers that lost their cards.
     fenced: list[Row]
-    # When to check again; None when no card runs or waits.
+    # When to look again; None when nothing goes on and nothing waits.
     next: float | None
 
 
-class BoardSupervisor:
+class BoardSupervisor(Part):
     def __init__(
         self,
-        store: Store,
-        clock: Clock,
+        essentials: Essentials,
         settings: Board,
         stop_run: Stop,
         bots: Bots,
         home: Path,
         mandates: Mandates,
+        conclusions: Conclusions,
     ) -> None:
-        self._store = store
-        self._clock = clock
+        self._store = store = essentials.store
+        self._clock = clock = essentials.clock
+        self._conclusions = conclusions
         self._settings = settings
         self._stop_run = stop_run
         self._permissions = Permissions(settings, bots)
         self._home = home
         self._mandates = mandates
-        self._workers = Workers(store, clock, settings, home, self._heard_no_more)
+        self._workers = Workers(store, clock, settings, home, conclusions.end_process)
         self._timer: Timer | None = None
         # When the board is checked next.
         self._due: float | None = None
         self._looking: asyncio.Task[None] | None = None
         self._again = False
-        # Nothing starts before the workers of a dead process have been ended.
+        # Until it is started nothing begins: what a dead process left must end first.
         self._stopped = True
         store.wakeups.subscribe(BoardChanged, lambda due: self.wake())
+        mandates.subscribe(self.wake)
 
     @property
     def moment(self) -> Moment:
         return Moment.of(self._clock)
 
-    async def start(self) -> None:
-        """Ends the workers of a dead process before any new one starts."""
+    async def recover(self) -> None:
+        """Ends the workers that a dead process began, and concludes their attempts."""
         left = await self._store.insist(_open_processes)
         await asyncio.gather(*(_see_off(row["pid"], row["born"]) for row in left if row["pid"] is not None))
         for row in left:
             await self._store.insist(lambda tx, row=row: self._lost(tx, row))  # type: ignore[misc]
+
+    async def start(self) -> None:
         self._stopped = False
         await self.sweep()
 
     async def sweep(self) -> None:
         await self.look()
 
-    async def stop(self) -> None:
+    async def stop(self, patience: float) -> None:
         self._stopped = True
         if self._timer:
             self._timer.cancel()
@@ -113,11 +115,11 @@ class BoardSupervisor:
         try:
             await self._store.write(self._leave)
         except Unstored as error:
-            # The next start finds these cards, and counts an attempt.
-            log.warning("running cards could not be put back: %s", error)
+            # The next start finds them, and counts them as tried.
+            log.warning("cards that were worked on could not be put back: %s", error)
 
     def wake(self) -> None:
-        """Checks the board soon, because a card may be ready."""
+        """Something may be ready now."""
         if self._stopped:
             return
         if self._looking is not None:
@@ -129,8 +131,8 @@ class BoardSupervisor:
     def _looked(self, task: asyncio.Task[None]) -> None:
         self._looking = None
         if not task.cancelled() and (error := task.exception()):
-            # The next sweep checks again.
-            log.error("the board could not be checked: %r", error, exc_info=error)
+            # The next sweep looks again.
+            log.error("the board could not be looked at: %r", error, exc_info=error)
         elif self._again:
             self._again = False
             self.wake()
@@ -152,7 +154,7 @@ class BoardSupervisor:
             self._timer = self._clock.call_later(max(looked.next - self._clock.now(), 0.0), self.wake)
 
     async def end(self, attempt: Row, by: str) -> None:
-        """Ends the worker of an attempt, which can already write nothing more."""
+        """Ends whoever works on it; what it still says is refused already."""
         if attempt["run"]:
             await self._stop_run(attempt["run"], by)
         else:
@@ -185,19 +187,19 @@ class BoardSupervisor:
             log.info("the board was not checked for a while; each card at work gets one more lease")
 
     def _take_back(self, tx: Transaction, at: Moment) -> list[Row]:
-        """Takes cards back from workers whose lease has expired."""
+        """Whoever has not been heard of for so long has lost the card."""
         fenced = []
         for card in tx.all("SELECT * FROM cards WHERE state = 'running' AND lease <= ?", at.now):
             attempt = board_rules.open_attempt(tx, card["id"])
-            assert attempt is not None, "a running card has an attempt"
-            silent = f"the worker was silent for {self._settings.lease_seconds:g} s; its log is {_log_of(attempt)}"
+            assert attempt is not None, "what runs has an attempt"
+            silent = f"nothing was heard of it for {self._settings.lease_seconds:g} s; its log is {_log_of(attempt)}"
             kind = Block.INTERRUPTED if attempt["run"] else Block.HANG
-            self._conclude(tx, attempt, Verdict(kind, silent, True), "", at)
+            self._conclusions.conclude(tx, attempt, Verdict(kind, silent, True), "")
             fenced.append(attempt)
         return fenced
 
     def _set_aside(self, tx: Transaction, at: Moment) -> None:
-        """Blocks ready cards whose assignee no longer exists, instead of letting them wait for ever."""
+        """What nobody can work on says so, instead of waiting for ever."""
         roster = self._permissions.roster
         for row in tx.all("SELECT DISTINCT assignee FROM cards WHERE state = 'ready'"):
             if row["assignee"] in roster:
@@ -207,7 +209,7 @@ class BoardSupervisor:
                 board_rules.set_aside(tx, str(card["id"]), Block.NOT_RUNNABLE, why, BOARD, at)
 
     def _take_back_lapsed(self, tx: Transaction, at: Moment, fenced: list[Row]) -> None:
-        """Stops running cards of people who were removed from the access list."""
+        """Stops cards that are worked on for people who were removed."""
         for card in tx.all("SELECT * FROM cards WHERE state = 'running'"):
             attempt = board_rules.open_attempt(tx, card["id"])
             if attempt is not None and (why := self._mandates.lapsed(task_rows.asker_of(card))):
@@ -217,7 +219,7 @@ class BoardSupervisor:
                 fenced.append(attempt)
 
     def _set_aside_lapsed(self, tx: Transaction, free: int, at: Moment) -> None:
-        """Blocks ready cards of people who were removed from the access list."""
+        """Sets aside cards that would begin next, for people who were removed."""
         while lapsed := [
             (card, why)
             for card in board_rules.ready(tx, free, at)
@@ -255,7 +257,7 @@ class BoardSupervisor:
         )
 
     def _put_run(self, tx: Transaction, claimed: Claimed, brief: Briefing, at: Moment) -> None:
-        """Stores the run of a claimed card in the same transaction as the claim."""
+        """The claim and the run are one: neither is there without the other."""
         hold, card, run = claimed.hold, claimed.card, ids.new("run")
         conversation = Conversation(adapter=card_rows.ADAPTER, account="main", chat=str(hold.card))
         sender = msgspec.json.decode(card["sender"], type=Sender) if card["sender"] else Sender(id="board")
@@ -274,7 +276,7 @@ class BoardSupervisor:
                 asker=task_rows.asker_of(card),
             ),
         )
-        # Notes of earlier attempts are in the briefing; their conversation would only mislead.
+        # What an earlier attempt had in mind comes by its notes; what it was told would only mislead.
         conversations.begin_generation(tx, conversation.id)
         inbox.put_unclaimed(tx, message, run, at.now)
         tx.execute(
@@ -289,33 +291,14 @@ class BoardSupervisor:
         )
         return Job(hold, self._settings.workers[claimed.card["assignee"]], brief, records)
 
-    def ended(self, tx: Transaction, claimed: Claim, outcome: Outcome) -> None:
-        """Handles the end of a run in its transaction; if the run gave no verdict on its card, the supervisor does."""
-        attempt = tx.one("SELECT * FROM card_attempts WHERE run = ? AND run <> '' AND ended IS NULL", claimed.run)
-        if attempt is None:
-            return
-        events = [entry.event for entry in journal.read(tx, claimed.run, 0, journal.last(tx, claimed.run))]
-        effect = verdicts.had_effect(events)
-        tx.execute("UPDATE card_attempts SET effect = ? WHERE run = ? AND run <> ''", int(effect), claimed.run)
-        verdict = verdicts.of_run(claimed.run, outcome, events)
-        self._conclude(tx, attempt, verdict, outcome.text, self.moment, effect=effect)
-
-    def _heard_no_more(self, tx: Transaction, hold: Hold, verdict: Verdict, notes: str) -> None:
-        """Handles the end of a worker process; if it gave no verdict, the supervisor does."""
-        attempt = tx.one(
-            "SELECT * FROM card_attempts WHERE card = ? AND number = ? AND ended IS NULL", hold.card, hold.attempt
-        )
-        if attempt is not None:
-            self._conclude(tx, attempt, verdict, notes, self.moment)
-
     def _lost(self, tx: Transaction, attempt: Row) -> None:
         verdict = Verdict(
             Block.INTERRUPTED, f"interrupted by a restart of the gateway; its log is {_log_of(attempt)}", True
         )
-        self._conclude(tx, attempt, verdict, "", self.moment)
+        self._conclusions.conclude(tx, attempt, verdict, "")
 
     def _leave(self, tx: Transaction) -> None:
-        """Puts running cards back when the gateway stops; the attempt does not count."""
+        """Whoever stops the gateway has nothing against the cards: what was cut off is not counted as tried."""
         at = self.moment
         for attempt in _open_processes(tx):
             if not attempt["effect"]:
@@ -323,23 +306,9 @@ class BoardSupervisor:
                 board_rules.put_back(tx, hold, Block.INTERRUPTED, "the gateway was stopped", "", at.now, at)
                 tx.execute("UPDATE cards SET tries = tries - 1 WHERE id = ?", attempt["card"])
 
-    def _conclude(
-        self, tx: Transaction, attempt: Row, verdict: Verdict, notes: str, at: Moment, *, effect: bool = False
-    ) -> None:
-        """Puts a card back if repeating is allowed and repeats no effect; otherwise blocks it with the reason."""
-        hold = Hold(attempt["card"], attempt["number"], attempt["fence"])
-        card = board_rules.held(tx, hold)
-        effect = effect or bool(attempt["effect"])
-        if verdict.may_retry and not effect and card["tries"] < self._settings.attempts:
-            pause = min(self._settings.retry_seconds * 2 ** (card["tries"] - 1), LONGEST_PAUSE_SECONDS)
-            board_rules.put_back(tx, hold, verdict.kind, verdict.reason, notes, at.now + pause, at)
-            return
-        twice = TWICE if verdict.may_retry and effect else ""
-        board_rules.block(tx, hold, verdict.kind, verdict.reason + twice, notes, at)
-
 
 async def _see_off(pid: int, birth: str) -> None:
-    """Waits until the launcher of a dead gateway has ended all its processes; kills its group if it is stuck."""
+    """A launcher that has lost us ends all that came of it, however far it has gone; killed, it could not."""
     try:
         async with asyncio.timeout(launcher.ENDING_SECONDS):
             await identity.until_gone(pid, birth)
@@ -363,13 +332,13 @@ def _archived_runs(tx: Transaction) -> list[Row]:
 
 
 def _archived_processes(tx: Transaction, at_work: Collection[tuple[int, int]]) -> list[Row]:
-    """Attempts whose card was archived while their process was running."""
+    """Attempts whose card was archived while their process was at work."""
     archived = "SELECT * FROM card_attempts WHERE card = ? AND number = ? AND ending = 'archived'"
     return [row for card, number in at_work if (row := tx.one(archived, card, number))]
 
 
 def _renew_runs(tx: Transaction, lease: float) -> None:
-    """Renews the leases of open runs, which the dispatcher and recovery take care of."""
+    """A run that is open is somebody's: the dispatcher and recovery see to that."""
     tx.execute(
         "UPDATE cards SET lease = ? WHERE state = 'running' AND EXISTS (SELECT 1 FROM card_attempts a JOIN inbox i"
         " ON i.run = a.run WHERE a.card = cards.id AND a.ended IS NULL AND i.state IN ('waiting', 'running'))",

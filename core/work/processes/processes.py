@@ -20,6 +20,7 @@ from tidings.core.context import Session
 from tidings.core.desk.work import Launch, Log, Manner, Task, TaskState
 from tidings.core.errors import Overdrawn, Unkeepable, Unknown
 from tidings.core.failpoints import fail_here
+from tidings.core.part import Part
 from tidings.core.redaction import plain
 from tidings.core.settings import Work
 from tidings.core.store.store import Row, Store, Transaction
@@ -56,7 +57,7 @@ REMOVING_SECONDS = 600.0
 JOINED = "SELECT tasks.*, processes.* FROM tasks JOIN processes ON processes.task = tasks.id"
 
 
-class Processes:
+class Processes(Part):
     def __init__(self, store: Store, clock: Clock, settings: Work, home: Path) -> None:
         self._store = store
         self._clock = clock
@@ -68,11 +69,14 @@ class Processes:
         self._asked: dict[str, float] = {}
         self._removed_at = -REMOVING_SECONDS
 
-    async def start(self) -> None:
-        """Watches processes of an earlier gateway again, and reports the ends of others, before anything is sent."""
+    async def recover(self) -> None:
+        """Ends processes that the store does not know, such as after an older database was put back."""
         known = await self._store.read(lambda tx: {row["task"] for row in tx.all("SELECT task FROM processes")})
         if self._folder.is_dir():
             await asyncio.to_thread(self._remove_strays, known)
+
+    async def start(self) -> None:
+        """Watches what went on meanwhile, and tells of what ended meanwhile."""
         await self.sweep()
 
     async def sweep(self) -> None:
@@ -85,7 +89,7 @@ class Processes:
             self._removed_at = self._clock.now()
             await self._remove_old()
 
-    async def stop(self) -> None:
+    async def stop(self, patience: float) -> None:
         """Stops watching; the processes continue."""
         await self._starting.drain()
         await self._watching.close()

@@ -53,10 +53,14 @@ class FiringLoop:
             self._watching = asyncio.create_task(self._look_on(), context=Context())
             self._watching.add_done_callback(_left)
 
-    async def stop(self) -> None:
+    def pause(self) -> None:
         self._stopped = True
         if self._watching is not None:
             self._watching.cancel()
+
+    async def stop(self) -> None:
+        self.pause()
+        if self._watching is not None:
             await asyncio.gather(self._watching, return_exceptions=True)
 
     def _now(self, row: Row) -> float:

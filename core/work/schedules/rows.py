@@ -10,6 +10,7 @@ from tidings.core.clock import Clock
 from tidings.core.desk.work import Firing, Plan, Schedule
 from tidings.core.errors import Unknown
 from tidings.core.inbound import inbox
+from tidings.core.inbound.inbox import Claim
 from tidings.core.memory import conversations
 from tidings.core.outbound import notices, outbox
 from tidings.core.outbound.outbox import Class, Owed
@@ -176,6 +177,12 @@ def end(tx: Transaction, firing: str, outcome: Outcome, clock: Clock) -> None:
     if row["late"]:
         words = f"(This was due {told(row['due'], plan.zone, clock.wall())}; I could not run it then.)\n\n{words}"
     _tell(tx, firing, plan, plan.target, words, clock, outcome.files)
+
+
+def end_run(tx: Transaction, claimed: Claim, outcome: Outcome, *, clock: Clock) -> None:
+    """Ends the firing that a run was for, in the transaction that ends the run."""
+    assert claimed.inbound.errand is not None
+    end(tx, claimed.inbound.errand.id, outcome, clock)
 
 
 def _tell(

@@ -6,17 +6,16 @@ import secrets
 
 from msgspec.structs import replace
 
-from tidings.core.agent import Outcome
-from tidings.core.clock import Clock
 from tidings.core.desk.work import Firing, Plan, Schedule
 from tidings.core.errors import Overdrawn, Unkeepable, Unknown, Unsupported
+from tidings.core.inbound.abilities import Can
 from tidings.core.inbound.bots import Bots
-from tidings.core.inbound.inbox import Claim
 from tidings.core.outbound import homes
-from tidings.core.outbound.courier import Courier
+from tidings.core.part import Part
 from tidings.core.redaction import one_line, plain
 from tidings.core.settings import Work
-from tidings.core.store.store import Row, Store, Transaction
+from tidings.core.store.essentials import Essentials
+from tidings.core.store.store import Row, Transaction
 from tidings.core.store.wakeups import ScheduleDue
 from tidings.core.types import Audience, Target, encode
 from tidings.core.work.mandates import Mandates
@@ -31,23 +30,22 @@ PROMPT_CHARACTERS = 20_000
 COMMAND_BYTES = 100_000
 
 
-class Schedules:
+class Schedules(Part):
     def __init__(
         self,
-        store: Store,
-        clock: Clock,
+        essentials: Essentials,
         settings: Work,
-        courier: Courier,
+        can: Can,
         bots: Bots,
         jobs: ScheduledShell,
         owner: Target | None,
         mandates: Mandates,
     ) -> None:
         """`owner` is the target that needs no chat, such as the console."""
-        self._store = store
-        self._clock = clock
+        self._store = store = essentials.store
+        self._clock = clock = essentials.clock
         self._settings = settings
-        self._courier = courier
+        self._can = can
         self._bots = bots
         self._jobs = jobs
         self._owner = owner
@@ -56,9 +54,11 @@ class Schedules:
 
     # Called by the gateway.
 
+    async def recover(self) -> None:
+        await self._jobs.recover()
+
     async def start(self) -> None:
-        """Reports firings that a dead process left open, before anything new starts."""
-        await self._jobs.start()
+        await self._jobs.sweep()
         self._watch.keep()
 
     async def sweep(self) -> None:
@@ -73,19 +73,14 @@ class Schedules:
         """Tells whether a command is running, which a stop would cut off."""
         return self._jobs.busy
 
-    async def pause(self) -> None:
+    def pause(self) -> None:
         """Starts nothing more; schedules that become due run after the next start."""
-        await self._watch.stop()
+        self._watch.pause()
         self._jobs.pause()
 
-    async def stop(self) -> None:
+    async def stop(self, patience: float) -> None:
         await self._watch.stop()
         await self._jobs.stop()
-
-    def ended(self, tx: Transaction, claimed: Claim, outcome: Outcome) -> None:
-        """Ends a firing in the transaction that ends its run."""
-        assert claimed.inbound.errand is not None
-        schedule_rows.end(tx, claimed.inbound.errand.id, outcome, self._clock)
 
     # Requests at the desk.
 
@@ -243,7 +238,7 @@ class Schedules:
         if target.audience is Audience.ONE:
             # The answer to an ephemeral request must never go to the whole group.
             raise Unsupported("async_delivery", str(target))
-        can = self._courier.can(target)
+        can = self._can(target)
         if can is None:
             raise Unknown(f"no platform {target.adapter}@{target.account} is configured")
         if not target.chat and (self._owner is None or self._owner.adapter != target.adapter):

@@ -45,10 +45,9 @@ class ScheduledShell:
         self._stopped = False
         store.wakeups.subscribe(CommandDue, lambda due: self._work_on(due.schedule))
 
-    async def start(self) -> None:
-        """Reports commands that a dead process left running as interrupted, and starts waiting ones."""
+    async def recover(self) -> None:
+        """Commands that a dead process ran are told as interrupted."""
         await self._store.insist(self._interrupt)
-        await self.sweep()
 
     def _interrupt(self, tx: Transaction) -> None:
         for row in tx.all(f"SELECT id FROM firings WHERE {schedule_rows.OPEN} AND state = 'running' AND run = ''"):

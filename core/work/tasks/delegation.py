@@ -124,12 +124,14 @@ class Delegation:
             errand=errand,
         )
 
-    def ended(self, tx: Transaction, claimed: Claim, outcome: Outcome) -> None:
-        assert claimed.inbound.errand is not None
-        row = task_rows.find(tx, claimed.inbound.errand.id)
-        words = told(row["title"], outcome)
-        end = End(STATES[outcome.kind], outcome.reason, words, outcome.text, outcome.files)
-        task_rows.end(tx, row, end, self._clock)
+
+def end_run(tx: Transaction, claimed: Claim, outcome: Outcome, *, clock: Clock) -> None:
+    """Ends the task that a run was for, in the transaction that ends the run."""
+    assert claimed.inbound.errand is not None
+    row = task_rows.find(tx, claimed.inbound.errand.id)
+    words = told(row["title"], outcome)
+    end = End(STATES[outcome.kind], outcome.reason, words, outcome.text, outcome.files)
+    task_rows.end(tx, row, end, clock)
 
 
 def told(title: str, outcome: Outcome) -> str:

@@ -14,14 +14,15 @@ import msgspec
 from tidings.core import context
 from tidings.core.agent import Outcome
 from tidings.core.background import Background
-from tidings.core.clock import Clock, Timer
+from tidings.core.clock import Timer
 from tidings.core.desk.work import Delegated, Goal, Task, TaskState
 from tidings.core.errors import Unknown
 from tidings.core.failpoints import fail_here
-from tidings.core.inbound.abilities import NOTHING
-from tidings.core.outbound.courier import Courier
+from tidings.core.inbound.abilities import NOTHING, Can
+from tidings.core.part import Part
 from tidings.core.redaction import one_line, plain
-from tidings.core.store.store import Row, Store, Transaction
+from tidings.core.store.essentials import Essentials
+from tidings.core.store.store import Row, Transaction
 from tidings.core.store.wakeups import TaskDue, TaskStopAsked
 from tidings.core.types import Conversation, Sender, Target, workspace_name
 from tidings.core.work.mandates import Mandates
@@ -46,12 +47,11 @@ class TaskKind(NamedTuple):
     resumable: bool
 
 
-class Tasks:
+class Tasks(Part):
     def __init__(
         self,
-        store: Store,
-        clock: Clock,
-        courier: Courier,
+        essentials: Essentials,
+        can: Can,
         delegation: Delegation,
         kinds: Iterable[TaskKind],
         workspaces: Path,
@@ -59,9 +59,9 @@ class Tasks:
         mandates: Mandates,
     ) -> None:
         """`stops` ends tasks that other parts run, by kind."""
-        self._store = store
-        self._clock = clock
-        self._courier = courier
+        self._store = store = essentials.store
+        self._clock = essentials.clock
+        self._can = can
         self._delegation = delegation
         self._kinds = {kind.name: kind for kind in kinds}
         self._workspaces = workspaces
@@ -71,23 +71,26 @@ class Tasks:
         # A request to end a task is stored, so the next sweep tries again after a fault.
         self._ending = Background(log, "a task could not be ended")
         self._stopping = False
+        mandates.subscribe(self._end_all_lapsed)
         store.wakeups.subscribe(TaskDue, lambda due: self._expect(due.task, due.at))
         store.wakeups.subscribe(TaskStopAsked, self._stop_asked)
 
     def _stop_asked(self, due: TaskStopAsked) -> None:
         self._ending.begin(self._end_asked(due.task))
 
+    async def recover(self) -> None:
+        await self._store.insist(self._take_up_all)
+
     async def start(self) -> None:
-        """Reports lost tasks after recovery, before anything else is sent."""
         await self.sweep()
+        # People may have been removed while no gateway ran.
+        self._end_all_lapsed()
 
     async def sweep(self) -> None:
-        """Starts orphaned tasks again or reports them as lost, and sets timers for waiting ones."""
+        """Gives every waiting task its timer, and ends every task that was asked to stop."""
 
         def unit(tx: Transaction) -> tuple[list[Row], list[Row]]:
-            for row in tx.all(f"SELECT * FROM tasks WHERE {task_rows.OPEN} AND state = 'running'"):
-                if row["id"] not in self._open and row["kind"] not in ELSEWHERE:
-                    self._take_up(tx, row)
+            self._take_up_all(tx)
             waiting = tx.all(f"SELECT id, due FROM tasks WHERE {task_rows.OPEN} AND state = 'waiting'")
             return waiting, tx.all(f"SELECT * FROM tasks WHERE stop_asked IS NOT NULL AND {task_rows.OPEN}")
 
@@ -97,6 +100,12 @@ class Tasks:
         for row in asked:
             self._ending.begin(self._end(row))
 
+    def _take_up_all(self, tx: Transaction) -> None:
+        """A task that no process works on any more runs again, or is reported as lost."""
+        for row in tx.all(f"SELECT * FROM tasks WHERE {task_rows.OPEN} AND state = 'running'"):
+            if row["id"] not in self._open and row["kind"] not in ELSEWHERE:
+                self._take_up(tx, row)
+
     def _take_up(self, tx: Transaction, row: Row) -> None:
         kind = self._kinds.get(row["kind"])
         if kind and kind.resumable:
@@ -105,7 +114,7 @@ class Tasks:
         words = f"⚠ The background task {_name(row)} was lost in a restart; it did not report an end."
         task_rows.end(tx, row, End(TaskState.LOST, "the gateway restarted", words), self._clock)
 
-    async def stop(self) -> None:
+    async def stop(self, patience: float) -> None:
         self._stopping = True
         for waiting in self._open.values():
             waiting.cancel()
@@ -193,7 +202,7 @@ class Tasks:
         self._mandates.tell(tx, f"{_name(row)} (task) did not run", why, f"lapsed/{task}")
         return None
 
-    def end_lapsed(self) -> None:
+    def _end_all_lapsed(self) -> None:
         """Stops tasks of people who were removed from the access list."""
         self._ending.begin(self._end_lapsed())
 
@@ -236,7 +245,7 @@ class Tasks:
             sender=msgspec.json.decode(row["sender"], type=Sender),
             bot=row["bot"],
             target=target,
-            can=self._courier.can(target) or NOTHING,
+            can=self._can(target) or NOTHING,
             workspace=self._workspaces / workspace_name(conversation),
         )
 

@@ -416,7 +416,7 @@ async def test_who_goes_away_before_the_message_is_stored_leaves_no_run_behind(t
             other.execute("BEGIN IMMEDIATE")
             asking = asyncio.create_task(api.http.post("/v1/chat/completions", json=said()))
             # Until it has come in; then it waits for the disk.
-            await api.eventually(lambda: api.gateway.meters.inbound["api"] == 1)
+            await api.eventually(lambda: api.gateway.desk.meters.inbound["api"] == 1)
             asking.cancel()
             await asyncio.wait([asking])
             async with api.client() as http:

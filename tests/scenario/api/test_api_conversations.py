@@ -154,7 +154,7 @@ async def test_health_in_detail_tells_store_parts_queues_and_last_errors(tmp_pat
             await api.http.post("/v1/runs", json={"input": CANARY, "session_id": "c"})
         await gate.reached()
         api.papers["paper"].revoke("another token")
-        await api.eventually(lambda: api.gateway._alarms.all())
+        await api.eventually(lambda: api.gateway._parts.essentials.alarms.all())
         answer = await api.http.get("/health/detailed")
         gate.open()
         await api.settled()
@@ -182,7 +182,7 @@ async def test_metrics_count_and_measure_and_repeat_no_word_of_anybody(tmp_path:
         await api.papers["paper"].until(lambda paper: paper.posts)
         run = (await api.http.post("/v1/runs", json={"input": CANARY})).json()["run_id"]
         await gate.reached()
-        await api.eventually(lambda: api.gateway.meters.outbound)
+        await api.eventually(lambda: api.gateway.desk.meters.outbound)
         answer = await api.http.get("/metrics")
         gate.open()
         await api.watch(run)

@@ -100,9 +100,9 @@ async def test_a_delivery_that_failed_shows_though_the_run_went_well(api: ApiWor
     assert shown["last_delivery_error"]
     # By hand it is tried again, and what shows is how things are.
     followed = "SELECT delivery FROM firings WHERE delivery_state = 'dead'"
-    await api.gateway.schedules.sweep()
+    await api.gateway.desk.schedules.sweep()
     api.papers["paper"].block("1", False)
-    await api.gateway.upkeep.retry(api.rows(followed)[0]["delivery"])
+    await api.gateway.desk.upkeep.retry(api.rows(followed)[0]["delivery"])
     ran = await latest(api, job)
     assert (ran["status"], ran["delivery"], ran["delivery_error"]) == ("ok", "delivered", None)
 
@@ -139,8 +139,8 @@ WRONG: tuple[tuple[dict[str, Any], int, str], ...] = (
 
 
 async def test_what_is_wrong_is_said_in_one_sentence_and_nothing_is_made(api: ApiWorld) -> None:
-    await api.gateway.allow("fax:1")
-    await api.gateway.allow("api:1")
+    await api.gateway.desk.allow("fax:1")
+    await api.gateway.desk.allow("api:1")
     for changed, status, words in WRONG:
         answer = await api.http.post(ADDRESS, json={**JOB, **changed})
         assert answer.status_code == status, (changed, answer.text)
@@ -155,7 +155,7 @@ async def test_what_is_wrong_is_said_in_one_sentence_and_nothing_is_made(api: Ap
 
 async def test_which_of_several_homes_is_asked_in_the_words_of_the_request(api: ApiWorld) -> None:
     for target in (Target(adapter="paper", chat="1"), Target(adapter="console")):
-        await api.gateway.set_home(target)
+        await api.gateway.desk.set_home(target)
     answer = await api.http.post(ADDRESS, json={**JOB, "deliver": ""})
     assert answer.status_code == 400
     assert answer.json()["error"].endswith("say which with “deliver”")
@@ -172,7 +172,7 @@ async def test_skills_are_taken_and_said_to_be_ignored(api: ApiWorld) -> None:
 
 async def test_a_command_is_shown_and_cannot_be_made_or_changed_here(api: ApiWorld) -> None:
     target = Target(adapter="paper", chat="1")
-    known = await api.gateway.schedules.add(Plan(name="disks", when="@daily", target=target, command="df -h"))
+    known = await api.gateway.desk.schedules.add(Plan(name="disks", when="@daily", target=target, command="df -h"))
     at = f"{ADDRESS}/{known.id}"
     assert (await api.http.get(at)).json()["job"]["command"] == "df -h"
     answer = await api.http.patch(at, json={"prompt": "be nice"})

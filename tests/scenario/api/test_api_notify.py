@@ -208,7 +208,7 @@ async def test_whom_the_owner_admits_and_where_somebody_spoke_may_be_notified(tm
         for chat in ("8", "9"):
             paper.open_chat(chat)
             assert (await asked(api.http, f"paper:{chat}")).status_code == 403
-        await api.gateway.allow("paper:8")
+        await api.gateway.desk.allow("paper:8")
         await becomes(api, await notify(api, "paper:8", "admitted"), "delivered")
         # Person 7 may speak, in whatever chat; then that chat is known.
         paper.says("hi", chat="9", sender="7")

@@ -215,7 +215,7 @@ async def test_two_readers_both_get_everything(tmp_path: Path) -> None:
         run = await begin(api)
         await gate.reached()
         readers = [asyncio.create_task(api.watch(run)) for _ in range(2)]
-        await api.eventually(lambda: len(api.gateway._feed._readers.get(run, ())) >= 2)
+        await api.eventually(lambda: len(api.gateway._parts.feed._readers.get(run, ())) >= 2)
         gate.open()
         first, second = await asyncio.gather(*readers)
         replayed = await api.watch(run)

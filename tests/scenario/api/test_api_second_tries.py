@@ -40,7 +40,7 @@ async def test_who_joins_by_a_key_and_leaves_does_not_stop_the_run_of_the_one_wh
         first = asyncio.create_task(api.http.post("/v1/chat/completions", json=asked, headers=headers))
         await gate.reached()
         second = asyncio.create_task(api.http.post("/v1/chat/completions", json=asked, headers=headers))
-        await api.eventually(lambda: api.gateway.meters.inbound["api"] == 2)
+        await api.eventually(lambda: api.gateway.desk.meters.inbound["api"] == 2)
         second.cancel()
         await asyncio.wait([second])
         gate.open()

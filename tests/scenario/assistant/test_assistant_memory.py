@@ -502,7 +502,7 @@ async def test_a_talk_that_outgrows_the_window_is_summed_up_and_the_person_told(
                     assert world.posts[-1].count(compaction.TOLD) == 1
             assert told
             assert len(told) < 5
-            lines = await world.gateway.history(world.runs()[0]["conversation"], limit=100, after=0)
+            lines = await world.gateway.desk.history(world.runs()[0]["conversation"], limit=100, after=0)
             said = [line.entry.text for line in lines if line.entry.author is Author.PERSON]
             assert [text.split()[-1] for text in said] == [f"q{number}" for number in numbers]
             await say(world, "/new")

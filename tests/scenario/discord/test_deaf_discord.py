@@ -18,7 +18,7 @@ SOON = Pauses(backoff=(0.1,), steady=0.1)
 
 
 def state(world: DiscordWorld) -> str:
-    parts = {part.name: part.state for part in world.gateway._supervisor.health()}
+    parts = {part.name: part.state for part in world.gateway._parts.supervisor.health()}
     return parts["discord@main"]
 
 
@@ -38,7 +38,7 @@ async def test_a_network_that_swallows_everything_is_told_of_and_then_it_hears_a
         seen = []
         async with black_hole(world.discord.address) as came:
             await world.eventually(lambda: state(world) == "degraded")
-            alarms = [alarm.last for alarm in (await world.gateway.health()).alarms if alarm.name == "adapter"]
+            alarms = [alarm.last for alarm in (await world.gateway.desk.health()).alarms if alarm.name == "adapter"]
             assert alarms[0].startswith("discord@main is degraded: nothing was heard of Discord for ")
             for known in range(len(came), len(came) + 8):
                 seen.append(state(world))

@@ -129,7 +129,7 @@ async def test_reactions_keep_their_distance_whatever_becomes_of_them(tmp_path: 
     async with DiscordWorld(tmp_path, Scripted(pause, "done"), clock=clock) as world:
         world.discord.limit_rates()
         bob = world.discord.person("bob")
-        await world.gateway.allow(f"discord:{bob.id}")
+        await world.gateway.desk.allow(f"discord:{bob.id}")
         first, second = (person.says(world.room, "go on", mention=True) for person in (world.ada, bob))
         await world.until(lambda: world.discord.reactions == {first: ["✅"], second: ["✅"]})
 
@@ -195,10 +195,10 @@ async def test_an_equal_notice_is_never_another_notices_receipt_also_after_a_cra
     async with DiscordWorld(tmp_path, Echo(), clock=clock) as world:
         private = world.ada.private()
         target = Target(adapter="discord", chat=private.id)
-        await world.gateway.owe(target, Body(text="done"), "test")
+        await world.gateway.desk.owe(target, Body(text="done"), "test")
         await world.until(lambda: receipts(world))
         world.discord.drop_next(False, method="send")
-        await world.gateway.owe(target, Body(text="done"), "test")
+        await world.gateway.desk.owe(target, Body(text="done"), "test")
         await world.until(lambda: len(world.discord.calls("send")) == 2)
         await world.crash()
         await clock.advance(400.0)
@@ -324,7 +324,7 @@ async def test_where_the_bot_was_removed_the_answer_is_dead_with_a_reason(tmp_pa
         (row,) = world.rows("SELECT reason FROM deliveries WHERE kind = 'final'")
         assert "removed" in row["reason"]
         assert world.posts == []
-        assert "dead" in {alarm.name for alarm in (await world.gateway.health()).alarms}
+        assert "dead" in {alarm.name for alarm in (await world.gateway.desk.health()).alarms}
 
 
 # Commands.

@@ -303,10 +303,10 @@ async def test_a_person_who_is_named_by_their_id_is_written_to_in_their_direct_m
     clock = OwnedClock()
     async with DiscordWorld(tmp_path, Echo(), clock=clock) as world:
         target = Target(adapter="discord", chat=world.ada.id)
-        first = await world.gateway.owe(target, Body(text="one"), "test")
+        first = await world.gateway.desk.owe(target, Body(text="one"), "test")
         await world.until(lambda: world.posts == ["one"])
         world.discord.drop_next(True, method="send", channel=world.ada.private())
-        second = await world.gateway.owe(target, Body(text="two"), "test")
+        second = await world.gateway.desk.owe(target, Body(text="two"), "test")
         await world.until(lambda: world.posts == ["one", "two"])
         await world.crash()
         await clock.advance(400.0)
@@ -320,11 +320,11 @@ async def test_a_person_who_is_named_by_their_id_is_written_to_in_their_direct_m
 async def test_an_id_that_is_neither_a_channel_nor_a_person_says_so(tmp_path: Path) -> None:
     async with DiscordWorld(tmp_path, Echo(), clock=OwnedClock()) as world:
         nowhere = Target(adapter="discord", chat="123456789012345678")
-        owed = await world.gateway.owe(nowhere, Body(text="one"), "test")
+        owed = await world.gateway.desk.owe(nowhere, Body(text="one"), "test")
         await world.until(lambda: state_of(world, owed) == "dead")
 
         assert (
-            await world.gateway.delivery(owed)
+            await world.gateway.desk.delivery(owed)
         ).reason == "no channel or person has this id, or the bot was never there"
         assert world.posts == []
 

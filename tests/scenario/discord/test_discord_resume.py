@@ -304,7 +304,7 @@ async def test_what_is_too_old_or_too_much_is_left_out_and_told_to_the_owner(tmp
         await world.start()
         await world.until(lambda: len(world.posts) == 3)
         await world.settled()
-        alarms = [alarm.last for alarm in (await world.gateway.health()).alarms]
+        alarms = [alarm.last for alarm in (await world.gateway.desk.health()).alarms]
 
         assert echo.heard == ["2", "3", "4"]
         assert any("more than 3 messages and messages older than 1 hours" in words for words in alarms)
@@ -491,4 +491,4 @@ def test_the_sessions_of_a_day_stay_below_what_discord_allows() -> None:
 
 
 def _state(world: DiscordWorld) -> Any:
-    return next(part.state for part in world.gateway._supervisor.health() if part.name == "discord@main")
+    return next(part.state for part in world.gateway._parts.supervisor.health() if part.name == "discord@main")

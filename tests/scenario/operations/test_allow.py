@@ -86,7 +86,7 @@ async def test_another_entry_for_the_same_person_is_named(tmp_path: Path) -> Non
 async def test_a_running_gateway_removes_somebody_at_once(tmp_path: Path) -> None:
     echo = Echo()
     async with World(tmp_path, echo, allow=["paper:8"]) as world, at_the_socket(world):
-        await world.gateway.allow("paper:7")
+        await world.gateway.desk.allow("paper:7")
         code, said = await allow(tmp_path, "--list")
         assert (code, said.startswith("paper:7 admitted with tidings allow paper:8 ")) == (0, True)
         assert (await allow(tmp_path, "--remove", "paper:7"))[0] == 0

@@ -420,7 +420,7 @@ async def world(tmp_path: Path, clock: OwnedClock) -> AsyncIterator[World]:
 
 async def moved(world: World, to: Path) -> Restored:
     """The process dies when the copy is made; another one goes on from it in another place."""
-    snapshot = await world.gateway.upkeep.snapshot()
+    snapshot = await world.gateway.desk.upkeep.snapshot()
     await world.end()
     file = to.with_suffix(".tar")
     packed(world.home, snapshot, file)
@@ -438,7 +438,7 @@ async def test_what_was_on_its_way_is_settled_by_the_platforms_own_proof(
 ) -> None:
     async with World(tmp_path / "home", Echo(), kind=kind, clock=clock) as world:
         held = world.paper.hold_next("post", after_effect=arrived)
-        await world.gateway.owe(target(), body("hello"), "test")
+        await world.gateway.desk.owe(target(), body("hello"), "test")
         await world.paper.until(lambda paper: paper.calls("post"))
         restored = await moved(world, tmp_path / "elsewhere")
         assert (restored.owed, restored.doubtful) == (1, 1)
@@ -496,7 +496,7 @@ async def test_files_that_are_owed_go_along_and_are_found_in_the_new_place(
         held = world.paper.hold_next("post")
         await world.start()
         await world.paper.until(lambda paper: paper.calls("post"))
-        snapshot = await world.gateway.upkeep.snapshot()
+        snapshot = await world.gateway.desk.upkeep.snapshot()
         await world.end()
         held.set()
         packed(world.home, snapshot, tmp_path / "backup.tar", essential=essential)
@@ -529,7 +529,7 @@ async def test_the_command_line_backs_up_a_gateway_that_runs(world: World, tmp_p
     await world.until(lambda: world.posts)
     file = tmp_path / "backup.tar"
     async with LocalServer() as server:
-        with server.routes(routes_for(world.gateway)):
+        with server.routes(routes_for(world.gateway.desk)):
             async with server.serving(world.home):
                 done = await asyncio.to_thread(tidings, world.home, "backup", str(file))
     assert done.returncode == 0, done.stderr
@@ -549,10 +549,9 @@ def _unpacked(file: Path, folder: Path) -> Path:
 async def test_a_store_that_is_too_large_to_be_read_at_the_start_is_looked_over_later(world: World) -> None:
     """A year of use must not make each start wait; what is damaged is told of all the same."""
     database = world.home / DATABASE
-    desk = world.gateway
-    upkeep = Upkeep(
-        desk._store, desk._clock, desk._courier, desk._alarms, Core().retention, world.home, checked_bytes=0
-    )
+    desk, parts = world.gateway.desk, world.gateway._parts
+    store, clock, alarms = parts.essentials.store, parts.essentials.clock, parts.essentials.alarms
+    upkeep = Upkeep(store, clock, parts.courier, alarms, Core().retention, world.home, checked_bytes=0)
     await upkeep.sweep()
     assert upkeep._looking is not None
     await upkeep._looking

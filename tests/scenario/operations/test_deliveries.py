@@ -42,7 +42,7 @@ async def world(tmp_path: Path, clock: OwnedClock, kind: Kind) -> AsyncIterator[
 
 
 async def owe(world: World, text: str = "hello") -> str:
-    return await world.gateway.owe(target(), body(text), "test")
+    return await world.gateway.desk.owe(target(), body(text), "test")
 
 
 def is_state(world: World, id: str, expected: str) -> Callable[[], bool]:
@@ -59,13 +59,13 @@ async def dead(world: World) -> str:
 
 
 async def listed(world: World, *, waiting: bool = False) -> list[tuple[str, str]]:
-    found = await world.gateway.upkeep.deliveries(waiting=waiting, limit=10)
+    found = await world.gateway.desk.upkeep.deliveries(waiting=waiting, limit=10)
     return [(each.id, each.state) for each in found]
 
 
 async def test_what_is_in_trouble_is_listed_with_its_reason_and_its_beginning(world: World) -> None:
     id = await dead(world)
-    (line,) = await world.gateway.upkeep.deliveries(waiting=False, limit=10)
+    (line,) = await world.gateway.desk.upkeep.deliveries(waiting=False, limit=10)
     assert (line.id, line.state, line.target, line.title, line.cause) == (id, "dead", "paper:1", "hello", "test")
     assert "blocked" in line.reason
 
@@ -74,15 +74,15 @@ async def test_a_list_has_pages_and_names_what_only_waits_when_asked(world: Worl
     await world.paper.outage(True)
     ids = [await owe(world, f"{number}") for number in range(5)]
     assert await listed(world) == []
-    first = await world.gateway.upkeep.deliveries(waiting=True, limit=3)
-    rest = await world.gateway.upkeep.deliveries(waiting=True, limit=3, before=first[-1].seq)
+    first = await world.gateway.desk.upkeep.deliveries(waiting=True, limit=3)
+    rest = await world.gateway.desk.upkeep.deliveries(waiting=True, limit=3, before=first[-1].seq)
     assert [line.id for line in (*first, *rest)] == ids[::-1]
     await world.paper.outage(False)
 
 
 async def test_what_was_refused_is_sent_as_it_was_once_the_owner_has_mended_it(world: World) -> None:
     id = await dead(world)
-    assert await world.gateway.upkeep.retry(id) == "is tried again now"
+    assert await world.gateway.desk.upkeep.retry(id) == "is tried again now"
     await world.until(is_state(world, id, "delivered"))
     assert world.posts == ["hello"]
     assert await listed(world) == []
@@ -97,7 +97,7 @@ async def test_a_retry_has_as_much_time_as_what_is_new(world: World, clock: Owne
     await clock.advance(EXPIRES_SECONDS + 3600)
     await world.start()
     await world.paper.outage(True)
-    await world.gateway.upkeep.retry(id)
+    await world.gateway.desk.upkeep.retry(id)
     await clock.advance(60)
     assert is_state(world, id, "waiting")()
     await world.paper.outage(False)
@@ -113,7 +113,7 @@ async def test_what_may_have_arrived_is_sent_again_under_another_key_and_says_so
     world.paper.drop_next(after_effect=arrived, method="post", count=lost)
     id = await owe(world)
     await world.until(is_state(world, id, "dead"))
-    assert "may have arrived" in await world.gateway.upkeep.retry(id)
+    assert "may have arrived" in await world.gateway.desk.upkeep.retry(id)
     await world.until(is_state(world, id, "delivered"))
     final = [message.text for message in world.paper.visible() if message.text == f"{MARK}hello"]
     # On a platform that cannot edit, the second copy may stand there, too.
@@ -127,7 +127,7 @@ async def test_a_doubt_that_nobody_can_settle_now_is_sent_again_if_the_owner_say
     id = await owe(world)
     await world.until(is_state(world, id, "doubtful"))
     assert await listed(world) == [(id, "doubtful")]
-    await world.gateway.upkeep.retry(id)
+    await world.gateway.desk.upkeep.retry(id)
     await world.until(is_state(world, id, "delivered"))
     assert world.posts[-1] == f"{MARK}hello" or world.paper.visible()[-1].text == f"{MARK}hello"
 
@@ -142,7 +142,7 @@ async def test_who_asked_about_the_first_copy_decides_nothing_about_the_second(w
     world.paper.drop_next(after_effect=False, method="post")
     # As by upkeep, which would also end whoever asks.
     await world.gateway._store.write(lambda tx: repair.retry(tx, id, clock.now(), edits=False))
-    world.gateway._courier.wake(target().lane)
+    world.gateway._parts.courier.wake(target().lane)
     await world.until(lambda: len(world.paper.calls("post")) == 2 and is_state(world, id, "doubtful")(), limit=0.0)
     gate.set()
     await world.until(is_state(world, id, "delivered"))
@@ -157,7 +157,7 @@ async def test_nobody_asks_any_more_about_what_was_dropped(world: World, clock: 
     world.paper.fail_next(503, method="history", count=1000)
     id = await owe(world)
     await world.until(lambda: world.paper.calls("history"))
-    await world.gateway.upkeep.drop(id)
+    await world.gateway.desk.upkeep.drop(id)
     asked = len(world.paper.calls("history"))
     await clock.advance(3600.0)
     assert (len(world.paper.calls("history")), world.posts) == (asked, [])
@@ -169,16 +169,16 @@ async def test_what_is_held_goes_on_after_a_retry(world: World) -> None:
     id = await owe(world)
     await world.until(is_state(world, id, "held"))
     assert await listed(world) == [(id, "held")]
-    await world.gateway.upkeep.retry(id)
+    await world.gateway.desk.upkeep.retry(id)
     await world.until(is_state(world, id, "delivered"))
     assert world.posts == ["hello"]
 
 
 async def test_what_was_dropped_is_neither_sent_nor_told_nor_counted(world: World) -> None:
     id = await dead(world)
-    assert (await world.gateway.health()).deliveries == {"dead": 1}
-    await world.gateway.upkeep.drop(id)
-    assert (await world.gateway.health()).deliveries == {}
+    assert (await world.gateway.desk.health()).deliveries == {"dead": 1}
+    await world.gateway.desk.upkeep.drop(id)
+    assert (await world.gateway.desk.health()).deliveries == {}
     assert await listed(world) == []
     world.paper.says("hi")
     await world.until(lambda: world.posts)
@@ -189,11 +189,11 @@ async def test_what_waits_can_be_dropped_and_what_is_behind_it_goes_on(world: Wo
     await world.paper.outage(True)
     first, second = await owe(world, "first"), await owe(world, "second")
     await world.until(lambda: world.rows("SELECT 1 FROM parts WHERE misses > 0 AND state = 'waiting'"), limit=0.0)
-    await world.gateway.upkeep.drop(first)
+    await world.gateway.desk.upkeep.drop(first)
     await world.paper.outage(False)
     await world.until(is_state(world, second, "delivered"))
     assert world.posts == ["second"]
-    assert (await world.gateway.delivery(first)).reason == "dropped by the owner"
+    assert (await world.gateway.desk.delivery(first)).reason == "dropped by the owner"
 
 
 async def test_what_has_arrived_or_is_on_its_way_is_left_alone(world: World) -> None:
@@ -202,7 +202,7 @@ async def test_what_has_arrived_or_is_on_its_way_is_left_alone(world: World) -> 
     gate = world.paper.hold_next("post")
     sending = await owe(world, "slow")
     await world.paper.until(lambda paper: len(paper.calls("post")) == 2)
-    for verb in (world.gateway.upkeep.retry, world.gateway.upkeep.drop):
+    for verb in (world.gateway.desk.upkeep.retry, world.gateway.desk.upkeep.drop):
         with pytest.raises(Conflict, match="already arrived"):
             await verb(gone)
         with pytest.raises(Conflict, match="being sent"):
@@ -275,7 +275,7 @@ async def test_the_command_line_lists_retries_and_drops(world: World) -> None:
         )
 
     async with LocalServer() as server:
-        with server.routes(routes_for(world.gateway)):
+        with server.routes(routes_for(world.gateway.desk)):
             async with server.serving(world.home):
                 shown = await tidings()
                 assert [first in shown.stdout, second in shown.stdout] == [True, True]

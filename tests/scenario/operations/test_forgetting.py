@@ -120,7 +120,7 @@ async def test_two_who_ask_for_the_same_unstored_response_are_both_answered(tmp_
         await gate.reached()
         second = asyncio.create_task(api.http.post("/v1/responses", **asked))
         run = api.runs()[0]["run"]
-        await api.eventually(lambda: len(api.gateway._feed._readers.get(run, ())) == 2)
+        await api.eventually(lambda: len(api.gateway._parts.feed._readers.get(run, ())) == 2)
         gate.open()
         for answer in (await first, await second):
             assert (answer.status_code, answer.json()["status"]) == (200, "completed")
@@ -153,8 +153,8 @@ async def test_what_shall_be_forgotten_stays_until_its_answer_has_arrived(tmp_pa
         await world.until(lambda: bool(world.rows("SELECT 1 FROM deliveries WHERE state = 'held'")))
         await clock.advance(LONG)
         assert "deliveries.body" in tables_with(world, WORD)
-        await world.gateway.reachable("paper", "main")
-        await world.gateway._courier.try_again("paper", "main")
+        await world.gateway._reported.reachable("paper", "main")
+        await world.gateway._parts.courier.try_again("paper", "main")
         await world.until(lambda: world.posts == [FORGETTING])
         await clock.advance(LONG)
         assert tables_with(world, WORD) == []
@@ -166,9 +166,9 @@ async def test_who_is_still_reading_reads_to_the_end(tmp_path: Path, clock: Owne
         await world.receive(handed("hi"))
         await world.until(lambda: len(world.posts) == 1)
         run = world.runs()[0]["run"]
-        reading = world.gateway.follow(run)
+        reading = world.gateway.desk.follow(run)
         first = await anext(reading)
-        await world.gateway.forget(run)
+        await world.gateway.desk.forget(run)
         await clock.advance(LONG)
         rest = [entry async for entry in reading]
         assert [first.seq, *(entry.seq for entry in rest)] == list(range(1, 2 + len(rest)))
@@ -188,7 +188,7 @@ async def test_what_a_bot_remembers_of_it_goes_too_and_what_came_before_and_afte
             await world.until(lambda wanted=number: len(world.posts) == wanted)  # type: ignore[misc]
         await world.settled()
         assert "conversations.checkpoint" in tables_with(world, WORD)
-        await world.gateway.forget(world.rows("SELECT run FROM inbox ORDER BY seq")[1]["run"])
+        await world.gateway.desk.forget(world.rows("SELECT run FROM inbox ORDER BY seq")[1]["run"])
         assert tables_with(world, WORD) == []
         (memory,) = world.rows("SELECT checkpoint FROM conversations WHERE id = ?", conversation().id)
         assert memory["checkpoint"] == b"|before"
@@ -211,10 +211,10 @@ async def test_what_it_has_handed_on_goes_with_it_and_it_waits_for_that_to_end(
         store = world.gateway._store
         await store.write(lambda tx: tx.execute(put, WORD, run, work, conversation().id))
         await world.settled()
-        await world.gateway.forget(run)
+        await world.gateway.desk.forget(run)
         assert "tasks.argument" in tables_with(world, WORD)
         await store.write(lambda tx: tx.execute("UPDATE tasks SET state = 'succeeded', ended = 1"))
-        await world.gateway.forget(run)
+        await world.gateway.desk.forget(run)
         assert tables_with(world, WORD) == []
 
 
@@ -256,10 +256,10 @@ async def test_it_also_waits_for_what_its_delegate_has_begun_and_left_running(
         for row in (delegate, process):
             await store.write(lambda tx, row=row: tx.execute(put, *row))  # type: ignore[misc]
         await world.settled()
-        await world.gateway.forget(run)
+        await world.gateway.desk.forget(run)
         assert [row["id"] for row in world.rows("SELECT id FROM tasks ORDER BY id")] == ["task_1", "task_2"]
         await store.write(lambda tx: tx.execute("UPDATE tasks SET state = 'succeeded', ended = 1"))
-        await world.gateway.forget(run)
+        await world.gateway.desk.forget(run)
         assert tables_with(world, WORD) == []
 
 

@@ -131,9 +131,9 @@ async def test_a_bot_that_has_not_changed_keeps_its_agent_and_others_come_and_go
     clerk = f'[bots.clerk]\nagent = "{SECOND}"\n'
     rule = '[[rules]]\nchat = "2"\nbot = "clerk"\n'
     async with running(tmp_path, bots(cook)) as now:
-        before = now.world.gateway._bots.agents["cook"]
+        before = now.world.gateway._parts.bots.agents["cook"]
         assert await now.reload(bots(cook, clerk, rule)) == (["[rules]", "the bot clerk is new"], [])
-        assert now.world.gateway.bots() == ("cook", "clerk")
+        assert now.world.gateway.desk.bots() == ("cook", "clerk")
         now.world.paper.says("one", chat="1")
         now.world.paper.says("two", chat="2")
         await now.answers("first: one", "second: two")
@@ -141,7 +141,7 @@ async def test_a_bot_that_has_not_changed_keeps_its_agent_and_others_come_and_go
         now.world.paper.says("three", chat="2")
         await now.answers("first: one", "second: two", "first: three")
         await now.world.eventually(lambda: CLOSED == ["second"])
-        assert now.world.gateway._bots.agents["cook"] is before
+        assert now.world.gateway._parts.bots.agents["cook"] is before
 
 
 async def test_an_agent_that_is_one_object_for_ever_is_not_closed_when_its_settings_change(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ async def test_an_agent_that_is_one_object_for_ever_is_not_closed_when_its_setti
         assert await now.reload(bot(only, 'persona = "kind"\n')) == (["the bot helper"], [])
         now.world.paper.says("hi")
         await now.answers("second: hi")
-        assert now.world.gateway._bots.agents["helper"] is reload_agents.ONLY
+        assert now.world.gateway._parts.bots.agents["helper"] is reload_agents.ONLY
         assert CLOSED == []
 
 
@@ -182,7 +182,7 @@ async def test_whoever_is_taken_off_the_settings_is_out_at_once_and_whoever_a_co
     gate = GATES.setdefault("long", Gate())
     both = bot(FIRST).replace('"paper:7"', '"paper:7", "paper:9"')
     async with running(tmp_path, bot(FIRST)) as now:
-        paper, desk = now.world.paper, now.world.gateway
+        paper, desk = now.world.paper, now.world.gateway.desk
         await desk.allow("paper:9")
         assert await now.reload(both) == (["[access] allow"], [])
         asked = paper.says("long", sender="7")

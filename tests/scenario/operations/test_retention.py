@@ -73,7 +73,7 @@ def count(world: World, table: str, where: str = "1") -> int:
 
 async def prune(world: World, *, days: float | None = None, rehearsal: bool = False) -> Pruned:
     seconds = None if days is None else days * DAY
-    return await world.gateway.upkeep.prune(seconds, rehearsal=rehearsal)
+    return await world.gateway.desk.upkeep.prune(seconds, rehearsal=rehearsal)
 
 
 async def test_old_runs_go_with_their_journals_and_deliveries_and_the_last_ten_of_a_conversation_stay(
@@ -92,7 +92,7 @@ async def test_old_runs_go_with_their_journals_and_deliveries_and_the_last_ten_o
         "new",
     ]
     assert count(world, "history", "author = 'person'") == 15, "what was said is kept for ever unless the owner says so"
-    (line,) = await world.gateway.conversations("", "", 10, 0)
+    (line,) = await world.gateway.desk.conversations("", "", 10, 0)
     assert line.messages == 15, "what has gone is still counted"
     assert await prune(world) == Pruned(spare_bytes=pruned.spare_bytes)
 
@@ -102,9 +102,9 @@ async def test_how_an_old_run_ended_can_be_asked_as_long_as_the_run_is_there(wor
     run = world.runs()[0]["run"]
     await pass_by(world, clock, MONTH)
     assert (await prune(world)).events == 1
-    entries = [entry async for entry in world.gateway.follow(run)]
+    entries = [entry async for entry in world.gateway.desk.follow(run)]
     assert len(entries) == 1
-    outcome = (await world.gateway.run(run)).outcome
+    outcome = (await world.gateway.desk.run(run)).outcome
     assert outcome is not None
     assert outcome.text == "you said: hi"
 
@@ -145,13 +145,13 @@ async def test_open_runs_and_what_we_owe_stay_however_old_they_are(tmp_path: Pat
         world.paper.says("behind it")
         await gate.reached()
         world.paper.fail_next(401, method="post")
-        held = await world.gateway.owe(target("2"), body("held"), "test")
+        held = await world.gateway.desk.owe(target("2"), body("held"), "test")
         await world.until(lambda: world.rows("SELECT 1 FROM deliveries WHERE state = 'held'"))
         aged(world, 400 * DAY)
         # The page of a table that an upgrade has replaced is to spare in every new store.
         assert replace(await prune(world), spare_bytes=0) == NOTHING
         assert count(world, "inbox", "state IN ('waiting', 'running')") == 2
-        await world.gateway.upkeep.retry(held)
+        await world.gateway.desk.upkeep.retry(held)
         gate.open()
         await world.until(lambda: len(world.posts) == 3)
         assert sorted(world.posts) == ["held", "you said: behind it", "you said: slow"]
@@ -168,7 +168,7 @@ def aged(world: World, seconds: float) -> None:
 async def test_a_loss_that_a_chat_has_not_been_told_of_is_told_of_later(world: World, clock: OwnedClock) -> None:
     world.paper.block("1")
     for _ in range(3):
-        await world.gateway.owe(target(), body("hello"), "test")
+        await world.gateway.desk.owe(target(), body("hello"), "test")
     await world.until(lambda: count(world, "deliveries", "state = 'dead'") == 3)
     world.paper.block("1", on=False)
     await pass_by(world, clock, MONTH)
@@ -190,7 +190,7 @@ async def test_files_that_people_sent_go_unless_somebody_waits_for_them(world: W
         os.utime(path, (at, at))
     world.paper.fail_next(401, method="post")
     owed = Body(text="here", files=(File(path=str(files["owed.pdf"]), name="owed.pdf"),))
-    await world.gateway.owe(target(), owed, "test")
+    await world.gateway.desk.owe(target(), owed, "test")
     await world.until(lambda: world.rows("SELECT 1 FROM deliveries WHERE state = 'held'"))
     pruned = await prune(world)
     assert (pruned.files, pruned.bytes) == (1, 5)
@@ -211,7 +211,7 @@ def test_a_file_that_is_owed_stays_however_its_home_is_spelt(tmp_path: Path) -> 
 
 async def test_the_folder_of_a_file_that_was_handed_over_goes_with_it(world: World, clock: OwnedClock) -> None:
     (world.home / "plan.txt").write_text("plan")
-    old, new = [Path((await world.gateway.adopt(str(world.home / "plan.txt"))).path) for _ in range(2)]
+    old, new = [Path((await world.gateway.desk.adopt(str(world.home / "plan.txt"))).path) for _ in range(2)]
     at = clock.wall()
     os.utime(new, (at, at))
     os.utime(old, (at - MONTH, at - MONTH))
@@ -316,7 +316,7 @@ async def test_history_goes_only_where_the_owner_says_so_and_what_bots_remember_
     assert (pruned.history, pruned.runs) == (2, 1)
     assert world.rows("SELECT checkpoint FROM conversations")[0]["checkpoint"] is None
     assert count(world, "history", "text <> '' OR conversation <> ''") == 0
-    assert await world.gateway.conversations("", "", 10, 0) == []
+    assert await world.gateway.desk.conversations("", "", 10, 0) == []
     assert await walk.prune(None, rehearsal=False) == NOTHING, "what stays for its number alone is not told every day"
 
 
@@ -325,7 +325,7 @@ async def test_who_reads_on_in_a_history_misses_nothing_when_all_before_it_was_p
 ) -> None:
     await talk(world, "one", "two")
     (conversation,) = {row["conversation"] for row in world.runs()}
-    last = (await world.gateway.history(conversation, limit=100, after=0))[-1]
+    last = (await world.gateway.desk.history(conversation, limit=100, after=0))[-1]
     await world.end()
     aged(world, MONTH)
     await world.start()
@@ -333,7 +333,7 @@ async def test_who_reads_on_in_a_history_misses_nothing_when_all_before_it_was_p
     walk = retention.Retention(world.gateway._store, clock, periods, world.home)
     assert (await walk.prune(None, rehearsal=False)).history == 4
     await talk(world, "three")
-    read = await world.gateway.history(conversation, limit=100, after=last.seq)
+    read = await world.gateway.desk.history(conversation, limit=100, after=last.seq)
     assert [line.entry.text for line in read] == ["three", "you said: three"]
     assert (await walk.prune(None, rehearsal=False)).history == 0
     assert count(world, "history") == 2
@@ -344,7 +344,7 @@ async def test_what_happened_to_a_card_that_is_over_goes_only_where_the_owner_sa
 ) -> None:
     async with World(tmp_path, Verdict("painted", Block.NEEDS_INPUT), clock=clock) as world:
         world.skip |= {"I1", "I4", "I10"}
-        over, waits = [await added(world.gateway.board, NewCard(title), NOBODY) for title in ("paint", "choose")]
+        over, waits = [await added(world.gateway.desk.board, NewCard(title), NOBODY) for title in ("paint", "choose")]
         for card, state in ((over, CardState.DONE), (waits, CardState.BLOCKED)):
             await world.until(lambda card=card, state=state: state_of(world, card.id) == state)  # type: ignore[misc]
         before = {each.id: count(world, "card_events", f"card = {each.id}") for each in (over, waits)}
@@ -356,7 +356,7 @@ async def test_what_happened_to_a_card_that_is_over_goes_only_where_the_owner_sa
         assert (await walk.prune(None, rehearsal=True)).cards == before[over.id] - 1
         assert (await walk.prune(None, rehearsal=False)).cards == before[over.id] - 1
         assert count(world, "card_events", f"card = {waits.id}") == before[waits.id]
-        told = await world.gateway.board.get(over.id)
+        told = await world.gateway.desk.board.get(over.id)
         assert [each.what for each in told.happenings] == ["completed"], "how it ended stays"
         assert len(told.attempts) == 1
 
@@ -365,7 +365,7 @@ async def test_the_logs_of_workers_go_with_old_runs_but_never_those_of_an_open_c
     tmp_path: Path, clock: OwnedClock
 ) -> None:
     async with World(tmp_path, Verdict("painted", Block.NEEDS_INPUT), clock=clock) as world:
-        over, waits = [await added(world.gateway.board, NewCard(title), NOBODY) for title in ("paint", "choose")]
+        over, waits = [await added(world.gateway.desk.board, NewCard(title), NOBODY) for title in ("paint", "choose")]
         await world.until(lambda: state_of(world, waits.id) == CardState.BLOCKED)
         at = clock.wall()
         for place, age in {f"{over.id}/attempt-1": MONTH, f"{waits.id}/attempt-1": MONTH, "77/attempt-2": 0}.items():
@@ -386,7 +386,7 @@ async def test_the_command_line_asks_the_gateway_and_says_what_went(world: World
     await talk(world, *(f"{number}" for number in range(12)))
     await pass_by(world, clock, 20 * DAY)
     async with LocalServer() as server:
-        with server.routes(routes_for(world.gateway)):
+        with server.routes(routes_for(world.gateway.desk)):
             async with server.serving(world.home):
                 tried = await call(world.home, {"verb": "prune", "older_than": 4 * DAY, "dry_run": True})
                 said = await tidings(world.home, "--older-than", "10d")

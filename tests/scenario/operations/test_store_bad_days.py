@@ -28,6 +28,7 @@ from tidings.core.clock import Hops, SystemClock, is_synchronised
 from tidings.core.errors import ConfigError, HomeInUse, StoreRefused, TidingsError, Unstored
 from tidings.core.gateway import gateway
 from tidings.core.gateway.gateway import POSTPONED, Gateway
+from tidings.core.gateway.options import Team
 from tidings.core.inbound import inbox
 from tidings.core.operations import offline
 from tidings.core.outbound import outbox
@@ -257,7 +258,7 @@ async def test_a_lock_of_another_process_delays_everything_and_loses_nothing(tmp
             assert world.posts == []
         await world.paper.until(lambda paper: sorted(paper.posts) == ["you said: one", "you said: two"])
         await world.settled()
-        assert (await world.gateway.health()).store == "ok"
+        assert (await world.gateway.desk.health()).store == "ok"
 
 
 async def test_whoever_asks_in_the_moment_in_which_the_store_fails_is_told_of_that(tmp_path: Path) -> None:
@@ -265,7 +266,7 @@ async def test_whoever_asks_in_the_moment_in_which_the_store_fails_is_told_of_th
         await world.settled()
         with holding(LOCKING, tmp_path / gateway.DATABASE, "BEGIN EXCLUSIVE"):
             assert world.gateway._store.fault == "", "nobody has met the fault before"
-            health = await world.gateway.health()
+            health = await world.gateway.desk.health()
         assert "locked" in health.store
         assert health.overview is None
         assert [part.name for part in health.parts] == ["sweeper", "paper@main"]
@@ -447,13 +448,13 @@ async def test_a_message_on_a_full_disk_is_not_confirmed_and_answered_when_there
         with armed(ALWAYS_FULL):
             key = world.paper.says("hi")
             await world.eventually(lambda: world.gateway._store.fault)
-            assert "No space left" in (await world.gateway.health()).store
+            assert "No space left" in (await world.gateway.desk.health()).store
             assert (world.paper.confirmed, world.paper.unconfirmed) == ([], [key])
             assert world.rows("SELECT 1 FROM inbox") == []
         await world.paper.until(lambda paper: paper.posts == ["you said: hi"])
         await world.settled()
         assert world.paper.confirmed == [key]
-        assert (await world.gateway.health()).store == "ok"
+        assert (await world.gateway.desk.health()).store == "ok"
 
 
 async def test_an_answer_on_a_full_disk_arrives_once_when_there_is_room(tmp_path: Path) -> None:
@@ -563,7 +564,7 @@ def test_a_second_process_on_the_same_home_is_told_who_is_there(tmp_path: Path) 
 
 async def test_a_second_gateway_on_the_same_home_touches_nothing(tmp_path: Path) -> None:
     async with World(tmp_path, Echo()) as world:
-        second = Gateway(tmp_path, Core(), (), {"bot": Echo()}, "bot", FakeLocal(), FakeServer())
+        second = Gateway(tmp_path, Core(), (), Team({"bot": Echo()}, "bot"), FakeLocal(), FakeServer())
         with pytest.raises(HomeInUse, match=f"process {os.getpid()}"):
             await second.__aenter__()
         world.paper.says("hi")

@@ -20,7 +20,7 @@ SOON = Pauses(backoff=(0.1,), steady=0.1)
 
 
 def state(world: SlackWorld) -> str:
-    parts = {part.name: part.state for part in world.gateway._supervisor.health()}
+    parts = {part.name: part.state for part in world.gateway._parts.supervisor.health()}
     return parts["slack@main"]
 
 
@@ -36,7 +36,7 @@ async def test_a_deaf_socket_without_a_successor_is_told_of_and_then_it_hears_ag
         world.slack.hang_next(False, "apps.connections.open", count=100)
         world.slack.deafen()
         await world.eventually(lambda: state(world) == "degraded")
-        alarms = [alarm.last for alarm in (await world.gateway.health()).alarms if alarm.name == "adapter"]
+        alarms = [alarm.last for alarm in (await world.gateway.desk.health()).alarms if alarm.name == "adapter"]
         assert alarms[0].startswith("slack@main is degraded: no socket to Slack can be opened")
 
         world.slack.heal()
@@ -72,4 +72,4 @@ async def test_a_socket_that_is_told_to_go_still_hears_so_nobody_is_alarmed(tmp_
         world.ada.says(world.ada.direct, "hi")
         await world.until(lambda: world.posts == ["you said: hi"])
         assert state(world) == "up"
-        assert not (await world.gateway.health()).alarms
+        assert not (await world.gateway.desk.health()).alarms

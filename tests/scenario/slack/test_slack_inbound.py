@@ -725,12 +725,12 @@ async def test_an_absence_that_slack_does_not_bridge_is_told_to_the_owner(tmp_pa
         await world.stop()
         await clock.advance(300)
         await world.start()
-        assert not [alarm for alarm in (await world.gateway.health()).alarms if "offline" in alarm.last]
+        assert not [alarm for alarm in (await world.gateway.desk.health()).alarms if "offline" in alarm.last]
         await world.stop()
         await clock.advance(1200)
         await world.start()
 
-        last = [alarm.last for alarm in (await world.gateway.health()).alarms]
+        last = [alarm.last for alarm in (await world.gateway.desk.health()).alarms]
         assert any("offline for 20 minutes" in words for words in last), last
 
 

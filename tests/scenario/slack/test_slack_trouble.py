@@ -425,7 +425,7 @@ async def test_an_answer_that_lacks_a_scope_is_held_and_the_scope_is_named(tmp_p
         world.slack.drop_scope(world.slack.main, "chat:write")
         gate.open()
         await world.until(lambda: owed(world) == {"held"})
-        health = await world.gateway.health()
+        health = await world.gateway.desk.health()
         assert [alarm.last for alarm in health.alarms if "chat:write" in alarm.last]
         world.slack.main.scopes.append("chat:write")
         await world.restart()

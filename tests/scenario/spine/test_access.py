@@ -67,8 +67,8 @@ async def test_whoever_is_admitted_is_answered_at_once_and_after_a_restart(tmp_p
     async with World(tmp_path, Echo(), allow=[]) as world:
         await speak(world, "hi", sender="8")
         await world.paper.until(lambda paper: len(paper.posts) == 1)
-        assert await world.gateway.allow("paper:8") is True
-        assert await world.gateway.allow("paper:8") is False
+        assert await world.gateway.desk.allow("paper:8") is True
+        assert await world.gateway.desk.allow("paper:8") is False
         world.paper.says("now?", sender="8")
         await world.paper.until(lambda paper: paper.posts[1:] == ["you said: now?"])
         await world.restart()
@@ -88,7 +88,7 @@ async def test_an_id_may_name_the_account_too(tmp_path: Path) -> None:
 async def test_what_is_no_id_is_not_admitted(tmp_path: Path, id: str) -> None:
     async with World(tmp_path, Echo(), allow=[]) as world:
         with pytest.raises(Unknown, match="platform:ID"):
-            await world.gateway.allow(id)
+            await world.gateway.desk.allow(id)
 
 
 async def test_an_admission_holds_for_one_platform_only(tmp_path: Path) -> None:

@@ -382,12 +382,12 @@ async def test_the_desk_stops_a_run_that_waits_and_one_that_runs(tmp_path: Path)
     async with World(tmp_path, Echo({"one": gate})) as world:
         one, two = world.paper.says("one"), world.paper.says("two")
         await world.paper.until(lambda paper: {one, two} <= set(paper.confirmed))
-        assert await world.gateway.stop(world.run(two)["run"], "the owner") is True
-        assert await world.gateway.stop(world.run(one)["run"], "the owner") is True
+        assert await world.gateway.desk.stop(world.run(two)["run"], "the owner") is True
+        assert await world.gateway.desk.stop(world.run(one)["run"], "the owner") is True
         await world.settled()
         assert [row["outcome"] for row in world.runs()] == ["cancelled", "cancelled"]
         assert ["the owner" in post for post in world.posts] == [True, True]
-        assert await world.gateway.stop(world.run(one)["run"], "the owner") is False
+        assert await world.gateway.desk.stop(world.run(one)["run"], "the owner") is False
 
 
 async def test_after_new_the_next_turn_has_no_history_and_the_old_one_is_kept(tmp_path: Path) -> None:

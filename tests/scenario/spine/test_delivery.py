@@ -51,7 +51,7 @@ async def world(tmp_path: Path, clock: OwnedClock, kind: Kind) -> AsyncIterator[
 
 
 async def owe(world: World, text: str = "hello", *, to: Target | None = None) -> str:
-    return await world.gateway.owe(to or target(), body(text), "test")
+    return await world.gateway.desk.owe(to or target(), body(text), "test")
 
 
 async def heard(world: World, text: str, *, chat: str) -> str:
@@ -76,7 +76,7 @@ def attempts(world: World, id: str) -> int:
 
 
 async def alarm(world: World, name: str) -> Alarm | None:
-    return next((each for each in (await world.gateway.health()).alarms if each.name == name), None)
+    return next((each for each in (await world.gateway.desk.health()).alarms if each.name == name), None)
 
 
 def call_times(paper: PaperServer, chat: str = "1") -> list[float]:
@@ -199,7 +199,7 @@ async def test_what_waited_for_the_platform_goes_as_soon_as_it_is_known_to_be_ba
     await world.until(lambda: len(world.paper.calls("post")) == 7)
     (part,) = world.rows("SELECT not_before FROM parts")
     assert part["not_before"] - clock.now() == 60.0
-    await world.gateway.reachable("paper", "main")
+    await world.gateway._reported.reachable("paper", "main")
     await world.until(is_state(world, id, "delivered"), limit=0.0)
     assert world.posts == ["hello"]
 
@@ -219,11 +219,11 @@ async def test_what_is_rejected_is_dead_with_its_reason_and_the_next_contact_beg
     world.paper.block("1")
     id = await owe(world)
     await world.until(is_state(world, id, "dead"))
-    assert (await world.gateway.delivery(id)).reason == "the bot was blocked"
+    assert (await world.gateway.desk.delivery(id)).reason == "the bot was blocked"
     rung = await alarm(world, "dead")
     assert rung is not None
     assert id in rung.last
-    assert (await world.gateway.health()).deliveries == {"dead": 1}
+    assert (await world.gateway.desk.health()).deliveries == {"dead": 1}
     world.paper.block("1", on=False)
     assert len(world.paper.calls("post")) == 1, "never again"
     world.paper.says("are you there?")
@@ -265,11 +265,11 @@ async def test_an_answer_whose_thread_was_deleted_dies_and_never_appears_beside_
 async def test_a_delivery_has_arrived_only_with_an_id_of_the_platform(world: World) -> None:
     id = await owe(world)
     await world.until(is_state(world, id, "delivered"))
-    delivery = await world.gateway.delivery(id)
+    delivery = await world.gateway.desk.delivery(id)
     assert [receipt.ids for receipt in delivery.receipts] == [(world.paper.sent[0].id,)]
     lost = await owe(world, to=target("no such chat"))
     await world.until(is_state(world, lost, "dead"))
-    delivery = await world.gateway.delivery(lost)
+    delivery = await world.gateway.desk.delivery(lost)
     assert (delivery.receipts, delivery.reason) == ((), "chat not found")
 
 
@@ -413,7 +413,7 @@ async def test_two_lost_in_a_row_are_unconfirmed_and_the_next_contact_says_so(wo
 
 async def assert_unconfirmed(world: World, id: str) -> None:
     """Dead, alarmed, told at the next contact, and nothing more is sent."""
-    assert (await world.gateway.delivery(id)).reason.startswith("unconfirmed")
+    assert (await world.gateway.desk.delivery(id)).reason.startswith("unconfirmed")
     rung = await alarm(world, "unconfirmed")
     assert rung is not None
     assert id in rung.last
@@ -542,7 +542,7 @@ def uploads(paper: PaperServer) -> list[str]:
 @pytest.mark.parametrize("arrived", [True, False])
 async def test_a_file_in_doubt_is_never_sent_twice(world: World, tmp_path: Path, arrived: bool) -> None:
     world.paper.drop_next(after_effect=arrived, method="post")
-    id = await world.gateway.owe(target(), Body(files=(report(tmp_path),)), "test")
+    id = await world.gateway.desk.owe(target(), Body(files=(report(tmp_path),)), "test")
     await world.until(is_state(world, id, "delivered"))
     if world.paper.kind.keyed_for or world.paper.kind.readback:
         assert uploads(world.paper) == ["report.pdf"]
@@ -569,7 +569,7 @@ async def test_a_file_that_fails_is_named_with_the_reason_and_the_text_arrives(
 
 async def test_a_file_that_met_a_passing_fault_is_sent_after_it(world: World, tmp_path: Path) -> None:
     world.paper.fail_next(503, method="post")
-    id = await world.gateway.owe(target(), Body(files=(report(tmp_path),)), "test")
+    id = await world.gateway.desk.owe(target(), Body(files=(report(tmp_path),)), "test")
     await world.until(is_state(world, id, "delivered"))
     assert uploads(world.paper) == ["report.pdf"]
 
@@ -688,7 +688,7 @@ async def moves(world: World, chat: str, to: str, *, told: bool) -> None:
     """The gateway learns of it by an event, or by the answer to what it sends there."""
     world.paper.move(chat, to)
     if told:
-        await world.gateway.moved("paper", "main", chat, to)
+        await world.gateway._reported.moved("paper", "main", chat, to)
     id = await owe(world, f"to {to}")
     await world.until(is_state(world, id, "delivered"))
 
@@ -719,7 +719,7 @@ async def test_a_chat_that_moved_back_lives_where_it_began(world: World) -> None
     await moves(world, "1", "99", told=True)
     world.paper.chats.moved.clear()
     world.paper.move("99", "1")
-    await world.gateway.moved("paper", "main", "99", "1")
+    await world.gateway._reported.moved("paper", "main", "99", "1")
     for _ in range(2):
         ids = [await owe(world, "here"), await owe(world, "there", to=target("99"))]
         await world.until(lambda ids=ids: all(state(world, id) == "delivered" for id in ids))  # type: ignore[misc]
@@ -827,7 +827,7 @@ async def test_what_could_not_be_delivered_for_three_days_is_given_up_and_said_s
     assert state(world, id) == "waiting"
     await clock.advance(60.0)
     await world.until(is_state(world, id, "dead"), limit=SWEEP_SECONDS)
-    assert (await world.gateway.delivery(id)).reason.startswith("expired")
+    assert (await world.gateway.desk.delivery(id)).reason.startswith("expired")
     assert await alarm(world, "dead") is not None
     await world.paper.outage(False)
     world.paper.says("hi")
@@ -891,7 +891,7 @@ async def test_nothing_is_owed_to_a_target_that_nobody_serves(
     world: World, to: Target, what: Body, refusal: str
 ) -> None:
     with pytest.raises(Unknown, match=refusal):
-        await world.gateway.owe(to, what, "test")
+        await world.gateway.desk.owe(to, what, "test")
     assert world.rows("SELECT 1 FROM deliveries") == []
 
 
@@ -909,7 +909,7 @@ async def test_what_a_platform_does_not_declare_is_refused_up_front(
     world: World, to: Target, what: Body, ability: str
 ) -> None:
     with pytest.raises(Unsupported) as refused:
-        await world.gateway.owe(to, what, "test")
+        await world.gateway.desk.owe(to, what, "test")
     assert refused.value.ability == ability
     assert world.rows("SELECT 1 FROM deliveries") == []
 

@@ -92,7 +92,7 @@ async def test_a_lost_view_that_never_was_is_no_endless_loop(tmp_path: Path) -> 
     async with World(tmp_path, Echo(), kind=KEYED, adapter=LosesAViewItNeverHad) as world:
         world.paper.says("one")
         await world.eventually(lambda: world.rows("SELECT 1 FROM deliveries WHERE state = 'dead'"))
-        assert "no such message" in (await world.gateway.health()).alarms[-1].last
+        assert "no such message" in (await world.gateway.desk.health()).alarms[-1].last
 
 
 async def test_a_platform_that_tells_a_token_in_its_error_tells_nobody_else(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ async def test_an_adapter_whose_listening_is_cancelled_from_within_is_restarted(
     async with World(tmp_path, Echo(), kind=KEYED, adapter=Deaf) as world:
         world.paper.says("are you there?")
         await world.paper.until(lambda paper: paper.posts == ["you said: are you there?"])
-        part = next(part for part in (await world.gateway.health()).parts if part.name.startswith("paper"))
+        part = next(part for part in (await world.gateway.desk.health()).parts if part.name.startswith("paper"))
         assert (part.restarts, part.last_error) == (1, "it was cancelled from within")
 
 
@@ -133,14 +133,14 @@ async def test_whoever_watches_a_waiting_run_sees_it_cancelled(tmp_path: Path) -
         waiting = await world.receive(handed("second"))
         seen = asyncio.create_task(_follow(world, waiting.run))
         await asyncio.sleep(0)
-        assert await world.gateway.stop(waiting.run, "me")
+        assert await world.gateway.desk.stop(waiting.run, "me")
         async with asyncio.timeout(10):
             assert await seen == ["Ended"]
         gate.open()
 
 
 async def _follow(world: World, run: str) -> list[str]:
-    return [type(entry.event).__name__ async for entry in world.gateway.follow(run)]
+    return [type(entry.event).__name__ async for entry in world.gateway.desk.follow(run)]
 
 
 async def test_who_goes_away_while_a_message_is_stored_is_answered_all_the_same(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ async def test_who_goes_away_while_a_message_is_stored_is_answered_all_the_same(
         await asyncio.sleep(0)
         asking.cancel()
         await world.paper.until(lambda paper: paper.posts == ["you said: hello"])
-        assert (await world.gateway.health()).queued == 0
+        assert (await world.gateway.desk.health()).queued == 0
 
 
 @pytest.mark.parametrize("label", ["run.pre_terminal", "run.post_terminal", "out.claimed", "out.ambiguous_pre_commit"])

@@ -28,6 +28,7 @@ from tidings.core.adapter import Platform
 from tidings.core.desk.health import PartHealth
 from tidings.core.gateway import restarts as gateway_restarts
 from tidings.core.gateway.gateway import Gateway
+from tidings.core.gateway.options import Options, Team
 from tidings.core.gateway.restarts import Starts
 from tidings.core.settings import Core, Limits
 from tidings.core.store.sqlite import DATABASE
@@ -88,14 +89,20 @@ def test_a_healthy_while_makes_it_new() -> None:
 async def started(home: Path, clock: OwnedClock, *platforms: Platform) -> AsyncIterator[Gateway]:
     settings = Core(limits=Limits(drain_seconds=0))
     made = Gateway(
-        home, settings, platforms, {"bot": Echo()}, "bot", FakeLocal(), FakeServer(), clock=clock, governed=True
+        home,
+        settings,
+        platforms,
+        Team({"bot": Echo()}, "bot"),
+        FakeLocal(),
+        FakeServer(),
+        Options(clock=clock, governed=True),
     )
     async with made:
         yield made
 
 
 async def part(running: Gateway, name: str) -> PartHealth:
-    return next(part for part in (await running.health()).parts if part.name == name)
+    return next(part for part in (await running.desk.health()).parts if part.name == name)
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
@@ -119,13 +126,13 @@ async def test_the_sixth_start_waits_and_says_so_while_what_is_nearby_serves(tmp
         for _ in range(gateway_restarts.FREE_STARTS + 1):
             async with started(tmp_path, clock, *platforms) as running:
                 await far.until(lambda paper: paper.attached())
-                await running.set_home(Target(adapter="near", chat="1"))
+                await running.desk.set_home(Target(adapter="near", chat="1"))
         async with started(tmp_path, clock, *platforms) as running:
             await until(lambda: stands_by(running, "paper@main"))
             await near.until(lambda paper: paper.attached())
             told = (await part(running, "paper@main")).last_error
             assert told.startswith("the gateway was started 6 times in quick succession, so it listens only in 1 s")
-            assert [alarm.name for alarm in (await running.health()).alarms] == ["restarts"]
+            assert [alarm.name for alarm in (await running.desk.health()).alarms] == ["restarts"]
             assert not far.attached()
             await near.until(lambda paper: len(paper.posts) == 1)
             assert near.posts[0].startswith("⚠ The gateway was restarted repeatedly: paper@main: the gateway was")

@@ -207,11 +207,11 @@ async def test_what_waits_in_all_is_bounded_and_said(tmp_path: Path) -> None:
         for text in ("a", "b", "c", "d"):
             await confirmed(world.paper, world.paper.says(text, chat=text))
         await world.paper.until(lambda paper: paper.posts_in("d") == [BUSY])
-        assert (await world.gateway.health()).queued == 2
+        assert (await world.gateway.desk.health()).queued == 2
         gate.open()
         await world.paper.until(lambda paper: len(paper.posts) >= 4)
         await world.settled()
-        assert (await world.gateway.health()).queued == 0
+        assert (await world.gateway.desk.health()).queued == 0
         world.paper.says("e", chat="e")
         await world.paper.until(lambda paper: paper.posts_in("e") == said("e"))
 
@@ -276,7 +276,7 @@ async def test_an_edit_corrects_and_a_deletion_cancels_what_still_waits(tmp_path
         assert echo.heard == ["one", "deux"]
         assert world.posts[1:] == said("one", "deux")
         assert world.run(three)["outcome"] == "cancelled"
-        assert (await world.gateway.health()).queued == 0
+        assert (await world.gateway.desk.health()).queued == 0
 
 
 async def test_an_edit_or_deletion_of_what_runs_or_ran_changes_nothing(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ async def test_an_edit_of_a_message_nobody_knows_never_becomes_a_run(tmp_path: P
 async def test_a_press_nobody_waits_for_gets_one_notice(tmp_path: Path) -> None:
     async with World(tmp_path, Echo()) as world:
         question = Body(text="Well?", choices=(Choice(id="y", label="Yes"),))
-        await world.gateway.owe(Target(adapter="paper", chat="1"), question, "test")
+        await world.gateway.desk.owe(Target(adapter="paper", chat="1"), question, "test")
         await world.paper.until(lambda paper: paper.posts == ["Well?"])
         press = world.paper.presses(world.paper.sent[0].id, "y")
         await world.paper.until(lambda paper: len(paper.posts) >= 2)
@@ -432,7 +432,7 @@ async def test_a_row_that_is_deleted_leaves_its_album_and_an_edit_corrects_it(tm
         await confirmed(world.paper, *keys, *changes)
         await clock.advance(1)
         await world.paper.until(lambda paper: paper.posts == said("a\nsee"))
-        assert (await world.gateway.health()).queued == 0
+        assert (await world.gateway.desk.health()).queued == 0
 
 
 async def test_what_cannot_be_stored_is_not_confirmed_and_comes_again(
@@ -444,15 +444,15 @@ async def test_what_cannot_be_stored_is_not_confirmed_and_comes_again(
             world.paper.says("hi")
             await world.eventually(lambda: "the store cannot write" in caplog.text)
             with pytest.raises(Unknown):
-                await world.gateway.delivery("what can still be read is no proof that all is well")
-            assert "No space left" in (await world.gateway.health()).store
+                await world.gateway.desk.delivery("what can still be read is no proof that all is well")
+            assert "No space left" in (await world.gateway.desk.health()).store
             assert world.paper.confirmed == []
             assert world.rows("SELECT * FROM inbox") == []
             await clock.advance(1)
             await world.paper.until(lambda paper: paper.posts == said("hi"))
         await world.settled()
         assert echo.heard == ["hi"]
-        assert (await world.gateway.health()).store == "ok"
+        assert (await world.gateway.desk.health()).store == "ok"
 
 
 async def test_what_was_overtaken_on_its_way_still_runs_in_the_order_in_which_it_was_said(tmp_path: Path) -> None:

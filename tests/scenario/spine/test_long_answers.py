@@ -135,7 +135,7 @@ async def test_a_doubt_on_a_part_lets_other_deliveries_pass_but_not_its_own_part
         # Something passes between the parts, and that is the point.
         world.skip = {"I8"}
         await lose_the_second_part(world, arrived=False)
-        await world.gateway.owe(target(), body("in between"), "test")
+        await world.gateway.desk.owe(target(), body("in between"), "test")
         await world.paper.until(lambda paper: "in between" in paper.posts)
         assert len(world.posts) == 2
         await world.until(delivered(world, 2))
@@ -195,7 +195,7 @@ async def test_a_long_answer_does_not_delay_another_chat(tmp_path: Path, clock: 
         world.paper.limit_rate("1", 60.0, 1)
         world.paper.says("tell me everything")
         await world.paper.until(lambda paper: paper.posts)
-        await world.gateway.owe(target("2"), body("hello"), "test")
+        await world.gateway.desk.owe(target("2"), body("hello"), "test")
         await world.paper.until(lambda paper: paper.posts_in("2") == ["hello"])
         assert len(world.paper.posts_in("1")) < 7
         await world.until(delivered(world, 2))

@@ -26,9 +26,9 @@ async def test_no_piece_of_a_marked_copy_is_lost_by_one_more_doubt(
         # The placeholder for the first piece gets through, what is posted next does not.
         world.paper.delay_next(0.0, method="post")
         world.paper.drop_next(after_effect=arrived, method="post")
-        id = await world.gateway.owe(target(), body(TEXT), "test")
+        id = await world.gateway.desk.owe(target(), body(TEXT), "test")
         await world.until(lambda: world.rows("SELECT 1 FROM deliveries WHERE state <> 'waiting' AND closed > 0"))
-        assert (await world.gateway.delivery(id)).state == "delivered"
+        assert (await world.gateway.desk.delivery(id)).state == "delivered"
         shown = [text for text in world.posts if text != "…"]
         assert [line for text in shown for line in text.split("\n") if line.startswith("Line")] == LINES
         assert all(text.startswith(MARK.strip()) for text in shown)

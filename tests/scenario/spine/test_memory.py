@@ -140,13 +140,13 @@ async def test_what_was_taken_back_stays_readable(tmp_path: Path) -> None:
         await say(world, "/undo")
         key = await say(world, "c")
         conversation = world.run(key)["conversation"]
-        lines = await world.gateway.history(conversation, limit=100, after=0)
+        lines = await world.gateway.desk.history(conversation, limit=100, after=0)
         assert [(line.entry.text, line.undone) for line in lines if line.entry.author is Author.PERSON] == [
             ("a", False),
             ("b", True),
             ("c", False),
         ]
-        memory = await world.gateway.memory(conversation, before=world.run(key)["run"], limit=100)
+        memory = await world.gateway.desk.memory(conversation, before=world.run(key)["run"], limit=100)
         assert [entry.text for entry in memory] == ["a", "you said: a"]
 
 
@@ -186,7 +186,7 @@ async def test_a_message_that_was_cancelled_in_the_queue_can_be_taken_back(tmp_p
         await say(world, "/new")
         first, waiting = world.paper.says("b"), world.paper.says("c")
         await world.paper.until(lambda paper: {first, waiting} <= set(paper.confirmed))
-        assert await world.gateway.stop(world.run(waiting)["run"], "the owner")
+        assert await world.gateway.desk.stop(world.run(waiting)["run"], "the owner")
         gate.open()
         await world.settled()
         # The exchange that ended last is the first to go.

@@ -30,7 +30,7 @@ def remembered(world: Any) -> list[tuple[str, str]]:
 
 
 async def owe(world: Any, target: str, text: str = NEWS, cause: str = "notify") -> str:
-    return str(await world.gateway.owe(parse_target(target), Body(text=text), cause))
+    return str(await world.gateway.desk.owe(parse_target(target), Body(text=text), cause))
 
 
 def owed_and_done(world: Any) -> bool:
@@ -44,10 +44,10 @@ async def test_a_reply_below_a_post_of_a_schedule_reaches_the_agent_with_what_it
     agent = Scripted(lambda turn: NEWS if turn.message.errand else "ok")
     async with SlackWorld(tmp_path, agent, clock=OwnedClock()) as world:
         target = Target(adapter="slack", chat=world.room.id)
-        added = await world.gateway.schedules.add(
+        added = await world.gateway.desk.schedules.add(
             Plan(name="tea", when="every day at 9:00", target=target, prompt="tea")
         )
-        await world.gateway.schedules.fire(added.id)
+        await world.gateway.desk.schedules.fire(added.id)
         await world.until(lambda: world.posts == [NEWS] and owed_and_done(world))
         (post,) = world.slack.sent
         world.ada.says(world.room, "what was that?", thread=post)
@@ -126,15 +126,15 @@ async def test_a_notice_is_told_with_what_it_came_from_and_only_once_however_lon
 async def test_a_file_that_was_sent_along_is_named_in_the_memory_of_the_notice(tmp_path: Path) -> None:
     (tmp_path / "plan.txt").write_text("tea at five")
     async with World(tmp_path / "home", Scripted("ok"), kind=KEYED, clock=OwnedClock()) as world:
-        file = await world.gateway.adopt(str(tmp_path / "plan.txt"))
-        await world.gateway.owe(parse_target("paper:1"), Body(text=NEWS, files=(file,)), "notify")
+        file = await world.gateway.desk.adopt(str(tmp_path / "plan.txt"))
+        await world.gateway.desk.owe(parse_target("paper:1"), Body(text=NEWS, files=(file,)), "notify")
         await world.until(lambda: owed_and_done(world))
         assert remembered(world) == [("paper:main:1", f"{NEWS}\n(Files: plan.txt)")]
 
 
 async def test_what_a_bot_writes_elsewhere_is_remembered_there_and_not_where_it_was_asked(tmp_path: Path) -> None:
     async def write(turn: Turn) -> str:
-        await world.gateway.owe(parse_target("paper:2"), Body(text=NEWS), f"tool/{turn.run}")
+        await world.gateway.desk.owe(parse_target("paper:2"), Body(text=NEWS), f"tool/{turn.run}")
         return "done"
 
     async with World(tmp_path, Scripted(write), kind=KEYED, clock=OwnedClock()) as world:

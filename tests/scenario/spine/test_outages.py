@@ -23,7 +23,7 @@ async def owe_all(world: World, *texts: str) -> None:
     for number in range(CHATS):
         world.paper.open_chat(str(number))
         for text in texts:
-            await world.gateway.owe(Target(adapter="paper", chat=str(number)), Body(text=text), cause="test")
+            await world.gateway.desk.owe(Target(adapter="paper", chat=str(number)), Body(text=text), cause="test")
 
 
 def waiting(world: World) -> int:
@@ -31,7 +31,9 @@ def waiting(world: World) -> int:
 
 
 def misses(world: World) -> int:
-    return sum(count for (name, verdict), count in world.gateway.meters.outbound.items() if verdict == "unreachable")
+    return sum(
+        count for (name, verdict), count in world.gateway.desk.meters.outbound.items() if verdict == "unreachable"
+    )
 
 
 async def test_an_outage_costs_as_little_for_many_chats_as_for_one(tmp_path: Path) -> None:
@@ -57,7 +59,7 @@ async def test_as_soon_as_the_platform_is_heard_of_everybody_goes(tmp_path: Path
         await owe_all(world, "one")
         await clock.advance(600.0)
         world.paper.heal()
-        await world.gateway.reachable("paper", "main")
+        await world.gateway._reported.reachable("paper", "main")
         await world.until(lambda: not waiting(world), limit=0.0)
 
 
@@ -72,7 +74,7 @@ async def test_a_chat_with_a_trouble_of_its_own_delays_nobody(tmp_path: Path) ->
     clock = OwnedClock()
     async with World(tmp_path, Echo(), kind=FREE, clock=clock, adapter=OneBadChat) as world:
         world.paper.open_chat("bad")
-        await world.gateway.owe(Target(adapter="paper", chat="bad"), Body(text="one"), cause="test")
+        await world.gateway.desk.owe(Target(adapter="paper", chat="bad"), Body(text="one"), cause="test")
         await clock.advance(300.0)
         await owe_all(world, "one")
         await world.until(lambda: waiting(world) == 1, limit=0.0)

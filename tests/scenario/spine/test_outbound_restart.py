@@ -33,7 +33,7 @@ async def world(tmp_path: Path, clock: OwnedClock, kind: Kind) -> AsyncIterator[
 
 
 async def owe(world: World, text: str = "hello", chat: str = "1") -> str:
-    return await world.gateway.owe(target(chat), body(text), "test")
+    return await world.gateway.desk.owe(target(chat), body(text), "test")
 
 
 def states(world: World) -> list[str]:

@@ -86,7 +86,7 @@ async def test_a_reader_that_comes_back_after_the_crash_sees_the_restart_and_the
         key = await crash_at(world, gate)
         await world.start()
         ended = await world.outcome(key)
-        rest = [entry.event async for entry in world.gateway.follow(world.run(key)["run"], 2)]
+        rest = [entry.event async for entry in world.gateway.desk.follow(world.run(key)["run"], 2)]
         assert rest == [Restarted(2), TextDelta("whole"), ended]
 
 
@@ -177,7 +177,7 @@ async def test_entries_of_a_newer_version_are_kept_and_break_neither_recovery_no
         await world.settled()
         assert world.posts == ["whole"]
         async with asyncio.timeout(10):
-            seen = [entry async for entry in world.gateway.follow(run)]
+            seen = [entry async for entry in world.gateway.desk.follow(run)]
         assert [entry.seq for entry in seen] == [1, *range(PAGE + 2, PAGE + 5)]
         end = Ended(OutcomeKind.COMPLETED, "", "whole")
         assert [entry.event for entry in seen] == [TextDelta("I begin"), Restarted(2), TextDelta("whole"), end]

@@ -62,7 +62,7 @@ async def test_an_account_has_rules_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("named", ["1", "2"])
 async def test_a_chat_that_has_moved_may_be_named_by_either_id(tmp_path: Path, named: str) -> None:
     async with World(tmp_path, bots(), rules=[Rule(chat=named, bot="a")]) as world:
-        await world.gateway.moved("paper", "main", "1", "2")
+        await world.gateway._reported.moved("paper", "main", "1", "2")
         assert await answers(world, chat="2") == "a"
 
 

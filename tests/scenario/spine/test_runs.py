@@ -300,7 +300,7 @@ TOLD: list[JournalEvent] = [
 
 async def read(world: World, run: str, after: int) -> list[Numbered]:
     async with asyncio.timeout(10):
-        return [entry async for entry in world.gateway.follow(run, after)]
+        return [entry async for entry in world.gateway.desk.follow(run, after)]
 
 
 @pytest.mark.parametrize("kind", [PLAIN, NO_PUSH], ids=["pushed", "not pushed"])
@@ -342,7 +342,7 @@ async def test_a_slow_reader_is_cut_off_and_gets_every_event_on_coming_back(tmp_
         key = world.paper.says("go")
         await gate.reached()
         run = world.run(key)["run"]
-        slow = world.gateway.follow(run)
+        slow = world.gateway.desk.follow(run)
         seen = [await anext(slow)]
         gate.open()
         await world.outcome(key)
@@ -361,7 +361,7 @@ async def test_a_reader_that_raises_or_leaves_changes_nothing(tmp_path: Path) ->
         run = world.run(key)["run"]
 
         async def stumble() -> None:
-            async for _ in world.gateway.follow(run):
+            async for _ in world.gateway.desk.follow(run):
                 raise RuntimeError("the reader's own fault")
 
         with pytest.raises(RuntimeError, match="own fault"):

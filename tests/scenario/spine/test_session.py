@@ -84,7 +84,7 @@ async def test_outside_a_run_there_is_no_session(tmp_path: Path) -> None:
         with pytest.raises(NoSession):
             child_environment()
         with pytest.raises(NoSession):
-            await world.gateway.begin("nap", "", 0)
+            await world.gateway.desk.begin("nap", "", 0)
         world.paper.says("hi")
         await world.paper.until(lambda paper: len(paper.posts) == 1)
         assert current_or_none() is None
@@ -208,7 +208,7 @@ async def test_a_promise_is_refused_where_nothing_can_be_pushed_later(tmp_path: 
         assert world.rows("SELECT * FROM deliveries") == []
         assert world.posts == []
         with pytest.raises(Unsupported):
-            await world.gateway.owe(Target(adapter="paper", chat="1"), Body(text="later"), "test")
+            await world.gateway.desk.owe(Target(adapter="paper", chat="1"), Body(text="later"), "test")
 
 
 async def test_a_stranger_a_press_and_a_full_queue_are_not_pushed_to_where_nothing_can_be(tmp_path: Path) -> None:

@@ -307,7 +307,7 @@ async def test_an_answer_that_the_owner_drops_means_failed(tmp_path: Path, clock
         await told.answers()
         (row,) = told.world.rows("SELECT id, state FROM deliveries WHERE kind = 'final'")
         assert (row["state"], told.reaction) == ("held", "👀")
-        await told.world.gateway.upkeep.drop(row["id"])
+        await told.world.gateway.desk.upkeep.drop(row["id"])
         await told.world.until(lambda: told.reaction == "❌", limit=0.0)
 
 
@@ -417,7 +417,7 @@ async def test_a_signal_that_fails_never_fails_a_run(tmp_path: Path, clock: Owne
         gate.open()
         await world.until(lambda: world.posts == ["done"])
         assert world.run(key)["outcome"] == "completed"
-        assert (await world.gateway.health()).alarms == ()
+        assert (await world.gateway.desk.health()).alarms == ()
 
 
 async def test_a_signal_that_hangs_does_not_keep_the_answer_waiting(tmp_path: Path, clock: OwnedClock) -> None:

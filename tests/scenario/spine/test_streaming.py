@@ -519,7 +519,7 @@ async def test_a_chat_that_turns_us_away_in_mid_stream_is_told_at_the_next_conta
         await clock.advance(2.0)
         agent.end()
         await world.until(lambda: world.rows("SELECT 1 FROM deliveries WHERE kind = 'final' AND state = 'dead'"))
-        assert [alarm.name for alarm in (await world.gateway.health()).alarms] == ["dead"]
+        assert [alarm.name for alarm in (await world.gateway.desk.health()).alarms] == ["dead"]
         world.paper.block("1", on=False)
         world.paper.says("hello?")
         await world.until(lambda: len(agent.turns) == 2)
@@ -610,7 +610,7 @@ async def test_an_opening_that_waits_for_its_turn_gives_way_to_the_final(
 ) -> None:
     pace = (Pace(key="chat {chat}", seconds=30.0, burst=1),)
     async with open_world(pace=pace) as world:
-        await world.gateway.owe(target(), body("just before"), "test")
+        await world.gateway.desk.owe(target(), body("just before"), "test")
         await world.until(lambda: world.posts)
         world.paper.says("go on")
         await world.until(lambda: agent.turns, limit=0.0)
@@ -635,7 +635,7 @@ async def test_an_opening_that_is_refused_leaves_the_final_a_plain_message(
         agent.end()
         await world.until(finished(world))
         assert texts(world) == ["one two"]
-        assert (await world.gateway.health()).alarms == (), "a view is no loss"
+        assert (await world.gateway.desk.health()).alarms == (), "a view is no loss"
 
 
 @each_mode

@@ -59,7 +59,7 @@ async def test_a_message_and_those_behind_it_are_answered_at_the_next_sweeps(tmp
 
 async def test_a_notice_and_the_reply_to_a_command_arrive(tmp_path: Path) -> None:
     async with World(tmp_path, Scripted("yes"), clock=OwnedClock(), wakeups=Lost()) as world:
-        await world.gateway.owe(HERE, Body(text="the kettle boils"), "test")
+        await world.gateway.desk.owe(HERE, Body(text="the kettle boils"), "test")
         world.paper.says("/whoami")
         await world.until(lambda: len(world.posts) == 2, limit=LONGEST_SWEEP)
         assert world.posts[0] == "the kettle boils"
@@ -85,7 +85,7 @@ async def test_a_reader_of_a_run_sees_all_of_it(tmp_path: Path) -> None:
         seen: list[JournalEvent] = []
 
         async def read() -> None:
-            async for entry in world.gateway.follow(run):
+            async for entry in world.gateway.desk.follow(run):
                 seen.append(entry.event)
 
         reading = asyncio.create_task(read())
@@ -155,13 +155,13 @@ async def test_a_task_ends_and_is_told_and_a_delegated_one_too(tmp_path: Path) -
 
 async def test_a_schedule_fires_and_its_answer_arrives(tmp_path: Path) -> None:
     async with World(tmp_path, Scripted("a report"), clock=OwnedClock(), wakeups=Lost()) as world:
-        await world.gateway.schedules.add(Plan(name="report", when="in 1m", target=HERE, prompt="report"))
+        await world.gateway.desk.schedules.add(Plan(name="report", when="in 1m", target=HERE, prompt="report"))
         await world.until(lambda: world.posts == ["a report"], limit=60.0 + 4 * LONGEST_SWEEP)
 
 
 async def test_a_command_of_a_schedule_runs_and_its_output_arrives(tmp_path: Path) -> None:
     async with World(tmp_path, Scripted("unused"), clock=OwnedClock(), wakeups=Lost()) as world:
-        await world.gateway.schedules.add(Plan(name="echo", when="in 1m", target=HERE, command="echo steam"))
+        await world.gateway.desk.schedules.add(Plan(name="echo", when="in 1m", target=HERE, command="echo steam"))
         await world.until(lambda: world.rows("SELECT 1 FROM firings WHERE state <> 'waiting'"))
         # The command is a real process, which does not hurry with an owned clock.
         await world.eventually(lambda: world.rows("SELECT 1 FROM firings WHERE state = 'done'"))
@@ -170,7 +170,7 @@ async def test_a_command_of_a_schedule_runs_and_its_output_arrives(tmp_path: Pat
 
 async def test_a_card_is_worked_on_and_its_end_is_told(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict("painted"), clock=OwnedClock(), wakeups=Lost()) as world:
-        await added(world.gateway.board, NewCard("fence"), HAND)
+        await added(world.gateway.desk.board, NewCard("fence"), HAND)
         await world.until(lambda: any("is done" in post for post in world.posts), limit=4 * LONGEST_SWEEP)
         assert (await card(world, "1")).state is CardState.DONE
 

@@ -92,7 +92,7 @@ async def message(home: Path, tracer: Tracer) -> None:
 async def notice(home: Path, tracer: Tracer) -> None:
     async with TelegramWorld(home, EchoAgent()) as world:
         with tracer.following():
-            await world.gateway.owe(Target(adapter="telegram", chat="7"), Body(text="a word"), "test")
+            await world.gateway.desk.owe(Target(adapter="telegram", chat="7"), Body(text="a word"), "test")
             await world.telegram.until(lambda telegram: telegram.posts == ["a word"])
             await world.settled()
 

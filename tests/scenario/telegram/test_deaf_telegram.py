@@ -24,7 +24,7 @@ SOON = Pauses(backoff=(0.1,), steady=0.1)
 
 
 def state(world: TelegramWorld) -> str:
-    parts = {part.name: part.state for part in world.gateway._supervisor.health()}
+    parts = {part.name: part.state for part in world.gateway._parts.supervisor.health()}
     return parts["telegram@main"]
 
 

@@ -684,7 +684,7 @@ async def test_many_messages_to_one_group_keep_to_its_limit(open_world: Callable
         world.telegram.limit_rates()
         group = Target(adapter="telegram", chat=GROUP, audience=Audience.GROUP)
         for number in range(30):
-            await world.gateway.owe(group, Body(text=f"number {number}."), "test")
+            await world.gateway.desk.owe(group, Body(text=f"number {number}."), "test")
         await world.until(lambda: len(world.telegram.posts_in(GROUP)) == 30)
         assert world.telegram.posts_in(GROUP) == [f"number {number}." for number in range(30)]
         assert "429" not in {call.verdict for call in world.telegram.calls()}

@@ -337,7 +337,7 @@ async def test_an_answer_follows_its_group_into_the_supergroup(tmp_path: Path) -
         assert telegram.posts_in(GROUP) == []
         # There the question has another id: a reply would stand below a stranger's message.
         assert [message.reply_to for message in telegram.sent] == [""]
-        assert await world.gateway.permitted(Target(adapter="telegram", chat=str(SUPERGROUP)))
+        assert await world.gateway.desk.permitted(Target(adapter="telegram", chat=str(SUPERGROUP)))
 
 
 async def test_a_group_that_was_admitted_stays_so_when_it_moves(tmp_path: Path) -> None:

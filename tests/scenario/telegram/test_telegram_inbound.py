@@ -676,7 +676,7 @@ async def test_a_stranger_is_told_once_how_to_be_admitted(tmp_path: Path) -> Non
         await confirmed(world, telegram.says("still?", chat=8))
         await world.settled()
         assert len(telegram.posts_in(8)) == 1
-        await world.gateway.allow("telegram:8")
+        await world.gateway.desk.allow("telegram:8")
         telegram.says("and now?", chat=8)
         await world.until(lambda: telegram.posts_in(8)[1:] == said("and now?"))
 
@@ -761,7 +761,7 @@ async def test_a_press_on_something_unknown_gets_one_notice(tmp_path: Path) -> N
     async with TelegramWorld(tmp_path, Echo(), clock=OwnedClock()) as world:
         telegram = world.telegram
         body = Body(text="Well?", choices=(Choice(id="of-somebody-else", label="Yes"),))
-        await world.gateway.owe(Target(adapter="telegram", chat="7"), body, "a test")
+        await world.gateway.desk.owe(Target(adapter="telegram", chat="7"), body, "a test")
         await world.until(lambda: telegram.posts == ["Well?"])
         pressed = telegram.presses(question(world), "of-somebody-else")
         await world.until(lambda: telegram.posts[1:] == [QUESTION_CLOSED])

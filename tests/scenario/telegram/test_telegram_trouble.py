@@ -361,7 +361,7 @@ async def test_what_never_left_us_is_simply_sent_again(
         await gate.reached()
         await world.telegram.outage(True)
         for number in range(2):
-            await world.gateway.owe(Target(adapter="telegram", chat=PERSON), Body(text=f"and {number}"), "test")
+            await world.gateway.desk.owe(Target(adapter="telegram", chat=PERSON), Body(text=f"and {number}"), "test")
         gate.open()
         await clock.advance(100.0)
         assert world.telegram.visible() == ()
@@ -658,9 +658,9 @@ async def test_a_message_to_a_chat_that_is_not_there_dies_and_says_why(
     open_world: Callable[..., TelegramWorld],
 ) -> None:
     async with open_world(Echo()) as world:
-        id = await world.gateway.owe(Target(adapter="telegram", chat="99"), Body(text="a **secret**"), "test")
+        id = await world.gateway.desk.owe(Target(adapter="telegram", chat="99"), Body(text="a **secret**"), "test")
         await world.until(lambda: is_dead(world))
-        assert (await world.gateway.delivery(id)).reason.lower() == "chat not found"
+        assert (await world.gateway.desk.delivery(id)).reason.lower() == "chat not found"
         assert "dead" in await alarms(world)
         assert world.telegram.sent == ()
         assert len(calls_to(world.telegram, "99")) == 1, "a closed door is not knocked at in other words"

@@ -71,7 +71,7 @@ async def test_the_board_reads_well_in_a_chat(tmp_path: Path) -> None:
         shown = world.posts[before + 1]
         assert "Blocked: needs an answer: which colour?" in shown
         assert "Waiting for it:\n  #2 Admire it (blocked)" in shown
-        assert "Watchers: paper:1" in shown
+        assert "Told of it: paper:1" in shown
 
 
 MISTAKES = {
@@ -80,11 +80,11 @@ MISTAKES = {
     "add": "A card needs a title.",
     "add x to=nobody": "A card from here cannot go to 'nobody'; it can go to: bot.",
     "add x after=9": "There is no card #9.",
-    "add x priority=high": "Priority must be a number, not 'high'.",
-    "add x workspace=../y": "A workspace is a folder name of letters, digits, - and _.",
+    "add x priority=high": "Priority is a number, not 'high'.",
+    "add x workspace=../y": "A workspace is the name of one folder: letters, digits, - and _.",
     "unblock": "Say which card: /board unblock 12.",
     "dance 1": "There is no /board dance; there are: list, add, show, comment,",
-    "list nowhere": "'nowhere' is not a state; there are: triage, todo, ready,",
+    "list nowhere": "'nowhere' is no state; there are: triage, todo, ready,",
 }
 
 
@@ -100,7 +100,7 @@ async def test_what_the_board_does_not_understand_is_answered_in_a_sentence(tmp_
 async def test_a_parents_end_lets_its_children_go_and_its_result_reaches_them(tmp_path: Path) -> None:
     agent = Verdict("The wood is cut.", "The fence stands.")
     async with World(tmp_path, agent) as world:
-        board = world.gateway.board
+        board = world.gateway.desk.board
         gate = await added(board, NewCard("cut wood", triage=True), HAND)
         child = await added(board, NewCard("build", parents=(gate.id,)), NOBODY)
         assert (gate.state, child.state, child.block) == (TRIAGE, BLOCKED, Block.DEPENDENCY)
@@ -112,14 +112,14 @@ async def test_a_parents_end_lets_its_children_go_and_its_result_reaches_them(tm
 
 async def test_cycles_and_foreign_assignees_are_refused(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict("done")) as world:
-        board = world.gateway.board
+        board = world.gateway.desk.board
         first = await added(board, NewCard("a", triage=True), NOBODY)
         second = await added(board, NewCard("b", parents=(first.id,)), NOBODY)
         third = await added(board, NewCard("c", parents=(second.id,)), NOBODY)
         for parent, child in ((third.id, first.id), (second.id, first.id), (first.id, first.id)):
             with pytest.raises(Unkeepable, match="wait for each other"):
                 await obeyed(board, Order("link", id=parent, other=child), NOBODY)
-        with pytest.raises(Unkeepable, match="no bot or worker named 'eve'"):
+        with pytest.raises(Unkeepable, match="nobody called 'eve'"):
             await added(board, NewCard("d", assignee="eve"), NOBODY)
         with pytest.raises(Unknown):
             await added(board, NewCard("e", parents=("77",)), NOBODY)
@@ -128,15 +128,17 @@ async def test_cycles_and_foreign_assignees_are_refused(tmp_path: Path) -> None:
 async def test_a_ready_card_whose_bot_has_gone_is_blocked_within_a_minute(tmp_path: Path) -> None:
     clock = OwnedClock()
     async with World(tmp_path, {"bot": Verdict("done"), "eve": Verdict("done")}, clock=clock) as world:
-        made = await added(world.gateway.board, NewCard("spy", assignee="eve", triage=True), Hand("the owner", CHAT))
+        made = await added(
+            world.gateway.desk.board, NewCard("spy", assignee="eve", triage=True), Hand("the owner", CHAT)
+        )
         await world.end()
         del world.agents["eve"]
         await world.start()
-        await obeyed(world.gateway.board, Order("unblock", id=made.id), HAND)
+        await obeyed(world.gateway.desk.board, Order("unblock", id=made.id), HAND)
         begun = clock.now()
         found = await until(world, made.id, BLOCKED)
         assert clock.now() - begun <= 60
-        assert (found.block, "no bot or worker named 'eve'" in found.reason) == (Block.NOT_RUNNABLE, True)
+        assert (found.block, "nobody called 'eve'" in found.reason) == (Block.NOT_RUNNABLE, True)
         await world.until(lambda: any("(has no available worker)" in post for post in world.posts))
 
 
@@ -177,7 +179,7 @@ async def test_a_worker_that_ends_without_a_verdict_gets_one_from_its_supervisor
     tmp_path: Path, worker: Verdict | Scripted, attempts: int, kind: Block, words: str
 ) -> None:
     async with World(tmp_path, worker, clock=OwnedClock()) as world:
-        made = await added(world.gateway.board, NewCard("fly"), HAND)
+        made = await added(world.gateway.desk.board, NewCard("fly"), HAND)
         found = await until(world, made.id, BLOCKED)
         assert (found.block, len(found.attempts)) == (kind, attempts)
         assert words in found.reason
@@ -193,7 +195,7 @@ async def test_the_second_attempt_knows_what_the_first_one_left(tmp_path: Path) 
 
     agent = Verdict(silent, "All of it stands.")
     async with World(tmp_path, agent, clock=OwnedClock()) as world:
-        made = await added(world.gateway.board, NewCard("fence"), HAND)
+        made = await added(world.gateway.desk.board, NewCard("fence"), HAND)
         found = await until(world, made.id, DONE)
         assert [each.ending for each in found.attempts] == [Ending.RETRY, Ending.COMPLETE]
         assert "Attempt 1 ended without a verdict (protocol)" in agent.texts[1]
@@ -205,7 +207,7 @@ async def test_the_second_attempt_knows_what_the_first_one_left(tmp_path: Path) 
 async def test_a_person_unblocks_with_a_comment_and_the_same_block_again_asks_a_person(tmp_path: Path) -> None:
     agent = Verdict(Block.NEEDS_INPUT)
     async with World(tmp_path, agent) as world:
-        board = world.gateway.board
+        board = world.gateway.desk.board
         made = await added(board, NewCard("paint"), HAND)
         await until(world, made.id, BLOCKED)
         await obeyed(board, Order("unblock", id=made.id, text="As you like it."), HAND)
@@ -214,7 +216,7 @@ async def test_a_person_unblocks_with_a_comment_and_the_same_block_again_asks_a_
         assert "the posts are done" in agent.texts[1]
         assert (found.block, found.reason) == (Block.NEEDS_INPUT, "which colour?")
         await world.until(lambda: len(world.posts) == 2)
-        assert "second time in a row, so a person must look" in world.posts[1]
+        assert "second time in a row, so a person has to look" in world.posts[1]
         with pytest.raises(Unkeepable, match="waits for a person"):
             await obeyed(board, Order("unblock", id=made.id, text="again"), HAND.__class__("a bot", is_person=False))
         world.agents["bot"].verdicts = ("painted",)  # type: ignore[attr-defined]
@@ -229,7 +231,7 @@ async def test_a_review_ends_by_a_persons_word(tmp_path: Path) -> None:
 
     agent = Verdict(reviewed)
     async with World(tmp_path, agent) as world:
-        board = world.gateway.board
+        board = world.gateway.desk.board
         made = await added(board, NewCard("fence"), HAND)
         child = await added(board, NewCard("admire", parents=(made.id,)), NOBODY)
         await until(world, made.id, CardState.REVIEW)
@@ -257,7 +259,7 @@ async def test_archiving_a_running_card_ends_its_worker_and_its_late_verdict_is_
         yield Finished()
 
     async with World(tmp_path, Verdict(stubborn)) as world:
-        board = world.gateway.board
+        board = world.gateway.desk.board
         made = await added(board, NewCard("a"), HAND)
         child = await added(board, NewCard("b", parents=(made.id,)), HAND)
         await gate.reached()
@@ -284,7 +286,7 @@ async def test_no_more_cards_run_at_once_than_the_settings_say_and_the_urgent_on
 
     agent = Verdict(waits)
     async with World(tmp_path, agent, board={"parallel": 1}) as world:
-        board = world.gateway.board
+        board = world.gateway.desk.board
         for title, priority in (("first", 0), ("later", 0), ("urgent", 9)):
             await added(board, NewCard(title, priority=priority), NOBODY)
         for number in range(3):
@@ -297,7 +299,7 @@ async def test_no_more_cards_run_at_once_than_the_settings_say_and_the_urgent_on
 
 async def test_a_dead_chat_delays_nobody_and_a_second_block_is_told_too(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict(Block.NEEDS_INPUT, Block.CAPABILITY)) as world:
-        board = world.gateway.board
+        board = world.gateway.desk.board
         made = await added(board, NewCard("a"), HAND)
         await obeyed(board, Order("watch", id=made.id, target=str(Target(adapter="paper", chat="8"))), NOBODY)
         await until(world, made.id, BLOCKED)
@@ -313,7 +315,7 @@ async def test_a_dead_chat_delays_nobody_and_a_second_block_is_told_too(tmp_path
 async def test_where_nothing_can_be_pushed_nobody_watches(tmp_path: Path) -> None:
     kinds = {"paper": KEYED, "mute": Kind(async_delivery=False)}
     async with World(tmp_path, Verdict("done"), platforms=kinds) as world:
-        board = world.gateway.board
+        board = world.gateway.desk.board
         made = await added(board, NewCard("a"), HAND.__class__("Ada", Target(adapter="mute", chat="7")))
         assert made.watchers == ()
         with pytest.raises(Unsupported):
@@ -331,7 +333,7 @@ async def test_a_restart_goes_on_with_the_same_attempt_and_keeps_its_lease(tmp_p
         yield Finished()
 
     async with World(tmp_path, Verdict(waits)) as world:
-        made = await added(world.gateway.board, NewCard("a"), HAND)
+        made = await added(world.gateway.desk.board, NewCard("a"), HAND)
         await gate.reached()
         await world.crash()
         await world.start()
@@ -350,7 +352,7 @@ async def test_a_run_cut_off_in_an_unknown_effect_blocks_its_card(tmp_path: Path
         yield Finished()
 
     async with World(tmp_path, Verdict(acts)) as world:
-        made = await added(world.gateway.board, NewCard("a"), HAND)
+        made = await added(world.gateway.desk.board, NewCard("a"), HAND)
         await gate.reached()
         await world.crash()
         await world.start()
@@ -370,7 +372,7 @@ async def test_a_verdict_is_given_once_even_if_its_run_is_cut_off_behind_it(tmp_
         yield Finished()
 
     async with World(tmp_path, Verdict(twice)) as world:
-        made = await added(world.gateway.board, NewCard("a"), HAND)
+        made = await added(world.gateway.desk.board, NewCard("a"), HAND)
         await gate.reached()
         await world.crash()
         await world.start()
@@ -388,7 +390,7 @@ async def test_what_was_made_goes_with_the_news(tmp_path: Path) -> None:
         yield Finished()
 
     async with World(tmp_path, Verdict(makes), kind=Kind(keyed_for=3600.0, files=True)) as world:
-        made = await added(world.gateway.board, NewCard("plan"), HAND)
+        made = await added(world.gateway.desk.board, NewCard("plan"), HAND)
         await until(world, made.id, DONE)
         await world.settled()
         assert [file.name for file in (await card(world, made.id)).files] == ["plan.txt"]
@@ -398,7 +400,7 @@ async def test_what_was_made_goes_with_the_news(tmp_path: Path) -> None:
 async def test_a_notice_that_could_not_be_sent_arrives_later_and_once(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict(Block.NEEDS_INPUT), clock=OwnedClock()) as world:
         world.paper.fail_next(503)
-        made = await added(world.gateway.board, NewCard("a"), HAND)
+        made = await added(world.gateway.desk.board, NewCard("a"), HAND)
         await until(world, made.id, BLOCKED)
         await world.until(lambda: world.posts)
         assert len(world.posts) == 1

@@ -15,6 +15,7 @@ from tidings.core.agent import Event, Finished, Turn
 from tidings.core.clock import SystemClock
 from tidings.core.desk.board import Block, CardFile, CardState, Hand, NewCard, Order
 from tidings.core.errors import Unkeepable
+from tidings.core.gateway.options import Team
 from tidings.core.settings import Access, Board, Core
 from tidings.core.store import migrate
 from tidings.core.store.sqlite import DATABASE, SqliteTransaction, open_store
@@ -33,17 +34,17 @@ AT = Moment(1000.0, 2000.0)
 
 async def test_in_a_chat_one_watches_for_that_chat_and_for_no_other(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict("done")) as world:
-        await added(world.gateway.board, NewCard("a secret", triage=True), NOBODY)
+        await added(world.gateway.desk.board, NewCard("a secret", triage=True), NOBODY)
         for number, words in enumerate(("watch 1 paper:999", "unwatch 1 paper:999")):
             world.paper.says(f"/board {words}")
             await world.until(lambda number=number: len(world.posts) > number)  # type: ignore[misc]
-            assert "applies to this chat; only the owner may name another one" in world.posts[number]
+            assert "is about this chat alone; only the owner names another place" in world.posts[number]
         assert (await card(world, "1")).watchers == ()
 
 
 async def test_no_bot_gets_a_card_past_the_person_who_has_to_look_at_it(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict("done")) as world:
-        desk = world.gateway.board
+        desk = world.gateway.desk.board
         made = await added(desk, NewCard("pay the bill", triage=True), HAND)
         ways = (
             obeyed(desk, Order("unblock", id=made.id, text="go"), BOT),
@@ -65,7 +66,7 @@ async def test_what_waits_says_what_it_waits_for_now_and_hears_when_that_is_arch
 
     agent = Verdict(Block.NEEDS_INPUT, works)
     async with World(tmp_path, agent) as world:
-        desk = world.gateway.board
+        desk = world.gateway.desk.board
         first = await added(desk, NewCard("cut wood"), NOBODY)
         await until(world, first.id, BLOCKED)
         child = await added(desk, NewCard("build", parents=(first.id,)), HAND)
@@ -85,8 +86,8 @@ async def test_what_waits_says_what_it_waits_for_now_and_hears_when_that_is_arch
 
 async def test_a_card_that_is_blocked_from_the_start_is_told_at_once(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict("done"), clock=OwnedClock()) as world:
-        first = await added(world.gateway.board, NewCard("cut wood", triage=True), NOBODY)
-        await added(world.gateway.board, NewCard("build", parents=(first.id,)), HAND)
+        first = await added(world.gateway.desk.board, NewCard("cut wood", triage=True), NOBODY)
+        await added(world.gateway.desk.board, NewCard("build", parents=(first.id,)), HAND)
         # The clock stands still, so no sweep brings it.
         await world.eventually(lambda: world.posts)
         assert world.posts[0].endswith("is blocked: it waits for #1, which is waiting for a person")
@@ -101,7 +102,7 @@ async def test_a_run_of_an_archived_card_is_not_taken_up_again_after_a_crash(tmp
 
     agent = Verdict(works)
     async with World(tmp_path, agent) as world:
-        await added(world.gateway.board, NewCard("a"), HAND)
+        await added(world.gateway.desk.board, NewCard("a"), HAND)
         await gate.reached()
         await world.crash()
         # Archived, and cut off before the run was told.
@@ -144,8 +145,8 @@ async def test_a_process_is_not_let_go_for_a_card_that_was_archived_since_its_cl
 
 async def test_another_default_bot_gets_the_cards_that_name_nobody(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict("done")) as world:
-        world.gateway.renew(Core(access=Access(allow=("paper:7",))), {"eve": Verdict("done by eve")}, "eve", ())
-        made = await added(world.gateway.board, NewCard("a"), HAND)
+        world.gateway.renew(Core(access=Access(allow=("paper:7",))), Team({"eve": Verdict("done by eve")}, "eve"))
+        made = await added(world.gateway.desk.board, NewCard("a"), HAND)
         assert made.assignee == "eve"
         assert (await until(world, made.id, DONE)).summary == "done by eve"
 
@@ -209,11 +210,11 @@ def test_a_card_takes_so_much_and_no_comment_is_swallowed_for_its_key() -> None:
                 card_rows.comment(tx, card_id, "Ada", words, AT, "k")
         for number in range(1, card_rows.REMARKS):
             card_rows.comment(tx, 1, "a worker", f"again {number}", AT)
-        with pytest.raises(Unkeepable, match="has 1,000 comments"):
+        with pytest.raises(Unkeepable, match="has 1,000 comments already"):
             card_rows.comment(tx, 1, "a worker", "again", AT)
         for number in range(card_rows.FILES):
             card_rows.attach(tx, 1, CardFile("plan", f"https://example.org/{number}", "a worker"))
-        with pytest.raises(Unkeepable, match="has 100 files"):
+        with pytest.raises(Unkeepable, match="has 100 files already"):
             card_rows.attach(tx, 1, CardFile("plan", "https://example.org/more", "a worker"))
         # A person's word lets it go on all the same.
         board_rules.unblock(tx, "1", "Stop talking.", HAND, AT)

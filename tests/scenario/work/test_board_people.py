@@ -14,6 +14,7 @@ from tests.worlds.world import World
 from tidings.core.agent import Event, Finished, Turn
 from tidings.core.desk.board import Block, CardState, Hand, NewCard, Order
 from tidings.core.errors import ConfigError, Unkeepable
+from tidings.core.gateway.options import Team
 from tidings.core.settings import Board, Core
 from tidings.core.store import migrate
 from tidings.core.store.sqlite import SqliteTransaction
@@ -39,7 +40,7 @@ async def test_only_where_a_card_was_made_or_is_watched_may_it_be_changed_if_the
     tmp_path: Path,
 ) -> None:
     async with World(tmp_path, Verdict("done"), allow=["paper:7", "paper:8"], board={"people": "maker"}) as world:
-        desk = world.gateway.board
+        desk = world.gateway.desk.board
         await answered(world, "/board add Paint it triage=yes")
         await answered(world, "/board add Admire it triage=yes")
 
@@ -51,10 +52,10 @@ async def test_only_where_a_card_was_made_or_is_watched_may_it_be_changed_if_the
 
         orders = ("comment 1 x", "attach 1 https://example.org", "unblock 1", "done 1", "block 1 x", "archive 1")
         for words in (*orders, "watch 1", "unwatch 1", "link 2 1"):
-            assert await eve(words) == "#1 was made in another chat; only that chat or the owner may change it."
+            assert await eve(words) == "#1 was made elsewhere: only there, or by the owner, may it be changed."
         assert "#1 Paint it" in await eve("show 1"), "all may read"
         bot = Hand("bot", None, Conversation(adapter="paper", account="main", chat="2"), is_person=False)
-        with pytest.raises(Unkeepable, match="was made in another chat"):
+        with pytest.raises(Unkeepable, match="was made elsewhere"):
             await obeyed(desk, Order("archive", id="1"), bot)
         assert (await card(world, "1")).state is CardState.TRIAGE
         await obeyed(desk, Order("watch", id="1", target=str(Target(adapter="paper", chat="2"))), NOBODY)
@@ -65,7 +66,7 @@ async def test_only_where_a_card_was_made_or_is_watched_may_it_be_changed_if_the
 
 async def test_by_default_everybody_who_may_speak_here_may_change_a_card(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict("done"), allow=["paper:7", "paper:8"]) as world:
-        await added(world.gateway.board, NewCard("paint", triage=True), HAND)
+        await added(world.gateway.desk.board, NewCard("paint", triage=True), HAND)
         world.paper.says("/board archive 1", chat="2", sender="8")
         await world.until(lambda: world.posts)
         assert world.posts == ["#1 “paint” is archived now."]
@@ -96,7 +97,7 @@ async def test_what_is_written_from_a_chat_has_the_id_of_who_wrote_it(tmp_path: 
 
 async def test_a_link_is_attached_in_a_chat_and_no_path_is(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict("done")) as world:
-        await added(world.gateway.board, NewCard("paint", triage=True), NOBODY)
+        await added(world.gateway.desk.board, NewCard("paint", triage=True), NOBODY)
         told = await answered(world, "/board attach 1 https://example.org/plan.pdf")
         assert told == "Attached to #1 “paint”: plan.pdf."
         for place in ("/etc/passwd", "green, please", ""):
@@ -110,7 +111,7 @@ async def test_a_review_is_no_bots_to_end_by_any_way(tmp_path: Path) -> None:
         yield Finished()
 
     async with World(tmp_path, Verdict(reviewed)) as world:
-        desk = world.gateway.board
+        desk = world.gateway.desk.board
         await added(desk, NewCard("fence"), HAND)
         await until(world, "1", CardState.REVIEW)
         ways = (
@@ -119,7 +120,7 @@ async def test_a_review_is_no_bots_to_end_by_any_way(tmp_path: Path) -> None:
             obeyed(desk, Order("block", id="1", text="so that I can finish it", kind=Block.NEEDS_INPUT), BOT),
         )
         for way in ways:
-            with pytest.raises(Unkeepable, match="waits for a person: a review is needed"):
+            with pytest.raises(Unkeepable, match="waits for a person: somebody has to review it"):
                 await way
         assert (await obeyed(desk, Order("done", id="1"), HAND)).state is CardState.DONE
 
@@ -128,9 +129,11 @@ async def test_a_card_that_is_blocked_from_the_start_is_answered_in_its_chat_and
     tmp_path: Path,
 ) -> None:
     async with World(tmp_path, Verdict("done")) as world:
-        await added(world.gateway.board, NewCard("cut wood", triage=True), NOBODY)
+        await added(world.gateway.desk.board, NewCard("cut wood", triage=True), NOBODY)
         world.paper.chats.open("9", "")
-        await obeyed(world.gateway.board, Order("watch", id="1", target=str(Target(adapter="paper", chat="9"))), NOBODY)
+        await obeyed(
+            world.gateway.desk.board, Order("watch", id="1", target=str(Target(adapter="paper", chat="9"))), NOBODY
+        )
         world.paper.says("/board add Build it after=1")
         await world.until(lambda: len(world.posts) == 2)
         await world.settled()
@@ -187,7 +190,7 @@ def test_archiving_the_head_of_a_chain_that_waits_is_one_notice_with_all_of_it()
         board_rules.archive(tx, "1", HAND, AT)
         [(lane, body)] = _told(connection)
         assert lane == "paper:main:1"
-        assert "Also blocked by this: #3, #4." in body
+        assert "Blocked by the same: #3, #4." in body
 
 
 def test_every_kind_of_block_has_words_for_people() -> None:
@@ -198,4 +201,4 @@ async def test_a_worker_with_the_name_of_a_bot_is_refused(tmp_path: Path) -> Non
     async with World(tmp_path, Verdict("done")) as world:
         settings = Core(board=Board(workers={"bot": ("true",)}))
         with pytest.raises(ConfigError, match=r"\[board.workers\] bot: there is a bot of that name"):
-            world.gateway.renew(settings, {"bot": Verdict("done")}, "bot", ())
+            world.gateway.renew(settings, Team({"bot": Verdict("done")}, "bot"))

@@ -36,7 +36,7 @@ async def test_the_ninth_of_ten_stages_runs_out_of_budget_and_the_tenth_delivers
     async with ProviderServer() as provider:
         provider.script(then=mind)
         async with World(tmp_path, assistant(provider)) as world:
-            board = world.gateway.board
+            board = world.gateway.desk.board
             parents: tuple[str, ...] = ()
             for number in range(1, 11):
                 budget = 2 if number == 9 else 0

@@ -14,6 +14,7 @@ from tests.worlds.world import Gate, Scripted, World, handed
 from tidings.core.agent import Event, Finished, TextDelta, Turn
 from tidings.core.desk.board import CardState, Hand, NewCard, Order
 from tidings.core.errors import ConfigError
+from tidings.core.gateway.options import Team
 from tidings.core.settings import Board, Core, Rule
 from tidings.core.types import Sender
 
@@ -45,7 +46,7 @@ async def test_a_card_from_a_chat_that_names_nobody_goes_to_the_bot_that_answers
     async with World(tmp_path, agents(), rules=[HARMLESS]) as world:
         assert "for clerk" in await answered(world, "/board add dig triage=yes", GROUP)
         assert "for root" in await answered(world, "/board add dig triage=yes", "1")
-        assert (await added(world.gateway.board, NewCard("dig"), NOBODY)).assignee == "root"
+        assert (await added(world.gateway.desk.board, NewCard("dig"), NOBODY)).assignee == "root"
 
 
 async def test_the_settings_may_let_a_place_give_cards_to_others(tmp_path: Path) -> None:
@@ -61,7 +62,7 @@ async def test_the_settings_may_let_a_place_give_cards_to_others(tmp_path: Path)
 async def test_an_assignee_that_nobody_knows_is_a_wrong_setting(tmp_path: Path, settings: Core) -> None:
     async with World(tmp_path, agents()) as world:
         with pytest.raises(ConfigError, match="assignees: there is no bot or worker named 'ghost'"):
-            world.gateway.renew(settings, agents(), "root", ())
+            world.gateway.renew(settings, Team(agents(), "root"))
 
 
 async def test_a_bot_gives_cards_to_itself_and_to_whom_the_settings_let_its_place(tmp_path: Path) -> None:
@@ -104,12 +105,15 @@ async def test_what_works_on_a_card_is_bound_by_the_place_where_the_card_was_ask
 
 async def test_a_chat_changes_no_card_of_a_bot_that_it_could_not_give_one_to(tmp_path: Path) -> None:
     async with World(tmp_path, agents(), rules=[HARMLESS]) as world:
-        desk = world.gateway.board
+        desk = world.gateway.desk.board
         await added(desk, NewCard("dig", assignee="root", triage=True), NOBODY)
         orders = ("comment 1 rm -rf", "attach 1 https://example.org", "unblock 1 rm -rf", "watch 1", "archive 1")
         for order in orders:
             told = await answered(world, f"/board {order}", GROUP)
-            assert told == "#1 belongs to 'root', which gets no cards from here, so it cannot be changed here."
+            assert (
+                told
+                == "#1 belongs to 'root', which cannot be given cards from here, so it cannot be changed from here."
+            )
         assert "#1 dig" in await answered(world, "/board show 1", GROUP), "all may read"
         assert (await card(world, "1")).remarks == ()
         # Where it was made known, it can be answered.
@@ -119,10 +123,10 @@ async def test_a_chat_changes_no_card_of_a_bot_that_it_could_not_give_one_to(tmp
 
 async def test_the_owner_gives_cards_to_anybody_at_the_command_line_and_at_the_console(tmp_path: Path) -> None:
     async with World(tmp_path, agents(), rules=[HARMLESS]) as world:
-        assert (await added(world.gateway.board, NewCard("dig", assignee="cook"), NOBODY)).assignee == "cook"
+        assert (await added(world.gateway.desk.board, NewCard("dig", assignee="cook"), NOBODY)).assignee == "cook"
         said = handed("x", chat=GROUP)
         owner = Hand("owner", said.target, said.conversation, Sender(id="me", trusted=True), bot="clerk")
-        assert (await added(world.gateway.board, NewCard("dig", assignee="root"), owner)).assignee == "root"
+        assert (await added(world.gateway.desk.board, NewCard("dig", assignee="root"), owner)).assignee == "root"
 
 
 # Folders.
@@ -131,12 +135,12 @@ async def test_the_owner_gives_cards_to_anybody_at_the_command_line_and_at_the_c
 async def test_the_folder_of_a_card_is_named_only_where_the_card_was_made(tmp_path: Path) -> None:
     async with World(tmp_path, agents(), allow=["paper:7"]) as world:
         await answered(world, "/board add dig triage=yes", "1")
-        await added(world.gateway.board, NewCard("the owner's", triage=True), NOBODY)
+        await added(world.gateway.desk.board, NewCard("the owner's", triage=True), NOBODY)
         for name in ("card-1", "CARD-1", "card-01", "card-2", "card-99"):
             told = await answered(world, f"/board add pry workspace={name} triage=yes", "2")
-            assert told == f"The folder {name} belongs to another conversation; choose another name."
+            assert told == f"The folder {name} belongs to another conversation: choose another name."
         assert "Card #3" in await answered(world, "/board add go on workspace=card-1 triage=yes", "1")
-        made = await added(world.gateway.board, NewCard("look", workspace="card-1", triage=True), NOBODY)
+        made = await added(world.gateway.desk.board, NewCard("look", workspace="card-1", triage=True), NOBODY)
         assert made.workspace == "card-1", "the owner may"
 
 

@@ -41,7 +41,7 @@ QUICK = {"lease_seconds": 0.5, "heartbeat_seconds": 0.2, "retry_seconds": 0.01}
         (EFFECT, BLOCKED, 1, Block.PROTOCOL, "(exit code 3); it said nothing"),
         (KILLED, BLOCKED, 2, Block.INTERRUPTED, "(exit code 137)"),
         (("no-such-command",), BLOCKED, 1, Block.NOT_RUNNABLE, "no-such-command"),
-        (HANG, BLOCKED, 2, Block.HANG, "the worker was silent for 0.5 s"),
+        (HANG, BLOCKED, 2, Block.HANG, "nothing was heard of it for 0.5 s"),
     ],
     ids=["good", "budget", "silent", "effect", "killed", "missing", "hang"],
 )
@@ -50,7 +50,7 @@ async def test_a_worker_that_is_a_process_always_ends_in_a_verdict(
 ) -> None:
     lease = QUICK if worker is HANG else {"retry_seconds": 0.01}
     async with World(tmp_path, Verdict("unused"), board={**lease, "workers": {"joiner": worker}, **GIVEN}) as world:
-        made = await added(world.gateway.board, NewCard("a shed", assignee="joiner"), HAND)
+        made = await added(world.gateway.desk.board, NewCard("a shed", assignee="joiner"), HAND)
         found = await until(world, made.id, state)
         assert (found.state, found.block, len(found.attempts)) == (state, kind, attempts)
         assert words in found.reason
@@ -79,10 +79,10 @@ async def test_archiving_ends_the_whole_process_group(tmp_path: Path) -> None:
     worker = process("import subprocess\nchild = subprocess.Popen(['sleep', '600'])\n"
                      "open('pid', 'w').write(str(child.pid))\ntime.sleep(600)")  # fmt: skip
     async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}, **GIVEN}) as world:
-        made = await added(world.gateway.board, NewCard("a", assignee="joiner"), HAND)
+        made = await added(world.gateway.desk.board, NewCard("a", assignee="joiner"), HAND)
         written = tmp_path / "workspaces" / "card-1" / "pid"
         await world.eventually(lambda: written.exists() and written.read_text())
-        await obeyed(world.gateway.board, Order("archive", id=made.id), HAND)
+        await obeyed(world.gateway.desk.board, Order("archive", id=made.id), HAND)
         await world.eventually(lambda: not _lives(int(written.read_text())))
 
 
@@ -94,7 +94,7 @@ async def test_a_process_that_the_gateway_took_down_with_it_is_tried_again_after
     )
     board = {"workers": {"joiner": worker}, **GIVEN, "retry_seconds": 0.01}
     async with World(tmp_path, Verdict("unused"), board=board) as world:
-        made = await added(world.gateway.board, NewCard("a", assignee="joiner"), HAND)
+        made = await added(world.gateway.desk.board, NewCard("a", assignee="joiner"), HAND)
         tries = tmp_path / "workspaces" / "card-1" / "tries"
         await world.eventually(tries.exists)
         await world.crash()
@@ -109,7 +109,7 @@ async def test_stopping_the_gateway_is_not_held_against_a_card(tmp_path: Path) -
         "open('tries', 'a').write('x')\nif brief['attempt'] < 4: time.sleep(600)\nsay(do='complete', summary='at last')"
     )
     async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}, **GIVEN}) as world:
-        made = await added(world.gateway.board, NewCard("a", assignee="joiner"), HAND)
+        made = await added(world.gateway.desk.board, NewCard("a", assignee="joiner"), HAND)
         tries = tmp_path / "workspaces" / "card-1" / "tries"
         for number in range(1, 4):
             await world.eventually(lambda number=number: tries.exists() and len(tries.read_text()) == number)  # type: ignore[misc]
@@ -128,7 +128,7 @@ async def test_a_worker_that_is_heard_of_keeps_its_card_however_long_it_takes(tm
     )
     clock = OwnedClock()
     async with World(tmp_path, Verdict("unused"), clock=clock, board={"workers": {"joiner": worker}, **GIVEN}) as world:
-        made = await added(world.gateway.board, NewCard("a", assignee="joiner"), HAND)
+        made = await added(world.gateway.desk.board, NewCard("a", assignee="joiner"), HAND)
         heard = "SELECT 1 FROM card_events WHERE words = ?"
         for number in range(4):
             await world.eventually(lambda number=number: world.rows(heard, f"step {number}"))  # type: ignore[misc]
@@ -151,7 +151,7 @@ async def test_a_machine_that_slept_costs_no_worker_its_card(tmp_path: Path, fai
     clock = OwnedClock()
     board = {"workers": {"joiner": worker}, "worker_seconds": 3600, **GIVEN}
     async with World(tmp_path, Verdict("unused"), clock=clock, board=board) as world:
-        made = await added(world.gateway.board, NewCard("a", assignee="joiner"), HAND)
+        made = await added(world.gateway.desk.board, NewCard("a", assignee="joiner"), HAND)
         await world.eventually(lambda: world.rows("SELECT 1 FROM card_events WHERE words = 'before'"))
         clock.doze(8 * 3600)
         await clock.advance(0)
@@ -175,11 +175,11 @@ async def test_a_process_is_told_that_its_time_is_nearly_up_and_is_then_out_of_b
     clock = OwnedClock()
     board = {"workers": {"joiner": worker}, **GIVEN, "worker_seconds": 30}
     async with World(tmp_path, Verdict("unused"), clock=clock, board=board) as world:
-        made = await added(world.gateway.board, NewCard("a", assignee="joiner"), HAND)
+        made = await added(world.gateway.desk.board, NewCard("a", assignee="joiner"), HAND)
         await world.eventually(lambda: world.rows("SELECT 1 FROM card_attempts WHERE pid IS NOT NULL"))
         told = tmp_path / "workspaces" / "card-1" / "told"
         await clock.advance(25)
-        await world.eventually(lambda: told.exists() and "6 of 30 s are left" in told.read_text())
+        await world.eventually(lambda: told.exists() and "only 6 are left" in told.read_text())
         await clock.advance(6)
         await world.eventually(lambda: state_of(world, made.id) == "blocked")
         found = await card(world, made.id)
@@ -190,7 +190,7 @@ async def test_nothing_of_ours_is_in_a_workers_environment(tmp_path: Path, monke
     monkeypatch.setenv("TIDINGS_SECRET_TOKEN", "hunter2-hunter2")
     worker = process("say(do='complete', summary=' '.join(sorted(os.environ)))")
     async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}, **GIVEN}) as world:
-        made = await added(world.gateway.board, NewCard("a", assignee="joiner"), HAND)
+        made = await added(world.gateway.desk.board, NewCard("a", assignee="joiner"), HAND)
         found = await until(world, made.id, DONE)
         names = set(found.summary.split()) - {"PWD", "LC_CTYPE", "SHLVL", "_", "OLDPWD"}
         assert names == {"PATH", "HOME", "LANG", "TIDINGS_CARD", "TIDINGS_CARD_ATTEMPT", "TIDINGS_CARD_WORKSPACE"}
@@ -203,12 +203,12 @@ async def test_a_process_may_not_complete_for_others_nor_hand_out_foreign_files(
         "say(do='complete', summary='\\n'.join(answer['error'] for answer in answers))"
     )
     async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}, **GIVEN}) as world:
-        made = await added(world.gateway.board, NewCard("a", assignee="joiner"), HAND)
+        made = await added(world.gateway.desk.board, NewCard("a", assignee="joiner"), HAND)
         found = await until(world, made.id, DONE)
         assert "there is no file /etc/passwd in the card's workspace" in found.summary
-        assert "there is no command 'fly' here" in found.summary
-        assert "'dependency' is not a kind of block" in found.summary
-        assert "the summary must say what was done" in found.summary
+        assert "there is no word 'fly' here" in found.summary
+        assert "'dependency' is no kind of block" in found.summary
+        assert "say in the summary what was done" in found.summary
         assert found.files == ()
 
 
@@ -223,7 +223,7 @@ async def test_what_a_process_hands_out_is_kept_as_it_was_then_and_no_link_is_fo
         "say(do='complete', summary=f'{refused}', artifacts=['https://example.org/shed'])"
     )
     async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}, **GIVEN}) as world:
-        made = await added(world.gateway.board, NewCard("a", assignee="joiner"), NOBODY)
+        made = await added(world.gateway.desk.board, NewCard("a", assignee="joiner"), NOBODY)
         found = await until(world, made.id, DONE)
         assert found.summary == str([False] * 6)
         kept, link = sorted(found.files, key=lambda file: file.name)
@@ -244,11 +244,11 @@ async def test_a_log_that_cannot_be_written_keeps_nobody_from_being_heard(tmp_pa
     )
     async with World(tmp_path, Verdict("unused"), board={"workers": {"joiner": worker}, **GIVEN}) as world:
         for title in ("good", "bad"):
-            await added(world.gateway.board, NewCard(title, assignee="joiner"), NOBODY)
+            await added(world.gateway.desk.board, NewCard(title, assignee="joiner"), NOBODY)
         assert (await until(world, "1", DONE)).summary == "built"
         found = await until(world, "2", BLOCKED)
         assert "(exit code 3); its last words: “all is well no nails”" in found.reason
-        assert "attempt-1.log, which is incomplete: No space left on device" in found.reason
+        assert "attempt-1.log, in which something is missing: No space left on device" in found.reason
 
 
 # Leaves its session, and ends by force alone.
@@ -265,7 +265,7 @@ time.sleep(600)
 
 async def test_a_restart_lets_a_launcher_end_what_has_left_its_group(tmp_path: Path) -> None:
     async with World(tmp_path, Verdict("done"), board={"workers": {"joiner": HANG}}) as world:
-        await added(world.gateway.board, NewCard("a", assignee="joiner"), NOBODY)
+        await added(world.gateway.desk.board, NewCard("a", assignee="joiner"), NOBODY)
         await world.eventually(lambda: world.rows("SELECT 1 FROM card_attempts WHERE pid IS NOT NULL"))
         await world.crash()
         # One that is still ending when the gateway is back.

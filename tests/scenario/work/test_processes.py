@@ -92,7 +92,7 @@ async def begun(world: World, command: str, *, thread: str = "", **arguments: An
 
 async def ended(world: World, task: str) -> Task:
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while (found := await world.gateway.processes.wait(task, 1.0)).is_open:
+        while (found := await world.gateway.desk.processes.wait(task, 1.0)).is_open:
             continue
     return found
 
@@ -133,14 +133,14 @@ async def test_its_end_is_told_once_in_the_thread_it_was_begun_in(home: Path) ->
     async with World(home, Hands()) as world:
         task = await begun(world, "echo 'made of `ticks`'; read line; echo $line >&2; exit 3", thread="a")
         assert await answered(world, "hello", thread="b") == "I heard: hello"
-        await world.gateway.processes.feed(task, "the end\n", end=False)
+        await world.gateway.desk.processes.feed(task, "the end\n", end=False)
         await world.paper.until(lambda paper: notices(world))
         await world.settled()
         (told,) = notices(world)
         assert notices(world, thread="a") == [told]
         assert re.match(r"⚠ “echo 'made of .*” has failed after \d+ s with exit code 3\.\n\n", told)
         assert told.endswith("The end of its output:\n```\nmade of `ticks`\nthe end\n```")
-        assert (await world.gateway.tasks.get(task)).state is TaskState.FAILED
+        assert (await world.gateway.desk.tasks.get(task)).state is TaskState.FAILED
 
 
 async def test_it_is_told_while_the_turn_that_began_it_still_runs(home: Path) -> None:
@@ -213,7 +213,7 @@ async def test_lines_that_are_waited_for_are_told_once_and_gathered(home: Path) 
         matches = home / "processes" / task / "matches"
         await found_lines(world, task, 1)
         await world.until(lambda: any(post.startswith("🔎") for post in world.posts))
-        await world.gateway.processes.feed(task, "\n", end=False)
+        await world.gateway.desk.processes.feed(task, "\n", end=False)
         await found_lines(world, task, 8)
         await world.until(lambda: sum(post.startswith("🔎") for post in world.posts) == 2)
         found = world.rows("SELECT created FROM deliveries WHERE key LIKE 'match/%' ORDER BY seq")
@@ -221,7 +221,7 @@ async def test_lines_that_are_waited_for_are_told_once_and_gathered(home: Path) 
         first, second = (post for post in world.posts if post.startswith("🔎"))
         assert first.endswith("wrote:\n```\nERROR one\n```")
         assert second.endswith("\n```\nWARN 2\nWARN 3\nWARN 4\nWARN 5\nWARN 6\n```\n… and 2 more such lines.")
-        await world.gateway.processes.feed(task, "\n", end=False)
+        await world.gateway.desk.processes.feed(task, "\n", end=False)
         # Its end comes before the next look.
         await until_gone(keeper_of(world, task))
         await world.until(lambda: notices(world))
@@ -238,11 +238,11 @@ async def test_a_match_after_a_restart_is_told_and_none_of_those_before_it(home:
         await world.until(lambda: world.posts[-1].endswith("```\nERROR one\n```"))
         await world.crash()
         await world.start()
-        await world.gateway.processes.feed(task, "\n", end=False)
+        await world.gateway.desk.processes.feed(task, "\n", end=False)
         await found_lines(world, task, 2)
         await world.until(lambda: world.posts[-1].endswith("```\nERROR two\n```"))
         assert len(world.posts) == 3
-        await world.gateway.processes.feed(task, "", end=True)
+        await world.gateway.desk.processes.feed(task, "", end=True)
         await world.until(lambda: notices(world))
 
 
@@ -252,7 +252,7 @@ async def test_a_pattern_that_would_take_forever_is_given_up_and_the_gateway_goe
         task = await begun(world, command, watch_patterns=["^(a+)+$", "fi.e"])
         await world.paper.until(lambda paper: any("is no longer checked" in post for post in paper.posts))
         await world.paper.until(lambda paper: any("🔎" in post and "\nfine\n" in post for post in paper.posts), 30)
-        await world.gateway.tasks.cancel(task, "me")
+        await world.gateway.desk.tasks.cancel(task, "me")
         await ended(world, task)
 
 
@@ -280,9 +280,9 @@ async def test_a_call_that_is_made_again_has_started_it_once(home: Path) -> None
         assert refused.startswith("refused: Nothing was started: the limit of 1 background processes is reached here")
         row = world.rows("SELECT id, key FROM tasks")[0]
         with in_session(home / "work"):
-            again = await use(TOOLS, "terminal", world.gateway, key=row["key"].removeprefix("terminal/"), **wish)
+            again = await use(TOOLS, "terminal", world.gateway.desk, key=row["key"].removeprefix("terminal/"), **wish)
         assert again.text == first
-        await world.gateway.tasks.cancel(row["id"], "me")
+        await world.gateway.desk.tasks.cancel(row["id"], "me")
         await ended(world, row["id"])
         assert witness.read_text() == "x\n"
 
@@ -320,15 +320,15 @@ async def test_a_log_is_read_on_from_where_one_was(home: Path) -> None:
         await world.eventually(lambda: (home / "processes" / task / "log").stat().st_size == 10)
         read, start = "", 0
         for _ in range(4):
-            log = await world.gateway.processes.log(task, start, 4)
+            log = await world.gateway.desk.processes.log(task, start, 4)
             read, start = read + log.text, log.end
         assert (read, start) == ("aé€😀", 10)
-        await world.gateway.processes.feed(task, "", end=True)
+        await world.gateway.desk.processes.feed(task, "", end=True)
         await ended(world, task)
-        assert (await world.gateway.processes.log(task, -5, 100)).text == "more\n"
-        assert (await world.gateway.processes.log(task, 999, 100)).text == ""
+        assert (await world.gateway.desk.processes.log(task, -5, 100)).text == "more\n"
+        assert (await world.gateway.desk.processes.log(task, 999, 100)).text == ""
         with pytest.raises(Unknown):
-            await world.gateway.processes.log("task_none", 0, 10)
+            await world.gateway.desk.processes.log("task_none", 0, 10)
 
 
 async def test_it_has_limits_of_time_output_and_memory(home: Path) -> None:
@@ -357,7 +357,7 @@ async def test_it_has_its_own_session_a_small_environment_and_nothing_of_ours(
         assert "canary" not in output
         assert {"TIDINGS_SESSION_CONVERSATION=paper:main:1", f"{identity.MARK}={task}"} <= set(output.split("\n"))
         assert output.split("\n")[-3:] == ["4", "0", ""]
-        assert "(SIGTERM)" in (await world.gateway.tasks.get(task)).reason
+        assert "(SIGTERM)" in (await world.gateway.desk.tasks.get(task)).reason
         assert (home / "processes" / task).stat().st_mode & 0o777 == 0o700
 
 
@@ -463,9 +463,9 @@ async def test_one_that_was_asked_to_end_and_is_stuck_is_killed(home: Path) -> N
         task = await begun(world, f"echo $$ > {witness}; sleep 600")
         child = int(await until_written(witness))
         os.kill(keeper_of(world, task), signal.SIGSTOP)
-        await world.gateway.tasks.cancel(task, "me")
+        await world.gateway.desk.tasks.cancel(task, "me")
         await world.until(lambda: notices(world))
-        assert (await world.gateway.tasks.get(task)).state is TaskState.CANCELLED
+        assert (await world.gateway.desk.tasks.get(task)).state is TaskState.CANCELLED
         await until_gone(child)
 
 
@@ -477,8 +477,8 @@ async def test_what_it_wrote_is_kept_for_a_week(home: Path) -> None:
             change(world, "UPDATE tasks SET ended = ended - ? WHERE id = ?", days * 86_400.0, task)
         await world.restart()
         assert [folder.name for folder in (home / "processes").iterdir()] == [young]
-        assert (await world.gateway.processes.log(old, -4, 10)).text == "rds\n"
-        assert (await world.gateway.processes.log(young, 0, 10)).text == "words\n"
+        assert (await world.gateway.desk.processes.log(old, -4, 10)).text == "rds\n"
+        assert (await world.gateway.desk.processes.log(young, 0, 10)).text == "words\n"
 
 
 async def test_a_model_begins_a_command_ends_its_turn_and_goes_on_when_it_is_woken(home: Path) -> None:
@@ -488,8 +488,8 @@ async def test_a_model_begins_a_command_ends_its_turn_and_goes_on_when_it_is_wok
         async with World(home, assistant(provider, tools=("terminal",))) as world:
             world.paper.says("build it", thread="a")
             await world.paper.until(lambda paper: paper.posts[-1:] == ["I begin."])
-            (task,) = await world.gateway.tasks.all("", 10)
-            await world.gateway.processes.feed(task.id, "all of it\n", end=False)
+            (task,) = await world.gateway.desk.tasks.all("", 10)
+            await world.gateway.desk.processes.feed(task.id, "all of it\n", end=False)
             await world.paper.until(lambda paper: paper.posts[-1:] == ["It is built."])
             await world.settled()
             assert world.paper.posts_in("1", "a") == ["I begin.", "It is built."]
@@ -502,7 +502,7 @@ async def test_what_cannot_be_started_is_refused_and_promises_nothing(home: Path
         (home / "processes").write_text("in the way")
         told = await answered(world, call("terminal", command="true", **BACKGROUND))
         assert told.startswith("refused: The command could not be started: ")
-        (task,) = await world.gateway.tasks.all("", 10)
+        (task,) = await world.gateway.desk.tasks.all("", 10)
         assert (task.state, task.manner) == (TaskState.FAILED, Manner.NOTHING)
         assert notices(world) == []
         (home / "processes").unlink()
@@ -513,6 +513,7 @@ import asyncio, json, os, sys
 from pathlib import Path
 from tidings.bots.assistant.tools import terminal
 from tidings.core.gateway.gateway import Gateway
+from tidings.core.gateway.options import Team
 from tidings.core.settings import Core
 from tests.worlds.fakes import FakeLocal, FakeServer
 from tests.worlds.tool_bench import in_session, use
@@ -522,9 +523,10 @@ if os.environ.get("TIDINGS_MUTANT"):
     mutants.become(os.environ["TIDINGS_MUTANT"])
 
 async def main(home, command):
-    async with Gateway(home, Core(), [], {"bot": None}, "bot", FakeLocal(), FakeServer()) as gateway:
+    async with Gateway(home, Core(), [], Team({"bot": None}, "bot"), FakeLocal(), FakeServer()) as gateway:
         with in_session(home / "work"):
-            await use(terminal.tools(), "terminal", gateway, command=command, background=True, notify_on_complete=True)
+            asked = {"command": command, "background": True, "notify_on_complete": True}
+            await use(terminal.tools(), "terminal", gateway.desk, **asked)
         print("begun", flush=True)
         await asyncio.sleep(600)
 
@@ -560,8 +562,8 @@ async def test_a_killed_gateway_leaves_nothing_unowned_and_the_next_starts_nothi
         (row,) = world.rows("SELECT id, state FROM tasks")
         if begins:
             await until_written(witness)
-            assert (await world.gateway.tasks.get(row["id"])).state is TaskState.RUNNING
-            await world.gateway.processes.feed(row["id"], "", end=True)
+            assert (await world.gateway.desk.tasks.get(row["id"])).state is TaskState.RUNNING
+            await world.gateway.desk.processes.feed(row["id"], "", end=True)
         await world.paper.until(lambda paper: paper.posts)
         await world.restart()
         await world.settled()

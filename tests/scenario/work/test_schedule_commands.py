@@ -209,7 +209,7 @@ async def test_the_assistant_plans_nothing_where_nobody_could_be_told(tmp_path: 
 @asynccontextmanager
 async def at_the_socket(world: World) -> AsyncIterator[None]:
     async with LocalServer() as server:
-        with server.routes(routes_for(world.gateway)):
+        with server.routes(routes_for(world.gateway.desk)):
             async with server.serving(world.home):
                 yield
 
@@ -280,5 +280,5 @@ async def test_a_home_is_where_the_command_line_s_jobs_go(tmp_path: Path) -> Non
     async with World(tmp_path, Echo(), owners=["paper:7"]) as world, at_the_socket(world):
         await say(world, "/sethome", chat="h")
         assert (await tidings(tmp_path, "add", "x", "--when", "@daily", "--prompt", "report"))[0] == 0
-        [known] = await world.gateway.schedules.all()
+        [known] = await world.gateway.desk.schedules.all()
         assert str(known.plan.target) == "paper:h"

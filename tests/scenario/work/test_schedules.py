@@ -53,7 +53,7 @@ def begun(world: World) -> list[str]:
 
 
 async def last(world: World, id: str) -> Firing:
-    schedule: Schedule = await world.gateway.schedules.get(id)
+    schedule: Schedule = await world.gateway.desk.schedules.get(id)
     assert schedule.last is not None
     return schedule.last
 
@@ -78,7 +78,7 @@ async def test_a_job_runs_in_a_talk_of_its_own_and_its_answer_comes_to_its_targe
     async with World(tmp_path, agent, clock=clock) as world:
         world.paper.says("hi")
         await world.until(lambda: len(world.posts) == 1)
-        added = await world.gateway.schedules.add(plan())
+        added = await world.gateway.desk.schedules.add(plan())
         await clock.advance(70)
         assert world.posts[1:] == ["all is well, 0 before"]
         firing = await last(world, added.id)
@@ -88,7 +88,7 @@ async def test_a_job_runs_in_a_talk_of_its_own_and_its_answer_comes_to_its_targe
         assert sessions[-1].conversation.id == f"schedule:main:{added.id}"
         assert added.id in str(sessions[-1].workspace)
         # A second time without what was said the first time; and where it was told, it is remembered as a notice.
-        await world.gateway.schedules.fire(added.id)
+        await world.gateway.desk.schedules.fire(added.id)
         await world.until(lambda: len(world.posts) == 3)
         assert world.posts[2] == "all is well, 0 before"
         await world.settled()
@@ -111,7 +111,7 @@ async def test_a_change_of_the_clocks_neither_loses_nor_doubles_a_run(
 ) -> None:
     clock = clock_at(start)
     async with World(tmp_path, Echo(), clock=clock) as world:
-        added = await world.gateway.schedules.add(plan("every day at 2:30"))
+        added = await world.gateway.desk.schedules.add(plan("every day at 2:30"))
         await clock.advance(minutes * 60)
         assert begun(world) == expected
         # Through the hour that may come a second time, and a restart in it.
@@ -119,7 +119,7 @@ async def test_a_change_of_the_clocks_neither_loses_nor_doubles_a_run(
         await clock.advance(240)
         assert begun(world) == expected
         assert world.posts == ["you said: report"]
-        following = (await world.gateway.schedules.get(added.id)).next
+        following = (await world.gateway.desk.schedules.get(added.id)).next
         assert following is not None
         assert datetime.fromtimestamp(following, ZoneInfo(BERLIN)).strftime("%H:%M") == "02:30"
 
@@ -127,7 +127,7 @@ async def test_a_change_of_the_clocks_neither_loses_nor_doubles_a_run(
 async def test_a_day_s_jump_forward_and_back_fires_nothing_twice_and_loses_no_one_shot(tmp_path: Path) -> None:
     clock = clock_at("2026-06-15 08:55")
     async with World(tmp_path, Echo(), clock=clock) as world:
-        add = world.gateway.schedules.add
+        add = world.gateway.desk.schedules.add
         await add(plan("every day at 9:00", "daily"))
         await add(plan("tomorrow 8:00", "once"))
         await add(plan("in 10m", "soon"))
@@ -160,8 +160,8 @@ def late(prompt: str, world: World) -> str:
 async def test_an_instant_that_comes_again_after_a_jump_back_is_not_run_again(tmp_path: Path) -> None:
     clock = clock_at()
     async with World(tmp_path, Echo(), clock=clock) as world:
-        added = await world.gateway.schedules.add(plan())
-        await world.gateway.schedules.add(plan("every 5m", "often"))
+        added = await world.gateway.desk.schedules.add(plan())
+        await world.gateway.desk.schedules.add(plan("every 5m", "often"))
         await clock.advance(70)
         assert begun(world) == ["15 09:00+0200"]
         clock.jump(-DAY)
@@ -174,7 +174,7 @@ async def test_an_instant_that_comes_again_after_a_jump_back_is_not_run_again(tm
         clock.jump(-DAY)
         await clock.advance(200)
         assert world.posts == ["you said: report", "you said: often"]
-        following = (await world.gateway.schedules.get(added.id)).next
+        following = (await world.gateway.desk.schedules.get(added.id)).next
         assert following is not None
         assert datetime.fromtimestamp(following, ZoneInfo(BERLIN)).strftime("%d %H:%M") in ("14 09:00", "16 09:00")
 
@@ -183,14 +183,14 @@ async def test_an_instant_that_comes_again_after_a_jump_back_is_not_run_again(tm
 async def test_after_a_night_of_downtime_what_was_missed_runs_once(tmp_path: Path, when: str) -> None:
     clock = clock_at("2026-06-15 22:29")
     async with World(tmp_path, Echo(), clock=clock) as world:
-        added = await world.gateway.schedules.add(plan(when))
+        added = await world.gateway.desk.schedules.add(plan(when))
         await away(world, 9.4 * 3600)
         await world.until(lambda: len(world.posts) == 1)
         assert world.posts[0].startswith("(This was due today at 07:")
         assert world.posts[0].endswith("I could not run it then.)\n\nyou said: report")
         await away(world, 60)
         assert len(world.posts) == 1
-        following = (await world.gateway.schedules.get(added.id)).next
+        following = (await world.gateway.desk.schedules.get(added.id)).next
         assert following is not None
         assert 0 < following - clock.wall() < 3600
 
@@ -199,7 +199,7 @@ async def test_after_a_night_of_downtime_what_was_missed_runs_once(tmp_path: Pat
 async def test_what_shall_be_skipped_is_skipped_and_told_once(tmp_path: Path, when: str) -> None:
     clock = clock_at("2026-06-15 22:29")
     async with World(tmp_path, Echo(), clock=clock) as world:
-        added = await world.gateway.schedules.add(plan(when, on_missed=Missed.SKIP))
+        added = await world.gateway.desk.schedules.add(plan(when, on_missed=Missed.SKIP))
         await away(world, 9.4 * 3600)
         await away(world, 60)
         assert len(world.posts) == 1
@@ -214,7 +214,7 @@ async def test_a_one_shot_that_was_due_while_nobody_was_there_is_not_lost(tmp_pa
     clock = clock_at("2026-06-15 22:29")
     async with World(tmp_path, Echo(), clock=clock) as world:
         for when in ("tomorrow 1:00", "in 2h"):
-            await world.gateway.schedules.add(plan(when))
+            await world.gateway.desk.schedules.add(plan(when))
         await away(world, 9.4 * 3600)
         await away(world, 60)
         assert len(world.posts) == 2
@@ -225,7 +225,7 @@ async def test_many_that_are_due_at_once_do_not_all_begin_at_once(tmp_path: Path
     gate, clock = Gate(), clock_at()
     async with World(tmp_path, Scripted(gate), clock=clock) as world:
         for number in range(12):
-            await world.gateway.schedules.add(plan(name=f"job {number}"))
+            await world.gateway.desk.schedules.add(plan(name=f"job {number}"))
         await world.crash()
         await clock.advance(7200)
         await world.start()
@@ -253,10 +253,10 @@ async def test_a_kill_between_any_two_commits_neither_loses_nor_doubles_a_run(
     agent = {"bot": Takes(slow, Scripted("done")), "busy": Scripted(Gate())}
     limits = {"runs": 1} if stage == "fired" else {}
     async with World(tmp_path, agent, clock=clock, limits=limits) as world:
-        added = await world.gateway.schedules.add(plan(when))
+        added = await world.gateway.desk.schedules.add(plan(when))
         if stage == "fired":
             # The only slot is taken, so what was fired waits.
-            await world.gateway.schedules.add(plan("in 30s", "block", name="other", bot="busy"))
+            await world.gateway.desk.schedules.add(plan("in 30s", "block", name="other", bot="busy"))
         if stage == "ended":
             await world.paper.outage(True)
         held = world.paper.hold_next("post") if stage == "sending" else None
@@ -282,7 +282,7 @@ async def test_a_kill_between_any_two_commits_neither_loses_nor_doubles_a_run(
         await away(world, 60)
         assert world.posts == ["done"]
         assert begun(world).count("15 09:00+0200") == 1
-        assert (await world.gateway.schedules.get(added.id)).fired == 1
+        assert (await world.gateway.desk.schedules.get(added.id)).fired == 1
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -292,7 +292,7 @@ async def test_whatever_clock_and_process_do_no_one_shot_is_lost_and_nothing_run
     chance, clock = random.Random(seed), clock_at()
     started = clock.wall()
     async with World(tmp_path, Echo(), clock=clock) as world:
-        add = world.gateway.schedules.add
+        add = world.gateway.desk.schedules.add
         moments = ["9:00", "9:01", "13:00", "tomorrow 9:00", "in 1m", "in 3m", "in 2h"]
         for when in moments:
             await add(plan(when, when))
@@ -321,7 +321,7 @@ async def test_a_delivery_that_the_platform_refuses_shows_as_failed_and_reaches_
     clock, elsewhere = clock_at(), builders.target("9")
     async with World(tmp_path, Echo(), clock=clock) as world:
         world.paper.open_chat("9")
-        added = await world.gateway.schedules.add(plan(failures=elsewhere))
+        added = await world.gateway.desk.schedules.add(plan(failures=elsewhere))
         world.paper.block("1")
         await clock.advance(90)
         await world.until(lambda: world.paper.posts_in("9"))
@@ -341,8 +341,8 @@ async def test_a_delivery_that_dies_is_told_at_the_home_of_another_platform(tmp_
         other = world.papers["other"]
         for name, chat in (("paper", "2"), ("other", "9")):
             world.papers[name].open_chat(chat)
-            await world.gateway.set_home(Target(adapter=name, chat=chat))
-        added = await world.gateway.schedules.add(plan())
+            await world.gateway.desk.set_home(Target(adapter=name, chat=chat))
+        added = await world.gateway.desk.schedules.add(plan())
         world.paper.block("1")
         await clock.advance(90)
         await world.until(lambda: other.posts_in("9"))
@@ -358,10 +358,10 @@ async def test_a_one_shot_is_over_only_when_its_answer_has_arrived(tmp_path: Pat
     """A30."""
     clock = clock_at()
     async with World(tmp_path, Echo(), clock=clock) as world:
-        added = await world.gateway.schedules.add(plan("9:00"))
+        added = await world.gateway.desk.schedules.add(plan("9:00"))
         world.paper.fail_next(503, method="post", count=3)
         await clock.advance(61)
-        known = await world.gateway.schedules.get(added.id)
+        known = await world.gateway.desk.schedules.get(added.id)
         assert known.next is None
         assert known.last is not None
         assert (known.last.outcome, known.last.delivery) == ("completed", "waiting")
@@ -396,7 +396,7 @@ async def test_a_job_that_does_not_complete_says_so_with_its_name_and_the_reason
     async with World(tmp_path, agent(), clock=clock, limits={"errand_seconds": 5}) as world:
         world.skip.add("I4")
         world.paper.open_chat("9")
-        added = await world.gateway.schedules.add(plan(failures=failures))
+        added = await world.gateway.desk.schedules.add(plan(failures=failures))
         await clock.advance(90)
         told = world.paper.posts_in("9" if apart else "1")
         assert len(told) == 1
@@ -429,7 +429,7 @@ async def test_who_has_nothing_to_say_is_silent_and_that_can_be_seen(tmp_path: P
     """A7."""
     clock = clock_at()
     async with World(tmp_path, Scripted(words), clock=clock) as world:
-        added = await world.gateway.schedules.add(plan())
+        added = await world.gateway.desk.schedules.add(plan())
         await clock.advance(70)
         firing = await last(world, added.id)
         assert (firing.state, firing.outcome, firing.delivery) == ("done", "completed", "none")
@@ -440,14 +440,14 @@ async def test_who_has_nothing_to_say_is_silent_and_that_can_be_seen(tmp_path: P
 async def test_a_run_that_is_still_going_lets_one_wait_and_tells_of_those_beyond(tmp_path: Path) -> None:
     gate, clock = Gate(), clock_at()
     async with World(tmp_path, Takes(Scripted(gate, "one"), Scripted("two")), clock=clock) as world:
-        added = await world.gateway.schedules.add(plan("* * * * *"))
+        added = await world.gateway.desk.schedules.add(plan("* * * * *"))
         await clock.advance(250)
         assert len(begun(world)) == 2
         await world.until(lambda: world.posts)
         assert len(world.posts) == 1
         assert world.posts[0].startswith("⚠ “the report” did not run today at 09:02 (Europe/Berlin): the run before")
         with pytest.raises(Overdrawn):
-            await world.gateway.schedules.fire(added.id)
+            await world.gateway.desk.schedules.fire(added.id)
         gate.open()
         await world.until(lambda: len(world.posts) == 3)
         assert world.posts[1:] == ["one", "two"]
@@ -456,20 +456,20 @@ async def test_a_run_that_is_still_going_lets_one_wait_and_tells_of_those_beyond
 async def test_a_job_repeats_as_often_as_was_said(tmp_path: Path) -> None:
     clock = clock_at()
     async with World(tmp_path, Echo(), clock=clock) as world:
-        added = await world.gateway.schedules.add(plan("* * * * *", repeat=2))
+        added = await world.gateway.desk.schedules.add(plan("* * * * *", repeat=2))
         await clock.advance(250)
         assert world.posts == ["you said: report"] * 2
-        known = await world.gateway.schedules.get(added.id)
+        known = await world.gateway.desk.schedules.get(added.id)
         assert (known.next, known.fired) == (None, 2)
-        await world.gateway.schedules.fire(added.id)
+        await world.gateway.desk.schedules.fire(added.id)
         await world.until(lambda: len(world.posts) == 3)
-        assert (await world.gateway.schedules.get(added.id)).fired == 2
+        assert (await world.gateway.desk.schedules.get(added.id)).fired == 2
 
 
 async def test_what_is_paused_does_not_run_and_misses_nothing(tmp_path: Path) -> None:
     clock = clock_at()
     async with World(tmp_path, Echo(), clock=clock) as world:
-        schedules = world.gateway.schedules
+        schedules = world.gateway.desk.schedules
         added, once = await schedules.add(plan("* * * * *")), await schedules.add(plan("in 2m", "once"))
         for each in (added, once):
             await schedules.change(each.id, _with(each.plan, paused=True))
@@ -493,12 +493,12 @@ def _with(known: Plan, **fields: Any) -> Plan:
 async def test_what_is_removed_runs_no_more_and_what_runs_of_it_still_ends(tmp_path: Path) -> None:
     gate, clock = Gate(), clock_at()
     async with World(tmp_path, Echo({"report": gate}), clock=clock) as world:
-        added = await world.gateway.schedules.add(plan("* * * * *"))
+        added = await world.gateway.desk.schedules.add(plan("* * * * *"))
         await clock.advance(65)
         await gate.reached()
-        await world.gateway.schedules.remove(added.id)
+        await world.gateway.desk.schedules.remove(added.id)
         with pytest.raises(Unknown):
-            await world.gateway.schedules.get(added.id)
+            await world.gateway.desk.schedules.get(added.id)
         gate.open()
         await world.until(lambda: world.posts)
         await clock.advance(120)
@@ -510,7 +510,7 @@ async def test_a_time_zone_that_is_gone_pauses_what_went_by_it_and_says_so(tmp_p
     async with World(tmp_path, Echo(), clock=clock) as world:
         world.paper.says(f"/every day at 9:00 {BERLIN} report")
         await world.until(lambda: len(world.posts) == 1)
-        await world.gateway.schedules.add(plan(prompt="other"))
+        await world.gateway.desk.schedules.add(plan(prompt="other"))
         await world.crash()
         with closing(sqlite3.connect(tmp_path / DATABASE)) as database:
             database.execute("UPDATE schedules SET plan = replace(plan, 'Berlin', 'Bonn') WHERE owner <> ''")
@@ -554,8 +554,8 @@ async def test_what_could_not_be_told_or_done_is_refused_before_anybody_relies_o
     async with World(tmp_path, Echo(), platforms={"paper": KEYED, "mute": NO_PUSH}) as world:
         for changed, error, words in REFUSED:
             with pytest.raises(error, match=words):
-                await world.gateway.schedules.add(plan(**changed))
-        assert await world.gateway.schedules.all() == []
+                await world.gateway.desk.schedules.add(plan(**changed))
+        assert await world.gateway.desk.schedules.all() == []
 
 
 async def test_a_headless_run_can_promise_nothing(tmp_path: Path) -> None:
@@ -570,7 +570,7 @@ async def test_a_headless_run_can_promise_nothing(tmp_path: Path) -> None:
 
     clock = clock_at()
     async with World(tmp_path, Scripted(promise), clock=clock) as world:
-        await world.gateway.schedules.add(plan())
+        await world.gateway.desk.schedules.add(plan())
         await clock.advance(70)
         assert world.posts == ["I did it at once"]
         assert refused == ["paper:1 has no async delivery"]
@@ -578,7 +578,7 @@ async def test_a_headless_run_can_promise_nothing(tmp_path: Path) -> None:
 
 async def test_a_command_runs_with_next_to_nothing_around_it_and_its_output_is_told(tmp_path: Path) -> None:
     async with World(tmp_path, Echo()) as world:
-        schedules = world.gateway.schedules
+        schedules = world.gateway.desk.schedules
         seen = await schedules.add(plan(prompt="", command="echo in $(basename $PWD); env | sort | cut -d= -f1"))
         quiet = await schedules.add(plan(prompt="", command="true", name="quiet"))
         wrong = await schedules.add(plan(prompt="", command="echo no disk; exit 3", name="the backup"))
@@ -600,8 +600,8 @@ async def test_a_command_runs_with_next_to_nothing_around_it_and_its_output_is_t
 
 async def test_a_command_that_takes_too_long_is_ended_and_told(tmp_path: Path) -> None:
     async with World(tmp_path, Echo(), work={"command_seconds": 0.3}) as world:
-        added = await world.gateway.schedules.add(plan(prompt="", command="echo begun; sleep 60"))
-        await world.gateway.schedules.fire(added.id)
+        added = await world.gateway.desk.schedules.add(plan(prompt="", command="echo begun; sleep 60"))
+        await world.gateway.desk.schedules.fire(added.id)
         await world.until(lambda: world.posts)
         assert world.posts == ["⚠ “the report” failed: the command was ended after 0.3 s.\n\n```\nbegun\n```"]
 
@@ -609,7 +609,7 @@ async def test_a_command_that_takes_too_long_is_ended_and_told(tmp_path: Path) -
 async def test_commands_have_a_limit_of_memory_and_only_a_few_run_at_once(tmp_path: Path) -> None:
     go, marks = tmp_path / "go", tmp_path / "marks"
     async with World(tmp_path / "home", Echo(), work={"process_memory_bytes": 500_000_000}) as world:
-        schedules = world.gateway.schedules
+        schedules = world.gateway.desk.schedules
         large = await schedules.add(plan(prompt="", command=f"{sys.executable} -S -c 'bytes(10**9)' 2>&1 | tail -1"))
         await schedules.fire(large.id)
         await world.until(lambda: world.posts == ["```\nMemoryError\n```"])
@@ -628,10 +628,10 @@ async def test_a_clean_stop_waits_for_a_command_and_begins_no_other(tmp_path: Pa
     go, marks = tmp_path / "go", tmp_path / "marks"
     async with World(tmp_path / "home", Echo(), limits={"drain_seconds": 10}) as world:
         command = f"echo begun >> {marks}; until [ -e {go} ]; do sleep 0.05; done; echo over"
-        added = await world.gateway.schedules.add(plan(prompt="", command=command))
-        await world.gateway.schedules.fire(added.id)
+        added = await world.gateway.desk.schedules.add(plan(prompt="", command=command))
+        await world.gateway.desk.schedules.fire(added.id)
         await world.eventually(lambda: marks.exists() and marks.read_text())
-        await world.gateway.schedules.fire(added.id)
+        await world.gateway.desk.schedules.fire(added.id)
         stopping = asyncio.create_task(world.end())
         await asyncio.sleep(0)
         go.touch()
@@ -647,8 +647,8 @@ async def test_a_command_that_a_kill_cut_off_is_told_as_interrupted_and_not_run_
     marks = tmp_path / "marks"
     async with World(tmp_path / "home", Echo()) as world:
         command = f"echo once >> {marks}; sleep 60"
-        added = await world.gateway.schedules.add(plan(prompt="", command=command))
-        await world.gateway.schedules.fire(added.id)
+        added = await world.gateway.desk.schedules.add(plan(prompt="", command=command))
+        await world.gateway.desk.schedules.fire(added.id)
         await world.eventually(lambda: marks.exists() and marks.read_text())
         await world.crash()
         await world.start()
@@ -661,22 +661,22 @@ async def test_a_command_that_a_kill_cut_off_is_told_as_interrupted_and_not_run_
 async def test_a_job_whose_platform_is_gone_can_still_be_paused(tmp_path: Path) -> None:
     async with World(tmp_path, Echo(), platforms={"paper": KEYED, "other": KEYED}, clock=clock_at()) as world:
         target = replace(builders.target(), adapter="other")
-        known = await world.gateway.schedules.add(plan(target=target))
+        known = await world.gateway.desk.schedules.add(plan(target=target))
         world.absent.add("other")
         await world.restart()
-        paused = await world.gateway.schedules.change(known.id, replace(known.plan, paused=True))
+        paused = await world.gateway.desk.schedules.change(known.id, replace(known.plan, paused=True))
         assert (paused.plan.paused, paused.next) == (True, None)
         with pytest.raises(Unknown, match="no platform other@main"):
-            await world.gateway.schedules.change(known.id, replace(paused.plan, paused=False))
+            await world.gateway.desk.schedules.change(known.id, replace(paused.plan, paused=False))
 
 
 async def test_what_was_removed_goes_after_a_month_with_all_of_its_instants_a_slice_at_a_time(tmp_path: Path) -> None:
     clock = clock_at()
     async with World(tmp_path, Echo(), clock=clock) as world:
-        kept, removed = [(await world.gateway.schedules.add(plan())).id for _ in range(2)]
+        kept, removed = [(await world.gateway.desk.schedules.add(plan())).id for _ in range(2)]
         await clock.advance(70)
         await world.settled()
-        await world.gateway.schedules.remove(removed)
+        await world.gateway.desk.schedules.remove(removed)
 
         def fill(tx: Transaction) -> None:
             for instant in range(schedule_rows.FORGOTTEN_AT_ONCE):

@@ -63,7 +63,7 @@ async def test_a_home_is_the_channel_and_not_whoever_chose_it(tmp_path: Path) ->
         world.ada.commands("/tidings", "sethome", world.room)
         await world.until(lambda: len(world.slack.whispers) == 1)
         await clock.advance(LATER_SECONDS)
-        await world.gateway.owe(Target(adapter="slack"), Body(text="tidings"), cause="test")
+        await world.gateway.desk.owe(Target(adapter="slack"), Body(text="tidings"), cause="test")
         await world.until(lambda: world.slack.posts_in(world.room) == ["tidings"])
 
 

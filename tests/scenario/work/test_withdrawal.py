@@ -31,7 +31,7 @@ GONE = "paper:7 may no longer talk to the bot"
 
 async def with_home(world: World) -> None:
     world.paper.open_chat("home")
-    await world.gateway.set_home(HOME)
+    await world.gateway.desk.set_home(HOME)
 
 
 def told(world: World) -> list[str]:
@@ -50,10 +50,10 @@ async def restart_without(world: World, id: str) -> None:
 async def test_whoever_is_removed_is_a_stranger_at_once_and_after_a_restart(tmp_path: Path) -> None:
     echo = Echo()
     async with World(tmp_path, echo, allow=["paper:8"]) as world:
-        await world.gateway.allow("paper:7")
+        await world.gateway.desk.allow("paper:7")
         world.paper.says("hi")
         await world.paper.until(lambda paper: paper.posts == ["you said: hi"])
-        await world.gateway.withdraw("paper:7")
+        await world.gateway.desk.withdraw("paper:7")
         await speak(world, "still there?")
         await world.restart()
         await speak(world, "and now?")
@@ -61,12 +61,12 @@ async def test_whoever_is_removed_is_a_stranger_at_once_and_after_a_restart(tmp_
         assert echo.heard == ["hi"]
         assert "I do not know you yet" in world.posts[1]
         with pytest.raises(Unknown, match="paper:7 was not admitted with tidings allow"):
-            await world.gateway.withdraw("paper:7")
+            await world.gateway.desk.withdraw("paper:7")
 
 
 async def test_the_two_lists_stay_apart(tmp_path: Path) -> None:
     async with World(tmp_path, Echo(), allow=["paper:8"]) as world:
-        desk = world.gateway
+        desk = world.gateway.desk
         assert (await desk.allow("paper:7"), await desk.allow("paper:8")) == (True, False)
         assert [row["id"] for row in world.rows("SELECT id FROM access")] == ["paper:7"], "8 stands in the settings"
         listed = await desk.admissions()
@@ -82,11 +82,11 @@ async def test_the_two_lists_stay_apart(tmp_path: Path) -> None:
 async def test_what_a_removed_person_has_running_and_waiting_is_ended_and_they_are_told(tmp_path: Path) -> None:
     gate = Gate()
     async with World(tmp_path, Scripted(gate, "hello"), allow=[]) as world:
-        await world.gateway.allow("paper:7")
+        await world.gateway.desk.allow("paper:7")
         first, second = world.paper.says("one"), world.paper.says("two")
         await gate.reached()
         await world.eventually(lambda: len(world.runs()) == 2)
-        await world.gateway.withdraw("paper:7")
+        await world.gateway.desk.withdraw("paper:7")
         for key in (first, second):
             assert (await world.outcome(key)).kind == "cancelled"
         await world.paper.until(lambda paper: len(paper.posts) == 2)
@@ -95,7 +95,7 @@ async def test_what_a_removed_person_has_running_and_waiting_is_ended_and_they_a
 
 async def test_nothing_is_sent_by_itself_to_who_was_removed(tmp_path: Path) -> None:
     async with World(tmp_path, Echo(), allow=["paper:5"]) as world:
-        desk, alone, group = world.gateway, Target(adapter="paper", chat="1"), Target(adapter="paper", chat="5")
+        desk, alone, group = world.gateway.desk, Target(adapter="paper", chat="1"), Target(adapter="paper", chat="5")
         await desk.allow("paper:7")
         world.paper.says("hi")
         world.paper.says("hi", chat="5", private=False)
@@ -122,12 +122,12 @@ async def test_what_a_removed_person_scheduled_no_longer_runs_and_the_owner_is_t
         assert set(echo.heard) == {"stay"}
         assert len(told(world)) == 1
         assert told(world)[0] == f"“look” (schedule) did not run and is paused, because {GONE}."
-        [known] = [each for each in await world.gateway.schedules.all() if each.plan.name == "look"]
+        [known] = [each for each in await world.gateway.desk.schedules.all() if each.plan.name == "look"]
         assert (known.plan.paused, known.plan.paused_reason) == (True, GONE)
         assert known.last is not None
         assert (known.last.state, known.last.reason) == ("missed", GONE)
         with pytest.raises(Exception, match=GONE):
-            await world.gateway.schedules.fire(known.id)
+            await world.gateway.desk.schedules.fire(known.id)
 
 
 async def test_whoever_is_admitted_by_their_group_may_be_removed_with_it(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ async def test_a_background_task_of_a_removed_person_does_not_begin_and_the_owne
         await world.until(lambda: len(told(world)) == 1)
         assert worked == []
         assert told(world)[0] == f"“the figures” (task) did not run, because {GONE}."
-        [task] = await world.gateway.tasks.all("", 10)
+        [task] = await world.gateway.desk.tasks.all("", 10)
         assert (task.state, task.reason) == ("cancelled", GONE)
 
 
@@ -176,7 +176,7 @@ async def test_a_card_of_a_removed_person_is_not_begun_and_the_owner_is_told_onc
         await with_home(world)
         await say(world, f"/board add dig to={assignee} triage=yes")
         await restart_without(world, "paper:7")
-        await obeyed(world.gateway.board, Order("unblock", id="1"), OWNER)
+        await obeyed(world.gateway.desk.board, Order("unblock", id="1"), OWNER)
         found = await until(world, "1", CardState.BLOCKED)
         assert (found.attempts, found.reason) == ((), GONE)
         await world.until(lambda: len(told(world)) == 1)
@@ -188,10 +188,10 @@ async def test_a_card_that_is_worked_on_for_a_removed_person_is_taken_back(tmp_p
     board = {"workers": {"shell": process("time.sleep(600)")}, "assignees": ["shell"]}
     async with World(tmp_path, Verdict("done"), allow=[], board=board) as world:
         await with_home(world)
-        await world.gateway.allow("paper:7")
+        await world.gateway.desk.allow("paper:7")
         await say(world, "/board add dig to=shell")
         await until(world, "1", CardState.RUNNING)
-        await world.gateway.withdraw("paper:7")
+        await world.gateway.desk.withdraw("paper:7")
         assert (await until(world, "1", CardState.BLOCKED)).reason == GONE
         await world.paper.until(lambda paper: len(paper.posts_in("home")) == 1)
 
@@ -207,13 +207,13 @@ async def test_work_in_the_background_of_a_removed_person_is_ended_and_wakes_nob
             await gate.wait()
 
     async with World(tmp_path, Scripted(hand_on, "so be it"), allow=[]) as world:
-        await world.gateway.allow("paper:7")
+        await world.gateway.desk.allow("paper:7")
         world.paper.says("have it dug")
         await gate.reached()
         await world.paper.until(lambda paper: len(paper.posts) == 1)
-        await world.gateway.withdraw("paper:7")
+        await world.gateway.desk.withdraw("paper:7")
         await world.settled()
-        [task] = await world.gateway.tasks.all("", 10)
+        [task] = await world.gateway.desk.tasks.all("", 10)
         assert task.state == "cancelled"
         assert heard == ["have it dug", "dig"]
 
@@ -221,10 +221,10 @@ async def test_work_in_the_background_of_a_removed_person_is_ended_and_wakes_nob
 async def test_whoever_is_admitted_again_goes_on(tmp_path: Path) -> None:
     clock, echo = OwnedClock(), Echo()
     async with World(tmp_path, echo, allow=[], clock=clock) as world:
-        await world.gateway.allow("paper:7")
+        await world.gateway.desk.allow("paper:7")
         await say(world, "/every 30m look")
-        await world.gateway.withdraw("paper:7")
-        await world.gateway.allow("paper:7")
+        await world.gateway.desk.withdraw("paper:7")
+        await world.gateway.desk.allow("paper:7")
         await clock.advance(1900)
         await world.until(lambda: echo.heard == ["look"])
 

@@ -1,0 +1,45 @@
+"""What a gateway is built with: the team of bots, and how this process is to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidings.core.agent import Agent
+from tidings.core.clock import Clock
+from tidings.core.gateway.supervisor import USUAL, Pauses
+from tidings.core.inbound.commands import Command
+from tidings.core.store.wakeups import Wakeups
+from tidings.core.types import Target
+from tidings.core.work.tasks.tasks import TaskKind
+
+
+@dataclass(frozen=True)
+class Team:
+    """The bots by name, the bot that answers by default, and what the bots bring along."""
+
+    agents: Mapping[str, Agent]
+    default: str
+    kinds: Sequence[TaskKind] = ()
+    commands: Sequence[Command] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    # None is the steady clock of the store.
+    clock: Clock | None = None
+    # Whether many units share a commit.
+    grouped: bool = True
+    # The owner's own place, which needs no chat to be named.
+    owner: Target | None = None
+    # What the owner is told at the start, such as that the settings could not be read.
+    notices: Sequence[str] = ()
+    # Whether starts that follow each other quickly are slowed down.
+    governed: bool = False
+    # The pauses of the supervisor.
+    pauses: Pauses = USUAL
+    # None hears everything that units announce.
+    wakeups: Wakeups | None = None
+
+
+ORDINARY = Options()

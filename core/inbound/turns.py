@@ -1,0 +1,57 @@
+"""Turns: which agent answers a claimed message, in which session, and what the agent is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from tidings.core.agent import Agent, Turn
+from tidings.core.context import Session
+from tidings.core.desk.desk import Desk
+from tidings.core.inbound import abilities
+from tidings.core.inbound.abilities import Can
+from tidings.core.inbound.bots import Bots
+from tidings.core.inbound.inbox import Claim
+from tidings.core.types import Capabilities, workspace_name
+
+
+class Prepared(NamedTuple):
+    agent: Agent
+    turn: Turn
+    session: Session
+    # What can be done for this message, beside what the session may promise.
+    can: Capabilities
+
+
+class Turns:
+    def __init__(self, bots: Bots, desk: Desk, can: Can, workspaces: Path) -> None:
+        self._bots = bots
+        self._desk = desk
+        self._can = can
+        self._workspaces = workspaces
+
+    def prepare(self, claimed: Claim) -> Prepared:
+        inbound = claimed.inbound
+        bot = self._bots.find(inbound)
+        folder = inbound.errand.workspace if inbound.errand else ""
+        session = Session(
+            run=claimed.run,
+            conversation=inbound.conversation,
+            sender=inbound.sender,
+            bot=bot,
+            target=inbound.target,
+            can=abilities.promisable(inbound, self._can),
+            workspace=self._workspaces / (folder or workspace_name(inbound.conversation)),
+            errand=inbound.errand,
+        )
+        turn = Turn(
+            run=claimed.run,
+            attempt=claimed.attempt,
+            bot=bot,
+            message=inbound,
+            desk=self._desk,
+            history=claimed.history,
+            checkpoint=claimed.checkpoint,
+            preferences=claimed.preferences,
+        )
+        return Prepared(self._bots.agents[bot], turn, session, abilities.of(inbound, self._can))
