@@ -3,6 +3,10 @@
 -- `only` is a reserved word elsewhere.
 ALTER TABLE epoch RENAME COLUMN only TO id;
 
+-- A worker's process is known by its boot too; the gateway that started it has stored that boot.
+UPDATE card_attempts SET born = (SELECT boot FROM epoch) || '/' || born WHERE ended IS NULL AND born <> ''
+    AND EXISTS (SELECT 1 FROM epoch WHERE boot <> '');
+
 -- The run ends with the connection of the client that asked for it.
 ALTER TABLE inbox ADD COLUMN attended INTEGER NOT NULL DEFAULT 0;
 UPDATE inbox SET attended = 1 WHERE state IN ('waiting', 'running')

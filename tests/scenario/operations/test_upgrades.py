@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from tests.worlds.builders import inbound, store_of_version, target
+from tidings.core import clock
 from tidings.core.agent import JournalEvent, Restarted, TextDelta
 from tidings.core.inbound import inbox
 from tidings.core.operations import old_files
@@ -15,6 +17,7 @@ from tidings.core.runs import journal
 from tidings.core.store.sqlite import open_store
 from tidings.core.store.store import Store
 from tidings.core.types import Body, File, Inbound, encode
+from tidings.core.work.processes import identity
 
 # The last version that looked for facts inside JSON.
 BEFORE_COLUMNS = 15
@@ -73,3 +76,24 @@ async def test_what_was_said_before_a_restart_still_counts_for_nothing(tmp_path:
     store = await upgraded(tmp_path / "tidings.db")
     assert await store.read(lambda tx: journal.void(tx, "run_1")) == 2
     await store.close()
+
+
+async def test_a_worker_that_an_earlier_version_left_running_is_still_recognised(tmp_path: Path) -> None:
+    worker = await asyncio.create_subprocess_exec("sleep", "60")
+    try:
+        birth = identity.born(worker.pid)
+        with store_of_version(tmp_path / "tidings.db", BEFORE_COLUMNS) as old:
+            old.execute("INSERT INTO epoch (only, boot, clock_offset, latest) VALUES (1, ?, 0, 1)", (clock.boot_id(),))
+            for card, ended, ending in ((1, None, None), (2, 2, "retry")):
+                old.execute(
+                    "INSERT INTO card_attempts (card, number, fence, pid, born, started, ended, ending)"
+                    " VALUES (?, 1, 1, ?, ?, 1, ?, ?)",
+                    (card, worker.pid, birth.rpartition("/")[2], ended, ending),
+                )
+        store = await upgraded(tmp_path / "tidings.db")
+        rows = await store.read(lambda tx: tx.all("SELECT born FROM card_attempts WHERE ended IS NULL"))
+        assert [row["born"] for row in rows] == [birth]
+        await store.close()
+    finally:
+        worker.kill()
+        await worker.wait()
