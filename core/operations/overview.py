@@ -18,7 +18,7 @@ LATEST_SENT = 1_000
 
 
 def overview(tx: Transaction, ahead: float) -> Overview:
-    """`ahead` turns steady time into wall time."""
+    """Reads the overview; `ahead` turns steady time into wall time."""
     waiting = tx.one("SELECT count(*) AS n, min(accepted) AS oldest FROM inbox WHERE state = 'waiting'")
     owed = tx.all(
         "SELECT state, min(created) AS oldest FROM deliveries WHERE state IN ('waiting', 'held', 'doubtful')"

@@ -30,7 +30,7 @@ SHORTEST_SECONDS = 72 * 3600.0
 SLICES = 40
 EVERY_SECONDS = DAY_SECONDS
 
-# Each room gives up its own rows, in this order.
+# The walks of all rooms over their own rows, in this order.
 WALKS: tuple[Walk, ...] = (
     old_runs,
     old_deliveries,

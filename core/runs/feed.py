@@ -89,7 +89,7 @@ class Feed(Part):
         reader = Subscription(after)
         self._readers.setdefault(run, set()).add(reader)
         try:
-            # The reader subscribed before reading, so an entry committed meanwhile comes twice; its number tells.
+            # The reader subscribed before reading, so an entry committed meanwhile may come twice; its number tells.
             while True:
                 reader.missed = False
                 page, is_over = await self._store.read(lambda tx, after=after: _page(tx, run, after))  # type: ignore[misc]

@@ -46,7 +46,7 @@ class StopAsked:
 
 @dataclass(frozen=True, slots=True)
 class TaskDue:
-    """A task begins at `at`."""
+    """A task starts at the time `at`."""
 
     task: str
     at: float
