@@ -105,7 +105,7 @@ async def test_a_reader_misses_no_entry_if_one_wakeup_of_several_is_lost(tmp_pat
         seen: list[Numbered] = []
 
         async def read() -> None:
-            async for entry in world.gateway.follow(world.run(key)["run"]):
+            async for entry in world.gateway.desk.follow(world.run(key)["run"]):
                 seen.append(entry)
 
         reading = asyncio.create_task(read())
@@ -126,7 +126,7 @@ async def test_a_sweep_disconnects_no_reader_that_is_still_reading_what_was_stor
         key = world.paper.says("go")
         await first.reached()
         await world.eventually(lambda: len(world.rows("SELECT 1 FROM journal")) == len(stored))
-        reader = world.gateway.follow(world.run(key)["run"])
+        reader = world.gateway.desk.follow(world.run(key)["run"])
         seen = [await anext(reader)]
         began = world.clock.now()
         await world.until(lambda: world.clock.now() > began + LONGEST_SWEEP, limit=2 * LONGEST_SWEEP)
