@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import resource
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -16,7 +15,7 @@ from tests.worlds.api import ApiWorld
 from tests.worlds.world import Echo, Gate, Scripted
 from tidings.adapters.api import sse
 from tidings.adapters.api.settings import HttpSettings
-from tidings.adapters.shared.http_server import HttpServer
+from tidings.adapters.shared.http_server import Limits
 
 SLOW = 500
 # Both ends of each connection are in this process.
@@ -36,12 +35,12 @@ def _descriptors() -> Iterator[None]:
 
 def test_s11_the_limits_that_a_gateway_runs_with() -> None:
     """That each is kept is shown in test_http_listener.py, with shorter ones."""
-    defaults = {name: each.default for name, each in inspect.signature(HttpServer).parameters.items()}
-    assert defaults["header_seconds"] <= 10
-    assert defaults["body_seconds"] <= 30
-    assert defaults["answer_seconds"] <= 30
+    limits = Limits()
+    assert limits.header_seconds <= 10
+    assert limits.body_seconds <= 30
+    assert limits.answer_seconds <= 30
     assert sse.ALIVE_SECONDS <= 15
-    assert HttpSettings().connections == defaults["connections"] == 512
+    assert HttpSettings().connections == limits.connections == 512
 
 
 async def test_s11_five_hundred_slow_clients_do_not_disturb_a_good_one(tmp_path: Path) -> None:
