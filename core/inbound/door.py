@@ -184,8 +184,8 @@ class Door:
         return _Taken(Stored(run=became), claimed)
 
     def _is_full(self, tx: Transaction, inbound: Inbound) -> bool:
-        waiting = inbox.waiting_in(tx, inbound.conversation.id)
-        return waiting >= self._limits.queued_per_conversation or self._queue.is_full(tx, self._limits.queued)
+        waiting, newest = inbox.measure_queue(tx, inbound.conversation.id)
+        return waiting >= self._limits.queued_per_conversation or self._queue.is_full(tx, self._limits.queued, newest)
 
     def _refuse(self, tx: Transaction, inbound: Inbound, reason: Refusal, words: str) -> _Taken:
         """Refuses a message and tells the sender; the stored row only identifies a repetition."""

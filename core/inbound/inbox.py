@@ -169,8 +169,17 @@ def _insert(
 
 
 def waiting_in(tx: Transaction, conversation: str) -> int:
-    row = tx.one("SELECT count(*) AS n FROM inbox WHERE conversation = ? AND state = 'waiting'", conversation)
-    return int(row["n"]) if row else 0
+    return measure_queue(tx, conversation)[0]
+
+
+def measure_queue(tx: Transaction, conversation: str) -> tuple[int, int]:
+    """How many messages wait in a conversation, and the number of the newest row of the inbox."""
+    row = tx.one(
+        "SELECT count(*) AS n, (SELECT max(seq) FROM inbox) AS newest FROM inbox"
+        " WHERE conversation = ? AND state = 'waiting'",
+        conversation,
+    )
+    return (int(row["n"]), int(row["newest"] or 0)) if row else (0, 0)
 
 
 def next_ready(tx: Transaction, conversation: str) -> float | None:

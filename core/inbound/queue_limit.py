@@ -8,14 +8,15 @@ from tidings.core.store.store import Transaction
 
 class QueueLimit:
     def __init__(self) -> None:
-        # An upper bound of waiting messages: the last count, plus each message accepted since.
-        self._at_most: int | None = None
+        # The last count of waiting messages, and the newest row at that time.
+        self._counted: tuple[int, int] | None = None
 
-    def is_full(self, tx: Transaction, limit: int) -> bool:
-        """Tells whether the queue is full; call this once for each message that will wait."""
-        if self._at_most is None or self._at_most >= limit:
-            self._at_most = inbox.count_waiting(tx)
-        if self._at_most >= limit:
-            return True
-        self._at_most += 1
+    def is_full(self, tx: Transaction, limit: int, newest: int) -> bool:
+        """Tells whether the queue is full; `newest` is the number of the newest row.
+
+        No more messages can wait than were counted, plus every row since: errands of tasks, schedules and cards too.
+        """
+        if self._counted is None or self._counted[0] + newest - self._counted[1] >= limit:
+            self._counted = inbox.count_waiting(tx), newest
+            return self._counted[0] >= limit
         return False

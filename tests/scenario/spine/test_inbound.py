@@ -216,6 +216,21 @@ async def test_what_waits_in_all_is_bounded_and_said(tmp_path: Path) -> None:
         await world.paper.until(lambda paper: paper.posts_in("e") == said("e"))
 
 
+async def test_errands_that_wait_count_towards_the_bound(tmp_path: Path) -> None:
+    gate = Gate()
+    async with World(tmp_path, Echo({"a": gate}), limits={"runs": 1, "queued": 3}) as world:
+        await confirmed(world.paper, world.paper.says("a", chat="a"))
+        await gate.reached()
+        for chat in ("b", "c", "d"):
+            await confirmed(world.paper, world.paper.says(f"/bg {chat}", chat=chat))
+        await confirmed(world.paper, world.paper.says("e", chat="e"))
+        await world.paper.until(lambda paper: paper.posts_in("e") == [BUSY])
+        gate.open()
+        await world.settled()
+        world.paper.says("f", chat="f")
+        await world.paper.until(lambda paper: paper.posts_in("f") == said("f"))
+
+
 async def test_a_message_that_is_too_long_is_refused_and_said(tmp_path: Path) -> None:
     echo = Echo()
     async with World(tmp_path, echo, limits={"message_characters": 1000}) as world:
