@@ -1,27 +1,27 @@
-"""The contract of a part: what the gateway asks of each part that works by itself, in one order for all."""
+"""The contract of a part of the gateway: recover, start, sweep, pause and stop, in the same order for all parts."""
 
 from __future__ import annotations
 
 
 class Part:
-    """A part says only what it has to do; the rest stays as it is here."""
+    """A part overrides only the steps that it needs."""
 
     async def recover(self) -> None:
-        """Before anything begins: decides about the rows that a dead process left open."""
+        """Decides about rows that a dead process left open, before anything starts."""
 
     async def start(self) -> None:
-        """Takes up what waits."""
+        """Starts the work on waiting rows."""
 
     async def sweep(self) -> None:
-        """Finds what is due and was not heard of; called every few seconds."""
+        """Finds due rows whose wake-up was missed; called every few seconds."""
 
     def pause(self) -> None:
-        """Begins nothing more by itself; what is at work may end."""
+        """Starts nothing new; work in progress may end."""
 
     @property
     def busy(self) -> bool:
-        """Whether something is at work that a stop would cut off, and that ends soon by itself."""
+        """Tells whether work is in progress that a stop would cut off, and that ends soon by itself."""
         return False
 
     async def stop(self, patience: float) -> None:
-        """Ends; what is being written or sent has so many seconds."""
+        """Ends the part; writes and sends under way get so many seconds."""

@@ -32,7 +32,7 @@ class GatewayDesk:
     """Answers from the parts that it is given."""
 
     def __init__(self, parts: Parts, moments: Mapping[str, Moments]) -> None:
-        """`moments` says when each account was last heard of before this start."""
+        """`moments` tells when each account was last active before this start."""
         self._parts = parts
         self._moments = moments
         self._store = parts.essentials.store
@@ -71,14 +71,14 @@ class GatewayDesk:
         return await self._store.read(lambda tx: memory_history.history(tx, conversation, limit, after))
 
     async def permitted(self, target: Target) -> bool:
-        # Without a chat it is the platform's own place, such as the owner's console.
+        # A target without a chat is the platform's own place, such as the owner's console.
         if not target.chat or not self._parts.access.ids.isdisjoint(policy.names_of(target)):
             return True
         place = self._parts.courier.origin(target)
         known, last = await self._store.read(
             lambda tx: (memory_history.is_known(tx, place), memory_history.newest(tx, place))
         )
-        # A group may have other members; a removed person in a private chat is told nothing more.
+        # A group may have other members; a removed person in a private chat gets no more messages.
         is_private = last is not None and last.target.audience is Audience.PRIVATE
         return known and not (is_private and last is not None and self._parts.access.lapsed(last.asker))
 
@@ -89,7 +89,7 @@ class GatewayDesk:
         return await self._store.write(lambda tx: outbox.put_once(tx, owed, self._clock.now()))
 
     def _check(self, target: Target, body: Body) -> None:
-        """Refuses what could never arrive."""
+        """Refuses a delivery that could never arrive."""
         can = self._parts.courier.can(target)
         if can is None:
             known = ", ".join(sorted({name for name, _ in self._parts.accounts})) or "none"
@@ -188,7 +188,7 @@ class GatewayDesk:
         )
 
     async def _glance(self) -> tuple[Overview | None, str]:
-        """Whoever asks in the very moment in which the store fails is told of that, and of everything else."""
+        """The overview, or None and the reason if the store fails right now."""
         if self._store.fault:
             return None, self._store.fault
         try:
@@ -211,7 +211,7 @@ def _copy(path: Path, folder: Path) -> None:
 
 
 def _reader(session: Session) -> person_notes.Reader:
-    """Work without a person has the notes of whom it is done for, as they are seen where it was asked for."""
+    """The person whose notes a session may read: for an errand, the person behind it."""
     asked = session.asker
     target, sender = (asked.target, asked.sender) if asked else (session.target, session.sender)
     private = target.audience is session.target.audience is Audience.PRIVATE

@@ -1,4 +1,4 @@
-"""Builds the parts in order and runs them: store, recovery, courier, dispatcher, adapters."""
+"""The gateway: builds its parts in order, recovers, runs them, and stops them again."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ from tidings.core.work.tasks import rows as task_rows
 
 log = logging.getLogger(__name__)
 
-# How often a live process looks for what was forgotten.
+# How often the gateway sweeps: looks for due rows whose wake-up was missed.
 SWEEP_SECONDS = 15.0
 LAST_SECONDS = 5.0
-# The rooms whose rows wait by steady time.
+# Rooms with rows that wait by steady time.
 POSTPONED = (outbox.postpone, task_rows.postpone, schedule_rows.postpone)
 UNCONFIRMED = (
     "the machine has rebooted, and its clock is more than a day off from the last use: check the date. Nothing expires"
@@ -53,7 +53,7 @@ UNCONFIRMED = (
 
 
 class Gateway:
-    """One home, one process. `async with` opens, recovers and listens; leaving it drains and closes."""
+    """One gateway for one home: `async with` opens, recovers and listens; leaving it drains and closes."""
 
     # Set when the gateway is entered.
     desk: GatewayDesk
@@ -106,7 +106,7 @@ class Gateway:
         for part in self._in_order:
             part.pause()
         await self._drain()
-        # What is already being written or sent may end, so that a clean stop leaves no doubt behind.
+        # Writes and sends under way may end, so that a clean stop leaves no doubt behind.
         patience = min(self._settings.limits.drain_seconds, LAST_SECONDS)
         for part in (self._parts.alerts, *reversed(self._in_order)):
             await part.stop(patience)
@@ -148,7 +148,7 @@ class Gateway:
         return dispatcher, door
 
     async def _go_on(self, phases: _Phases) -> None:
-        """With everything that was open when the last process ended."""
+        """Recovers and continues what was open when the last process ended."""
         await self._parts.access.load()
         fail_here("boot.pre_recover")
         for part in self._in_order:
@@ -159,7 +159,7 @@ class Gateway:
             await part.start()
         phases.over("taking up what waits")
         self._listen()
-        # Only now is it known which platforms are there.
+        # The platforms are known only now.
         await self._parts.alerts.start()
 
     def _listen(self) -> None:
@@ -184,7 +184,7 @@ class Gateway:
                     self._parts.essentials.alarms.sound("restarts", f"{name}: {error}", name)
                     raise
                 started = True
-            # A new lifetime may mean that what was held can go.
+            # A new start of the adapter may mean that held deliveries can be sent.
             await self._parts.courier.try_again(adapter.name, adapter.account)
             await adapter.listen(receive)
 
@@ -207,7 +207,7 @@ class Gateway:
     async def _sweep(self) -> None:
         while True:
             await self._clock.sleep(SWEEP_SECONDS)
-            # A write, so that a store that is well again is known to be, and steady time survives a reboot.
+            # This write shows whether the store has recovered, and keeps steady time across a reboot.
             now = self._clock.now()
             await self._store.insist(lambda tx, now=now: steady_time.mark(tx, now))  # type: ignore[misc]
             if not self._steady.confirmed and await self._store.insist(
@@ -218,17 +218,16 @@ class Gateway:
                 await part.sweep()
 
     async def _drain(self) -> None:
-        """Lets running answers end and reach their chats; what remains is resumed at the next start."""
+        """Waits for running answers to end and arrive; unfinished ones resume at the next start."""
         fail_here("shutdown.drain")
         deadline = self._clock.now() + self._settings.limits.drain_seconds
         while any(part.busy for part in self._in_order) and self._clock.now() < deadline:
             await self._clock.sleep(0.05)
 
     def renew(self, settings: Core, team: Team) -> tuple[str, ...]:
-        """Other bots, rules, access and limits from now on; a run that goes on keeps the agent it began with.
+        """Applies new bots, rules, access and limits; a run in progress keeps the agent it started with.
 
-        Returns the misconfigured platforms, which are tried again at once. Raises ConfigError, and then nothing has
-        changed.
+        Returns the misconfigured platforms, which are tried again at once. Raises ConfigError and then changes nothing.
         """
         _check_bots(settings.rules, team, settings.board)
         self._settings = self._settings.model_copy(
@@ -242,12 +241,12 @@ class Gateway:
         return self._parts.supervisor.try_misconfigured()
 
     async def released(self, agents: Sequence[Agent]) -> None:
-        """Returns when none of these agents is at work any more."""
+        """Returns when no run of these agents is in progress."""
         await self._dispatcher.released(agents)
 
 
 class _Phases:
-    """Says of each step of the start how long it took: whoever waits should see for what."""
+    """Logs how long each step of the start took."""
 
     def __init__(self) -> None:
         self._since = time.perf_counter()
@@ -259,7 +258,7 @@ class _Phases:
 
 
 async def _wait_after_quick_starts(notebook: StoredNotebook, now: float) -> None:
-    """Returns when the adapter may listen in this process, and has counted that. Raises StandingBy."""
+    """Counts this start and returns when the adapter may listen; raises StandingBy while it must wait."""
     stored = await notebook.read("starts")
     last = decode(stored, type=restarts.Starts) if stored else None
     if (wait := restarts.wait(last, now)) > 0 and last is not None:

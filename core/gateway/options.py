@@ -26,19 +26,19 @@ class Team:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    # None is the steady clock of the store.
+    # None means the steady clock of the store.
     clock: Clock | None = None
     # Whether many units share a commit.
     grouped: bool = True
-    # The owner's own place, which needs no chat to be named.
+    # The owner's own target, which needs no chat.
     owner: Target | None = None
-    # What the owner is told at the start, such as that the settings could not be read.
+    # Messages to the owner at the start, such as that the settings could not be read.
     notices: Sequence[str] = ()
     # Whether starts that follow each other quickly are slowed down.
     governed: bool = False
     # The pauses of the supervisor.
     pauses: Pauses = USUAL
-    # None hears everything that units announce.
+    # None means wake-ups for everything that units announce.
     wakeups: Wakeups | None = None
 
 

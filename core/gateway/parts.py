@@ -44,7 +44,7 @@ from tidings.core.work.tasks.tasks import Tasks
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """All parts but those that take messages in: the desk is made of these, and the dispatcher is given the desk."""
+    """All parts except those that receive messages; the desk is built from them, and the dispatcher from the desk."""
 
     essentials: Essentials
     home: Path
@@ -69,7 +69,7 @@ class Parts:
     commands: tuple[Command, ...]
 
     def in_order(self, dispatcher: Part) -> tuple[Part, ...]:
-        """Recovered, started and swept in this order; stopped in the opposite one, so that the last words are sent."""
+        """The parts in the order of recovery, start and sweep; they stop in reverse, so that last messages are sent."""
         return (
             self.courier,
             self.feed,

@@ -14,7 +14,7 @@ from tidings.core.store.essentials import Essentials
 from tidings.core.store.store import Transaction
 from tidings.core.types import Body, Inbound
 
-# Chats that are told of a gap: those in which a message came within a week, the newest first.
+# Only chats with a message within this time are told of a gap, the newest first.
 RECENT_SECONDS = 7 * 86_400.0
 RECENT_CONVERSATIONS = 100
 
@@ -67,7 +67,7 @@ class AccountReports:
 
 
 def _tell_recent(tx: Transaction, adapter: str, account: str, words: str, since: float, clock: Clock) -> None:
-    """A notice for each conversation in which somebody spoke lately, the newest first."""
+    """Stores a notice for each recently active conversation, the newest first."""
     rows = tx.all(
         "SELECT message FROM inbox WHERE seq IN (SELECT max(seq) FROM inbox"
         " WHERE adapter = ? AND account = ? AND accepted > ? GROUP BY conversation) ORDER BY seq DESC LIMIT ?",

@@ -1,4 +1,4 @@
-"""Stops a run from outside its conversation: a live run is asked, a waiting one is cancelled."""
+"""Stops a run from outside its conversation: a running one is asked to stop, a waiting one is cancelled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Stopping:
         self._settlement = settlement
 
     async def stop(self, run: str, by: str) -> bool:
-        """False for a run that has ended."""
+        """Stops a run; false if it has already ended."""
 
         def unit(tx: Transaction) -> bool:
             return inbox.ask_stop(tx, run, by) or self._settlement.cancel(tx, run, f"stopped by {by}")
@@ -26,7 +26,7 @@ class Stopping:
         return await self._store.write(unit)
 
     async def stop_for_sender(self, run: str) -> None:
-        """The person who asked for the answer has stopped it with the platform's own button."""
+        """Stops a run for the person who asked, after a press of the platform's own stop button."""
         try:
             message = await self._store.read(lambda tx: inbox.message_of(tx, run))
             await self.stop(run, message.sender.name or message.sender.id)
@@ -34,5 +34,5 @@ class Stopping:
             log.warning("the stop of %s could not be stored: %s", run, error)
 
     async def stop_task(self, row: Row, by: str) -> None:
-        """Stops the run that a task was handed to."""
+        """Stops the run that works on a task."""
         await self.stop(row["work"], by)

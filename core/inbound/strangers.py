@@ -1,4 +1,4 @@
-"""Strangers who wrote lately: the owner may know them, and need not ask them for their ids."""
+"""The last strangers who wrote, so that the owner can admit them without asking for their ids."""
 
 from __future__ import annotations
 

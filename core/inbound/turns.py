@@ -1,4 +1,4 @@
-"""Turns: which agent answers a claimed message, in which session, and what the agent is given."""
+"""Builds the turn of a claimed message: its agent, its session and its input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Prepared(NamedTuple):
     agent: Agent
     turn: Turn
     session: Session
-    # What can be done for this message, beside what the session may promise.
+    # What the platform can do for this message; the session may promise less.
     can: Capabilities
 
 

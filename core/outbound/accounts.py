@@ -7,7 +7,7 @@ from tidings.core.types import Body, Capabilities, Target
 
 
 class Accounts(dict[tuple[str, str], Adapter]):
-    """The gateway adds each adapter as soon as it is built, before any part starts."""
+    """The gateway adds every adapter here before any part starts."""
 
     def of(self, target: Target) -> Adapter | None:
         return self.get((target.adapter, target.account))

@@ -15,7 +15,7 @@ from tidings.core.telemetry.metrics import Meters
 class Essentials:
     store: Store
     clock: Clock
-    # The limits at the start; a part that follows a reload is told of others.
+    # The limits at the start; a reload passes new ones to the parts that use them.
     limits: Limits
     alarms: Alarms
     metrics: Meters

@@ -284,7 +284,7 @@ class Machine(RuleBasedStateMachine):
             if row["state"] == "blocked":
                 assert row["reason"]
                 if row["block"] == Block.DEPENDENCY:
-                    assert waits, "it goes on by itself"
+                    assert waits, "it continues by itself"
                     assert any(f"#{parent['id']}" in row["reason"] for parent in waits), "what it says is still so"
             if row["state"] == CardState.DONE:
                 assert row["finished"] is not None

@@ -1,1 +1,1 @@
-"""The board: cards that workers take up, one after another."""
+"""The board: cards that bots and worker processes work on."""

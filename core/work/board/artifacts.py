@@ -1,4 +1,4 @@
-"""Takes over what a process hands out: a copy made at once, of a file that really lies in the card's workspace."""
+"""Copies the files that a worker process hands over, if they really are in the card's workspace."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tidings.core.desk.board import CardFile, is_link, link_to
 from tidings.core.errors import Unkeepable
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Opening a pipe must not wait for whoever writes into it.
+# Opening a pipe must not block until a writer opens it.
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def take(place: str, workspace: Path, kept: Path, by: str) -> CardFile:
-    """The same file is kept once, by what is in it. Raises Unkeepable for what is no file of the workspace."""
+    """Copies a file and names the copy by its content, so that equal files are kept once; raises Unkeepable."""
     if is_link(place):
         return link_to(place, by=by)
     try:
         source = _open(place, workspace)
     except (OSError, ValueError):
-        raise Unkeepable(f"there is no file {place} in the card's workspace (a link to one is none)") from None
+        raise Unkeepable(f"there is no file {place} in the card's workspace; links are not accepted") from None
     name = Path(place).name
     with os.fdopen(source, "rb") as file:
         try:
@@ -34,7 +34,7 @@ def take(place: str, workspace: Path, kept: Path, by: str) -> CardFile:
 
 
 def _open(place: str, workspace: Path) -> int:
-    """Step by step, so that nothing can become a link in between."""
+    """Opens the path folder by folder, so that no part of it can be replaced by a link meanwhile."""
     path = Path(place)
     parts = path.relative_to(workspace).parts if path.is_absolute() else path.parts
     if not parts or ".." in parts:
@@ -60,7 +60,7 @@ def _keep(source: int, name: str, kept: Path) -> Path:
     try:
         with os.fdopen(descriptor, "w+b") as copy, os.fdopen(os.dup(source), "rb") as file:
             shutil.copyfileobj(file, copy)
-            # Of the copy: what it was made of may change meanwhile.
+            # The copy is hashed, because the original may change meanwhile.
             copy.seek(0)
             digest = hashlib.file_digest(copy, "sha256").hexdigest()
         folder = kept / digest[:32]

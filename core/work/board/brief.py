@@ -1,4 +1,4 @@
-"""What a worker is told of its card: all of it, and what earlier attempts and its parents have left."""
+"""The briefing of a worker: the card, earlier attempts, and the results of its parents."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 from tidings.core.desk.board import Attempt, Card, Ending
 
-# Of each earlier attempt and of each parent; the newest and the nearest are what matters.
+# The limit for the notes of each earlier attempt and of each parent.
 NOTES_CHARACTERS = 8_000
 ATTEMPTS = 5
 COMMENTS = 50
@@ -28,7 +28,7 @@ class Parent(msgspec.Struct, frozen=True):
 
 
 class Briefing(msgspec.Struct, frozen=True):
-    """As a process is given it, in one line of JSON."""
+    """The briefing for a worker process, sent as one line of JSON."""
 
     card: str
     attempt: int
@@ -73,7 +73,7 @@ def _earlier(attempt: Attempt) -> str:
 
 
 def text(briefing: Briefing) -> str:
-    """As a bot is given it, in the place of a person's words."""
+    """The briefing for a bot, as the text of its message."""
     parts = [HOW_TO_END.format(id=briefing.card, attempt=briefing.attempt), f"# {briefing.title}", briefing.body]
     for parent in briefing.parents:
         files = f"\nFiles: {', '.join(parent.files)}" if parent.files else ""
@@ -89,10 +89,10 @@ def text(briefing: Briefing) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Nobody's words can end their own quotation and pass for a heading or for a person's comment."""
+    """Quotes every line, so that the text cannot pass for a heading or another person's comment."""
     return "\n".join(f"> {line}" for line in text.splitlines())
 
 
 def _listed(comment: str) -> str:
-    """One comment cannot pass for two."""
+    """Indents a comment, so that one comment cannot pass for two."""
     return "- " + "\n  ".join(comment.splitlines())

@@ -1,4 +1,4 @@
-"""What is said of a card to whoever watches it, waits for it or asked for it (pure)."""
+"""Notices and replies about cards (pure)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from tidings.core.desk.board import Block, CardState
 from tidings.core.store.store import Row
 from tidings.core.work.board import cards as card_rows
 
-# What a notice says of what a worker has written; the card has all of it.
+# How much of a worker's text a notice contains; the card has all of it.
 NOTICE_CHARACTERS = 3000
-# What has come to a stop, as those who wait for it say it.
+# States in which a card blocks its children, in words for a child's reason.
 HELD_UP = {
     CardState.BLOCKED: ", which is blocked",
     CardState.TRIAGE: ", which is waiting for a person",
@@ -23,7 +23,7 @@ def named(row: Row) -> str:
 
 
 def not_runnable(assignee: str, roster: Collection[str]) -> str:
-    return f"there is nobody called {assignee!r} to work on it (there are: {', '.join(sorted(roster)) or 'none'})"
+    return f"there is no bot or worker named {assignee!r} (there are: {', '.join(sorted(roster)) or 'none'})"
 
 
 def waits_for(parent: Row) -> str:
@@ -41,30 +41,30 @@ def review(row: Row, summary: str) -> str:
 
 
 def state(row: Row, when: str = "") -> str:
-    """How a card stands, as whoever asks is answered."""
+    """The state of a card, in a reply."""
     return f"{row['state']}{when}" + (_why(row["block"], row["reason"]) if row["block"] else "")
 
 
 def held_back(row: Row, why: str, others: Sequence[int]) -> str:
-    also = f"\n\nBlocked by the same: {_numbers(others)}." if others else ""
+    also = f"\n\nAlso blocked by this: {_numbers(others)}." if others else ""
     return f"⛔ {named(row)} is blocked: it {why}.{also}"
 
 
 def blocked(row: Row, kind: Block, reason: str, notes: str, behind: Sequence[int], *, again: bool) -> str:
     lines = [f"⛔ {named(row)} is blocked{_why(kind, reason)}"]
     if again:
-        lines.append("It is the second time in a row, so a person has to look at it.")
+        lines.append("This is the second time in a row, so a person must look at it.")
     if notes.strip():
         lines.append(_in_short(notes))
     if behind:
         lines.append(f"Waiting for it: {_numbers(behind)}.")
     if kind is not Block.DEPENDENCY:
-        lines.append(f"`/board unblock {row['id']} WHAT TO DO` lets it go on.")
+        lines.append(f"`/board unblock {row['id']} WHAT TO DO` continues it.")
     return "\n\n".join(lines)
 
 
 def _why(kind: str, reason: str) -> str:
-    """What waits says so itself."""
+    """The kind and reason of a block; the reason of a waiting card already says what it waits for."""
     return f": it {reason}" if kind == Block.DEPENDENCY else f" ({Block(kind).phrase}): {reason}"
 
 

@@ -1,4 +1,4 @@
-"""Cards as rows: what is written on them, who watches them, and how they are read back."""
+"""The rows of cards: their content, comments, files, watchers and events."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from tidings.core.store.store import Row, Transaction
 from tidings.core.types import Asker, Body, Conversation, File, Target, encode
 from tidings.core.work.tasks import rows as task_rows
 
-# A conversation of its own for each card, which no platform's can be taken for.
+# The adapter name of a card's own conversation; no platform has this name.
 ADAPTER = "card"
-# What a row keeps of what a worker says.
+# How much of a worker's text a row keeps.
 WORDS_CHARACTERS = 20_000
 REASON_CHARACTERS = 1000
 HAPPENINGS = 50
-# A worker that has lost its way must not fill the disk.
+# A limit, because a faulty worker must not fill the disk.
 REMARKS = 1000
 FILES = 100
 BEAT = "heartbeat"
-# The name of a card's own folder, in any spelling of its number.
+# The name of a card's own folder, also with leading zeros.
 OWN_FOLDER = re.compile(r"card-0*([0-9]{1,18})")
 LINE = "id, title, assignee, state, priority, block, reason, changed"
-# What is worked on first, then what needs somebody, then what waits.
+# The order of lists: cards in progress, then those that need a person, then those that wait.
 ORDER = (
     CardState.RUNNING,
     CardState.REVIEW,
@@ -66,14 +66,14 @@ class Moment(NamedTuple):
 
     @property
     def ahead(self) -> float:
-        """What the wall clock shows more than steady time; to a tenth, so that one moment is told alike twice."""
+        """Seconds from steady time to wall time; rounded, so that the same moment is always shown alike."""
         return round(self.wall - self.now, 1)
 
 
 def number(id: str) -> int:
-    """As people write it, with or without the sign in front."""
+    """Reads a card's number as people write it, with or without the # sign."""
     digits = id.strip().removeprefix("#")
-    # No row has a number that long, and the store could not even look for one.
+    # The store cannot hold a longer number.
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
         raise Unknown(f"there is no card {one_line(id)!r}; cards have numbers, such as 12")
     return int(digits)
@@ -87,10 +87,10 @@ def find(tx: Transaction, id: str) -> Row:
 
 
 def may_share(tx: Transaction, folder: str, asker: Asker | None) -> bool:
-    """Is this folder free, or used by cards of the same conversation?"""
+    """Tells whether a folder is free or used only by cards of the same conversation."""
     own = OWN_FOLDER.fullmatch(folder.lower())
     if own is not None:
-        # The folder of a card that does not exist yet is reserved, too.
+        # The folder of a card that does not exist yet is reserved too.
         first = tx.one("SELECT asker FROM cards WHERE id = ?", int(own[1]))
         return first is not None and _place(task_rows.asker_of(first)) == _place(asker)
     first = tx.one(
@@ -126,7 +126,7 @@ def leads_to(tx: Transaction, first: int, last: int) -> bool:
 
 
 def comment(tx: Transaction, card: int, by: str, text: str, at: Moment, key: str = "") -> None:
-    """The same one is written once; raises Unkeepable where there are too many, or the key is another's."""
+    """Stores a comment once; raises Unkeepable at the limit, or if its key belongs to another comment."""
     known = tx.one("SELECT card, text FROM card_remarks WHERE key = ? AND key <> ''", key) if key else None
     if known is not None:
         if (known["card"], known["text"]) != (card, words(text)):
@@ -134,7 +134,7 @@ def comment(tx: Transaction, card: int, by: str, text: str, at: Moment, key: str
         return
     counted = tx.one("SELECT count(*) AS n FROM card_remarks WHERE card = ?", card)
     if counted and counted["n"] >= REMARKS:
-        raise Unkeepable(f"#{card} has {REMARKS:,} comments already: nobody reads more of them")
+        raise Unkeepable(f"#{card} has {REMARKS:,} comments, which is the limit")
     remark(tx, card, by, text, at, key)
 
 
@@ -152,7 +152,7 @@ def remark(tx: Transaction, card: int, by: str, text: str, at: Moment, key: str 
 def attach(tx: Transaction, card: int, file: CardFile) -> None:
     counted = tx.one("SELECT count(*) AS n FROM card_files WHERE card = ?", card)
     if counted and counted["n"] >= FILES:
-        raise Unkeepable(f"#{card} has {FILES} files already: put several into one")
+        raise Unkeepable(f"#{card} has {FILES} files, which is the limit; put several into one")
     tx.execute(
         "INSERT INTO card_files (card, place, name, by) VALUES (?, ?, ?, ?) ON CONFLICT (card, place) DO UPDATE"
         " SET name = excluded.name, by = excluded.by",
@@ -164,18 +164,18 @@ def attach(tx: Transaction, card: int, file: CardFile) -> None:
 
 
 def redirect_files(tx: Transaction, here: Callable[[str], str]) -> None:
-    """Each file of a card is named where it lies now, after the home has moved."""
+    """Corrects the paths of all files of cards after the home has moved."""
     for row in tx.all("SELECT DISTINCT place FROM card_files WHERE place LIKE '/%'"):
         tx.execute("UPDATE card_files SET place = ? WHERE place = ?", here(row["place"]), row["place"])
 
 
 def words(text: str) -> str:
-    """The end is where somebody says what came of it."""
+    """The end of a long text, where a worker usually says what it achieved."""
     return plain(text).strip()[-WORDS_CHARACTERS:]
 
 
 def line(reason: str) -> str:
-    """Longer than a reason is elsewhere: it has the last words in it, the true error and where the log is."""
+    """A reason on one line; longer than elsewhere, because it contains the last words, the error and the log."""
     said = " ".join(plain(reason).split())
     return said if len(said) <= REASON_CHARACTERS else said[: REASON_CHARACTERS - 1] + "…"
 
@@ -197,7 +197,7 @@ def unwatch(tx: Transaction, card: int, target: Target) -> bool:
 
 
 def inherit(tx: Transaction, parent: int, child: int) -> None:
-    """Whoever watches a card watches what comes of it, where that is asked for by who may change the card."""
+    """Adds the watchers of a card to its child, if the child's maker may change the card."""
     tx.execute(
         "INSERT INTO card_watchers (card, place, target, conversation) SELECT ?, place, target, conversation"
         " FROM card_watchers WHERE card = ? ON CONFLICT (card, place) DO NOTHING",
@@ -207,7 +207,7 @@ def inherit(tx: Transaction, parent: int, child: int) -> None:
 
 
 def note(tx: Transaction, card: int, what: str, said: str, by: str, at: Moment) -> int:
-    """One line of what has happened to a card; its number names the news of it."""
+    """Adds an event to a card and returns its number, which also identifies the notices about it."""
     row = tx.one(
         "INSERT INTO card_events (card, what, words, by, at) VALUES (?, ?, ?, ?, ?) RETURNING seq",
         card,
@@ -221,7 +221,7 @@ def note(tx: Transaction, card: int, what: str, said: str, by: str, at: Moment) 
 
 
 def beat(tx: Transaction, card: int, said: str, by: str, at: Moment) -> None:
-    """Only the last of several in a row is kept: there may be thousands."""
+    """Stores a heartbeat, which replaces the one before, because there may be thousands."""
     last = tx.one("SELECT seq, what FROM card_events WHERE card = ? ORDER BY seq DESC LIMIT 1", card)
     if last is None or last["what"] != BEAT:
         note(tx, card, BEAT, said, by, at)
@@ -239,7 +239,7 @@ def tell(
     *,
     told: Iterable[str] = (),
 ) -> None:
-    """One notice for each watcher who was not told already; owed in this transaction and carried by the outbox."""
+    """Stores one notice for each watcher that was not told before."""
     for row in tx.all("SELECT * FROM card_watchers WHERE card = ? ORDER BY place", card):
         if row["place"] in told:
             continue
@@ -278,7 +278,7 @@ def board(tx: Transaction, states: tuple[CardState, ...], limit: int, assignee: 
     for state in (state for state in ORDER if state in shown):
         rows += tx.all(
             f"SELECT {LINE} FROM cards WHERE state = ? AND (? = '' OR assignee = ?)"
-            # What has ended is of interest while it is new.
+            # Ended cards are listed newest first.
             f" ORDER BY {'id DESC' if state in ORDER[-2:] else 'priority DESC, id'} LIMIT ?",
             state,
             assignee,

@@ -1,4 +1,4 @@
-"""The chat command /board: reads an order from what a person wrote, and says who gives it."""
+"""The chat command /board: reads an order from a message, and names its sender."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from tidings.core.inbound import policy
 from tidings.core.redaction import plain
 from tidings.core.types import Inbound
 
-# What may come of words that a person got wrong.
+# Errors that become a reply.
 REFUSALS = (Overdrawn, Unkeepable, Unknown, Unsupported)
 NAME_CHARACTERS = 60
-# Only the gateway puts an id in brackets behind a name.
+# Removed from names, because only the gateway writes an id in parentheses after a name.
 BRACKETS = str.maketrans("", "", "()")
 HELP = """\
 /board – what is on it (/board list done shows one state)
 /board add TITLE to=BOT after=3,4 priority=2 budget=20 – a new card; further lines are its text
 /board show 12 – all of one card
 /board comment 12 TEXT
-/board attach 12 https://example.org/plan – a link for whoever works on it
-/board unblock 12 TEXT – lets it go on, with what it should know
-/board done 12 – accepts it, or says that it is done
+/board attach 12 https://example.org/plan – a link for the worker
+/board unblock 12 TEXT – continues it, with a comment
+/board done 12 – accepts it, or marks it as done
 /board block 12 REASON
 /board link 3 12 – 12 waits for 3
-/board archive 12 – ends whoever works on it
-/board watch 12, /board unwatch 12 – whether this chat hears of it"""
+/board archive 12 – puts it away and ends its worker
+/board watch 12, /board unwatch 12 – whether this chat gets notices about it"""
 
 
 def parse(argument: str, verbs: tuple[str, ...]) -> Order | str:
-    """The order, or the help that was asked for. Raises Unkeepable with what was wrong."""
+    """Reads an order, or returns the help text; raises Unkeepable with what is wrong."""
     verb, rest = _first(argument)
     verb = verb.lower()
     if not verb or verb == "list":
@@ -51,21 +51,21 @@ def parse(argument: str, verbs: tuple[str, ...]) -> Order | str:
     if verb == "attach":
         return Order("attach", id=id, file=_link(id, text))
     if verb in ("watch", "unwatch"):
-        # Whoever may speak here may not make us speak elsewhere.
+        # People in this chat may not make the gateway write to other chats.
         if text:
-            raise Unkeepable(f"/board {verb} {id} is about this chat alone; only the owner names another place")
+            raise Unkeepable(f"/board {verb} {id} applies to this chat; only the owner may name another one")
         return Order(verb, id=id)
     return Order(verb, id=id, text=text)
 
 
 def _first(text: str) -> tuple[str, str]:
-    """The first word, and all behind it with its lines."""
+    """The first word, and the rest with its line breaks."""
     word, *rest = text.split(maxsplit=1) or [""]
     return word, "".join(rest).strip()
 
 
 def _new(text: str) -> NewCard:
-    """Settings stand in the first line as name=value; the rest of it is the title, and further lines the body."""
+    """Reads a new card: the first line has name=value settings and the title, further lines are the body."""
     first, _, body = text.partition("\n")
     title, given = [], {}
     for piece in first.split():
@@ -89,15 +89,15 @@ def _new(text: str) -> NewCard:
 def _number(given: dict[str, str], name: str) -> int:
     value = given.get(name, "0")
     if not value.removeprefix("-").isascii() or not value.removeprefix("-").isdigit() or len(value) > 9:
-        raise Unkeepable(f"{name} is a number, not {value!r}")
+        raise Unkeepable(f"{name} must be a number, not {value!r}")
     return int(value)
 
 
 def _link(id: str, text: str) -> CardFile:
     if not is_link(text):
         raise Unkeepable(
-            f"attach a link: /board attach {id.removeprefix('#')} https://…; words go with /board comment, and files"
-            " by the command line"
+            f"attach a link: /board attach {id.removeprefix('#')} https://…; for text use /board comment, for files"
+            " the command line"
         )
     return link_to(text)
 
@@ -108,7 +108,7 @@ def hand_of(inbound: Inbound, bot: str) -> Hand:
 
 
 def _name(inbound: Inbound) -> str:
-    """The name that a person chose, and the id behind it, which is theirs alone."""
+    """The person's chosen name, with their unique id after it."""
     name = " ".join(inbound.sender.name.translate(BRACKETS).split())[:NAME_CHARACTERS]
     id = policy.names(inbound)[0]
     return f"{name} ({id})" if name else id

@@ -1,4 +1,4 @@
-"""Conclusions: what becomes of a card whose worker ended without a verdict of its own."""
+"""Concludes attempts at a card whose worker ended without a verdict of its own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Conclusions:
         """Concludes the attempt that a run was for, in the transaction that ends the run."""
         attempt = tx.one("SELECT * FROM card_attempts WHERE run = ? AND run <> '' AND ended IS NULL", claimed.run)
         if attempt is None:
-            # The run gave its verdict before.
+            # The run has already given its verdict.
             return
         events = [entry.event for entry in journal.read(tx, claimed.run, 0, journal.last(tx, claimed.run))]
         effect = verdicts.had_effect(events)
@@ -44,7 +44,7 @@ class Conclusions:
             self.conclude(tx, attempt, verdict, notes)
 
     def conclude(self, tx: Transaction, attempt: Row, verdict: Verdict, notes: str, *, effect: bool = False) -> None:
-        """A card is tried again if nothing would be done twice, else it is blocked with the reason."""
+        """Makes the card ready again if no effect would be repeated; otherwise blocks it with the reason."""
         at = Moment.of(self._clock)
         hold = Hold(attempt["card"], attempt["number"], attempt["fence"])
         card = board_rules.held(tx, hold)

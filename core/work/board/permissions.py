@@ -22,11 +22,11 @@ class Permissions:
         return frozenset((*self._bots.agents, *self._settings.workers))
 
     def own_bot(self, hand: Hand) -> str:
-        """The bot that gets a card without an assignee."""
+        """The bot that gets a card without a named assignee."""
         return hand.bot or self._bots.default
 
     def check_assignee(self, assignee: str, hand: Hand) -> None:
-        """Raises Unkeepable, which names only the assignees that are allowed from here."""
+        """Raises Unkeepable for an assignee that is not allowed from this chat, and names those that are."""
         if not self._may_go_to(assignee, hand):
             known = ", ".join(sorted(self._assignees(hand)))
             raise Unkeepable(f"a card from here cannot go to {assignee!r}; it can go to: {known}")
@@ -39,21 +39,21 @@ class Permissions:
         return True
 
     def check(self, tx: Transaction, id: str, hand: Hand) -> None:
-        """Writing on a card steers its bot, so not everyone may. Raises Unkeepable with words for the person."""
+        """Raises Unkeepable if this person may not change the card, because text on a card steers its bot."""
         row = card_rows.find(tx, id)
         if hand.is_owner or _has_made(row, hand) or _watches(tx, row["id"], hand):
             return
         if self._settings.people != "all":
-            raise Unkeepable(f"#{row['id']} was made elsewhere: only there, or by the owner, may it be changed")
+            raise Unkeepable(f"#{row['id']} was made in another chat; only that chat or the owner may change it")
         if not self._may_go_to(row["assignee"], hand):
-            words = "which cannot be given cards from here, so it cannot be changed from here"
+            words = "which gets no cards from here, so it cannot be changed here"
             raise Unkeepable(f"#{row['id']} belongs to {row['assignee']!r}, {words}")
 
     def _may_go_to(self, assignee: str, hand: Hand) -> bool:
         return hand.is_owner or assignee in self._assignees(hand)
 
     def _assignees(self, hand: Hand) -> set[str]:
-        """The bot that answers there, and those that the settings permit there."""
+        """The bot that answers in this chat, and the assignees that the settings allow there."""
         rule = self._bots.rule_for(hand.asker) if hand.asker else None
         listed = self._settings.assignees if rule is None or rule.assignees is None else rule.assignees
         return {self.own_bot(hand), *listed}
@@ -63,7 +63,7 @@ def _has_made(row: Row, hand: Hand) -> bool:
     on_card = hand.conversation is not None and hand.conversation.adapter == Origin.CARD
     if on_card and hand.conversation is not None and hand.conversation.chat == str(row["id"]):
         return True
-    # A person's name has their id in it; a bot in a chat works for whoever speaks there, and not for itself.
+    # The name of a person contains their id; a bot in a chat works for its person, so its name proves nothing.
     return bool(row["made_by"] == hand.name) and (hand.is_person or on_card)
 
 

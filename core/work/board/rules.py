@@ -1,7 +1,7 @@
-"""The board's law: every change of a card's state is one function of a transaction, and nothing else changes one.
+"""The rules of the board: every change of a card's state is one function here, inside a transaction.
 
-No card is ever stranded: what runs has a lease, each attempt ends in a verdict, and whoever watches is told. A worker
-writes only with the fence that it was given; one that lost its card to time or to a person is refused.
+No card is ever stranded: a running card has a lease, each attempt ends in a verdict, and the watchers are told. A
+worker writes only with its own fence; a worker that has lost its card is refused.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from tidings.core.work.board import card_news
 from tidings.core.work.board import cards as card_rows
 from tidings.core.work.board.cards import Moment
 
-# Whether a card may be changed by somebody: else what they make of it is not told to those who watch it.
+# Tells whether a person may change a card; if not, its watchers do not hear of the cards that person links to it.
 MayChange = Callable[[Transaction, str, Hand], bool]
 
 TITLE_CHARACTERS = 200
 BODY_CHARACTERS = 100_000
 HIGHEST_PRIORITY = 1000
-# Nobody works on these, and nobody is in the way of a person's word.
+# States without a worker, in which a person may change the card.
 AT_REST = (CardState.TRIAGE, CardState.TODO, CardState.READY, CardState.BLOCKED, CardState.REVIEW)
 LINKABLE = (CardState.TRIAGE, CardState.TODO, CardState.READY, CardState.BLOCKED)
-# Blocked for the same reason again, although the words may differ.
+# For these kinds, a second block counts as the same one even if the reason differs.
 BY_KIND = (Block.PROTOCOL, Block.BUDGET, Block.PROVIDER, Block.INTERRUPTED, Block.HANG, Block.NOT_RUNNABLE)
 
 
@@ -54,7 +54,7 @@ def add(
     at: Moment,
     may_change: MayChange,
 ) -> Row:
-    """A card that nobody could ever work on is refused here; a cycle cannot come about, since its parents exist."""
+    """Adds a card; refuses one without a possible worker. A cycle cannot arise, because the parents already exist."""
     if known := tx.one("SELECT * FROM cards WHERE key = ? AND key <> ''", new.key) if new.key else None:
         return known
     title = plain(" ".join(new.title.split()))
@@ -71,7 +71,7 @@ def add(
         "SELECT count(*) AS n FROM cards WHERE state IN ('triage', 'todo', 'ready', 'running', 'blocked', 'review')"
     )
     if waiting and waiting["n"] >= open_cards:
-        raise Overdrawn(f"the board has {open_cards:,} open cards already: end or archive some")
+        raise Overdrawn(f"the board has {open_cards:,} open cards, which is the limit; finish or archive some")
     parents = [card_rows.find(tx, parent)["id"] for parent in new.parents]
     made = tx.one(
         "INSERT INTO cards (title, body, assignee, priority, workspace, budget, state, made_by, sender, key, created,"
@@ -108,20 +108,20 @@ def add(
 def _check_folder(tx: Transaction, name: str, hand: Hand) -> None:
     """Raises Unkeepable for a folder of another conversation; the owner may name any."""
     if not (len(name) <= 100 and name.isascii() and all(letter.isalnum() or letter in "-_" for letter in name)):
-        raise Unkeepable("a workspace is the name of one folder: letters, digits, - and _")
+        raise Unkeepable("a workspace is a folder name of letters, digits, - and _")
     if name and not hand.is_owner and not card_rows.may_share(tx, name, hand.asker):
-        raise Unkeepable(f"the folder {name} belongs to another conversation: choose another name")
+        raise Unkeepable(f"the folder {name} belongs to another conversation; choose another name")
 
 
 def link(tx: Transaction, parent: str, child: str, hand: Hand, at: Moment, may_change: MayChange) -> None:
-    """From now on the child waits for the parent."""
+    """Makes the child wait for the parent."""
     before, behind = card_rows.find(tx, parent), card_rows.find(tx, child)
     if behind["state"] not in LINKABLE:
         raise Unkeepable(f"#{behind['id']} is {behind['state']}: it no longer waits for anything")
     if tx.one("SELECT 1 FROM card_links WHERE parent = ? AND child = ?", before["id"], behind["id"]):
         return
     if card_rows.leads_to(tx, behind["id"], before["id"]):
-        raise Unkeepable(f"#{before['id']} waits for #{behind['id']} already: they would wait for each other")
+        raise Unkeepable(f"#{before['id']} already waits for #{behind['id']}; they would wait for each other")
     tx.execute("INSERT INTO card_links (parent, child) VALUES (?, ?)", before["id"], behind["id"])
     if may_change(tx, parent, hand):
         card_rows.inherit(tx, before["id"], behind["id"])
@@ -135,14 +135,14 @@ def _answered(hand: Hand) -> tuple[str, ...]:
 
 
 def ready(tx: Transaction, count: int, at: Moment) -> list[Row]:
-    """The most urgent first."""
+    """Ready cards, the most urgent first."""
     return tx.all(
         "SELECT * FROM cards WHERE state = 'ready' AND due <= ? ORDER BY priority DESC, id LIMIT ?", at.now, count
     )
 
 
 def claim(tx: Transaction, count: int, lease: float, at: Moment) -> list[Claimed]:
-    """The most urgent ready cards, each with a new fence, a lease and an attempt of its own."""
+    """Claims the most urgent ready cards; each gets a new fence, a lease and an attempt."""
     return [_claim(tx, row, lease, at) for row in ready(tx, count, at)]
 
 
@@ -169,10 +169,10 @@ def _claim(tx: Transaction, row: Row, lease: float, at: Moment) -> Claimed:
 
 
 def held(tx: Transaction, hold: Hold) -> Row:
-    """The card, if it is still this worker's."""
+    """The card, if this worker still holds it; raises Fenced otherwise."""
     row = tx.one("SELECT * FROM cards WHERE id = ? AND fence = ? AND state = 'running'", hold.card, hold.fence)
     if row is None:
-        raise Fenced(f"#{hold.card} is no longer yours: attempt {hold.attempt} was ended, so stop working on it")
+        raise Fenced(f"#{hold.card} is no longer yours, because attempt {hold.attempt} was ended; stop working on it")
     return row
 
 
@@ -184,7 +184,7 @@ def renew(tx: Transaction, hold: Hold, lease: float, at: Moment) -> None:
 def complete(tx: Transaction, hold: Hold, summary: str, files: tuple[CardFile, ...], at: Moment) -> None:
     row = held(tx, hold)
     if not summary.strip():
-        raise Unkeepable("say in the summary what was done: those who wait for it read nothing else")
+        raise Unkeepable("the summary must say what was done; the cards that wait for it see nothing else")
     for file in files:
         card_rows.attach(tx, hold.card, file)
     _end(tx, hold, Ending.COMPLETE, "", "", summary, at)
@@ -192,10 +192,10 @@ def complete(tx: Transaction, hold: Hold, summary: str, files: tuple[CardFile, .
 
 
 def block(tx: Transaction, hold: Hold, kind: Block, reason: str, notes: str, at: Moment) -> None:
-    """The verdict of a worker, or of whoever supervises it."""
+    """Blocks a card by the verdict of its worker or of the supervisor."""
     row, reason = held(tx, hold), card_rows.line(reason)
     if not reason:
-        raise Unkeepable("say why it is blocked, so that somebody can do something about it")
+        raise Unkeepable("say why it is blocked and what would help")
     _end(tx, hold, Ending.BLOCKED, kind, reason, notes, at)
     _block(tx, row, kind, reason, row["assignee"], at, notes)
 
@@ -203,7 +203,7 @@ def block(tx: Transaction, hold: Hold, kind: Block, reason: str, notes: str, at:
 def review(tx: Transaction, hold: Hold, summary: str, at: Moment) -> None:
     row = held(tx, hold)
     if not summary.strip():
-        raise Unkeepable("say in the summary what is to be looked at")
+        raise Unkeepable("the summary must say what to review")
     _end(tx, hold, Ending.REVIEW, "", "", summary, at)
     _move(tx, hold.card, CardState.REVIEW, "", "", at)
     tx.execute("UPDATE cards SET summary = ? WHERE id = ?", card_rows.words(summary), hold.card)
@@ -212,7 +212,7 @@ def review(tx: Transaction, hold: Hold, summary: str, at: Moment) -> None:
 
 
 def put_back(tx: Transaction, hold: Hold, kind: Block, reason: str, notes: str, due: float, at: Moment) -> None:
-    """An attempt without a verdict that may be made again: nobody need be told yet."""
+    """Ends an attempt without a verdict and makes the card ready again, without a notice."""
     row = held(tx, hold)
     _end(tx, hold, Ending.RETRY, kind, reason, notes, at)
     _move(tx, hold.card, CardState.READY, "", "", at)
@@ -226,7 +226,7 @@ def unblock(tx: Transaction, id: str, comment: str, hand: Hand, at: Moment) -> N
         raise Unkeepable(f"#{row['id']} is {row['state']}: there is nothing to unblock")
     _check_gate(row, hand)
     if row["block"] == Block.DEPENDENCY and not _gives_up_waiting(tx, row["id"], hand):
-        raise Unkeepable(f"#{row['id']} {row['reason']}: it goes on by itself when that is done")
+        raise Unkeepable(f"#{row['id']} {row['reason']}; it continues by itself when that is done")
     if comment.strip():
         card_rows.remark(tx, row["id"], hand.name, comment, at)
     card_rows.note(tx, row["id"], "unblocked", comment, hand.name, at)
@@ -239,11 +239,11 @@ def unblock(tx: Transaction, id: str, comment: str, hand: Hand, at: Moment) -> N
 
 def _check_gate(row: Row, hand: Hand) -> None:
     if row["state"] in (CardState.TRIAGE, CardState.REVIEW) and not hand.is_person:
-        raise Unkeepable(f"#{row['id']} waits for a person: {row['reason'] or 'somebody has to review it'}")
+        raise Unkeepable(f"#{row['id']} waits for a person: {row['reason'] or 'a review is needed'}")
 
 
 def _gives_up_waiting(tx: Transaction, card: int, hand: Hand) -> bool:
-    """What was archived is never done: a person may decide that it need not be."""
+    """Tells whether a person lets a card continue without its archived parents, which will never be done."""
     waits = card_rows.waits_for(tx, card)
     if not hand.is_person or any(parent["state"] != CardState.ARCHIVED for parent in waits):
         return False
@@ -253,18 +253,18 @@ def _gives_up_waiting(tx: Transaction, card: int, hand: Hand) -> bool:
 
 
 def finish(tx: Transaction, id: str, summary: str, hand: Hand, at: Moment) -> None:
-    """Somebody else than its worker says that it is done."""
+    """Marks a card as done on the word of someone other than its worker."""
     row = _at_rest(tx, id, hand)
     _finish(tx, row, summary.strip() or row["summary"] or f"{hand.name} says that it is done.", hand.name, at)
 
 
 def set_aside(tx: Transaction, id: str, kind: Block, reason: str, hand: Hand, at: Moment) -> None:
-    """Somebody else than its worker blocks it."""
+    """Blocks a card on the word of someone other than its worker."""
     row, reason = _at_rest(tx, id, hand), card_rows.line(reason)
     if not reason:
-        raise Unkeepable("say why it is blocked, so that somebody can do something about it")
+        raise Unkeepable("say why it is blocked and what would help")
     if row["state"] == CardState.BLOCKED:
-        raise Unkeepable(f"#{row['id']} is blocked already: {row['reason']}")
+        raise Unkeepable(f"#{row['id']} is already blocked: {row['reason']}")
     _block(tx, row, kind, reason, hand.name, at, "")
 
 
@@ -272,17 +272,17 @@ def _at_rest(tx: Transaction, id: str, hand: Hand) -> Row:
     row = card_rows.find(tx, id)
     _check_gate(row, hand)
     if row["state"] == CardState.RUNNING:
-        raise Unkeepable(f"{row['assignee']} works on #{row['id']} right now: wait for it, or archive the card")
+        raise Unkeepable(f"{row['assignee']} is working on #{row['id']}; wait for it, or archive the card")
     if row["state"] not in AT_REST:
-        raise Unkeepable(f"#{row['id']} is {row['state']} already")
+        raise Unkeepable(f"#{row['id']} is already {row['state']}")
     return row
 
 
 def archive(tx: Transaction, id: str, hand: Hand, at: Moment) -> None:
-    """From any state; its worker may write nothing more, and the supervisor ends it."""
+    """Archives a card in any state; its worker may write nothing more, and the supervisor ends it."""
     row = card_rows.find(tx, id)
     if row["state"] == CardState.ARCHIVED:
-        raise Unkeepable(f"#{row['id']} is archived already")
+        raise Unkeepable(f"#{row['id']} is already archived")
     attempt = open_attempt(tx, row["id"])
     if attempt:
         hold = Hold(row["id"], attempt["number"], attempt["fence"])
@@ -290,7 +290,7 @@ def archive(tx: Transaction, id: str, hand: Hand, at: Moment) -> None:
     _move(tx, row["id"], CardState.ARCHIVED, "", "", at)
     card_rows.note(tx, row["id"], "archived", row["title"], hand.name, at)
     if row["finished"] is None:
-        # What was blocked with it no longer goes on by itself, so it is blocked anew.
+        # Children blocked by this card no longer continue by themselves, so they are blocked again with a new reason.
         for child in card_rows.children(tx, row["id"]):
             if child["block"] == Block.DEPENDENCY:
                 _move(tx, child["id"], CardState.TODO, "", "", at)
@@ -316,7 +316,7 @@ def _end(tx: Transaction, hold: Hold, ending: Ending, kind: str, reason: str, no
 
 
 def _move(tx: Transaction, card: int, state: CardState, block: str, reason: str, at: Moment) -> None:
-    """Whatever leaves the running ones leaves its lease and its fence behind."""
+    """Changes the state of a card; a card that stops running loses its lease and its fence."""
     tx.execute(
         "UPDATE cards SET state = ?, block = ?, reason = ?, lease = NULL, changed = ?,"
         " fence = CASE WHEN state = 'running' THEN fence + 1 ELSE fence END WHERE id = ?",
@@ -334,7 +334,7 @@ def _finish(tx: Transaction, row: Row, summary: str, by: str, at: Moment) -> Non
     tx.execute("UPDATE cards SET summary = ?, finished = ?, blocked_before = '' WHERE id = ?", said, at.now, card)
     _move(tx, card, CardState.DONE, "", "", at)
     event = card_rows.note(tx, card, "completed", said, by, at)
-    # What was made goes with the news; what people have given for it they have.
+    # The notice contains the files of workers; files from people are already theirs.
     files = tx.all(
         "SELECT * FROM card_files WHERE card = ? AND place LIKE '/%' AND (by IN (?, ?) OR by LIKE 'attempt %')"
         " ORDER BY place",
@@ -350,7 +350,7 @@ def _finish(tx: Transaction, row: Row, summary: str, by: str, at: Moment) -> Non
 
 
 def _let_go(tx: Transaction, card: int, at: Moment, told: Collection[str] = ()) -> None:
-    """Ready when everything before it is done; else it waits, and says so where that has come to a stop."""
+    """Makes a card ready if all parents are done; otherwise it waits, or is blocked if a parent is stuck."""
     waits = card_rows.waits_for(tx, card)
     stuck = [parent for parent in waits if parent["state"] in card_news.HELD_UP]
     row = card_rows.find(tx, str(card))
@@ -362,7 +362,7 @@ def _let_go(tx: Transaction, card: int, at: Moment, told: Collection[str] = ()) 
         _move(tx, card, CardState.TODO, "", "", at)
         return
     if row["block"] == Block.DEPENDENCY and row["state"] == CardState.BLOCKED:
-        # It was told when it came to a stop; what it waits for now may be another.
+        # The watchers were told when the card was first blocked; only its reason may change now.
         _move(tx, card, CardState.BLOCKED, Block.DEPENDENCY, card_news.waits_for((stuck or waits)[0]), at)
         return
     _block(tx, row, Block.DEPENDENCY, card_news.waits_for((stuck or waits)[0]), "", at, "", told)
@@ -378,7 +378,7 @@ def _block(
     notes: str,
     told: Collection[str] = (),
 ) -> None:
-    """The same block again is no news that helps anybody: then a person is asked to look."""
+    """Blocks a card; if the same block happens again, a person is asked to look."""
     card = row["id"]
     mark = kind.value if kind in BY_KIND else f"{kind}: {reason}"
     again = kind is not Block.DEPENDENCY and mark == row["blocked_before"]
@@ -394,7 +394,7 @@ def _block(
 
 
 def _hold_back(tx: Transaction, card: int, reason: str, at: Moment, told: Collection[str]) -> list[int]:
-    """What waits for it is blocked too, however far behind; each who watches any of it is told once."""
+    """Blocks all cards that wait for this one, directly or indirectly; each watcher is told once."""
     behind, news = list[int](), list[tuple[Row, str]]()
     waiting = [(child, card, reason) for child in card_rows.children(tx, card)]
     while waiting:
@@ -404,7 +404,7 @@ def _hold_back(tx: Transaction, card: int, reason: str, at: Moment, told: Collec
         if own in behind or not (is_held or child["state"] in (CardState.TODO, CardState.READY)):
             continue
         behind.append(own)
-        # Held up by another one, it was told and goes on waiting for that.
+        # A card that is already waiting for another blocked parent keeps its reason; its watchers were told before.
         if not (is_held and (before != card or _is_held_by_another(tx, own, card))):
             _move(tx, own, CardState.BLOCKED, Block.DEPENDENCY, why, at)
             news.append((child, why))

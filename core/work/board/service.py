@@ -1,4 +1,4 @@
-"""What can be asked of the board: each order, from wherever it comes, is carried out here in one transaction."""
+"""The board's service: carries out every order, from chat, tool, API or command line, in one transaction."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from tidings.core.work.board.cards import Moment
 from tidings.core.work.board.permissions import Permissions
 from tidings.core.work.board.rules import Hold
 
-# How many cards a list has at most, as data and as text.
+# How many cards a list contains at most, as data and as text.
 LISTED = 200
 SHOWN = 40
 
 
 class Done(NamedTuple):
-    """The card that was meant, and what is said about it."""
+    """The card of an order, and the words of the reply."""
 
     card: str
     words: str = ""
@@ -81,7 +81,7 @@ class BoardService:
         return await self._write(lambda tx, at: self._carry_out(tx, order, hand, at))
 
     def _obey_in_chat(self, tx: Transaction, inbound: Inbound) -> Obeyed:
-        """In the transaction that stores the command: obeyed once, or not at all."""
+        """Carries out /board in the transaction that stores the command, so that it is obeyed exactly once."""
         hand = commands.hand_of(inbound, self._bots.find(inbound))
         try:
             order = commands.parse(inbound.argument, tuple(VERBS))
@@ -93,10 +93,10 @@ class BoardService:
             return Obeyed(commands.refusal(error))
 
     def _carry_out(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
-        """Raises Unknown or Unkeepable in words for the person, and nothing has happened then."""
+        """Carries out an order; raises Unknown or Unkeepable with words for the person, and then changes nothing."""
         verb = VERBS.get(order.verb)
         if verb is None:
-            raise Unkeepable(f"there is no word {order.verb!r} for the board")
+            raise Unkeepable(f"the board has no command {order.verb!r}")
         if verb.changes:
             self._permissions.check(tx, verb.changes(order), hand)
         return verb.act(self, tx, order, hand, at)
@@ -104,7 +104,7 @@ class BoardService:
     def _list(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
         states = tuple(CardState(name) for name in order.other.split() if name in list(CardState))
         if order.other and not states:
-            raise Unkeepable(f"{order.other!r} is no state; there are: {', '.join(CardState)}")
+            raise Unkeepable(f"{order.other!r} is not a state; there are: {', '.join(CardState)}")
         return Done("", words=board_text.board(card_rows.board(tx, states, SHOWN, "", at.ahead), at.wall))
 
     def _add(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
@@ -123,7 +123,7 @@ class BoardService:
 
     def _comment(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
         if not order.text.strip():
-            raise Unkeepable("there is nothing in this comment")
+            raise Unkeepable("this comment is empty")
         row = card_rows.find(tx, order.id)
         card_rows.comment(tx, row["id"], hand.name, order.text, at, order.key)
         return Done(str(row["id"]), words=f"Written on {card_news.named(row)}.")
@@ -131,7 +131,7 @@ class BoardService:
     def _attach(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
         row = card_rows.find(tx, order.id)
         if order.file is None:
-            raise Unkeepable("there is nothing to attach: name a file or a link")
+            raise Unkeepable("there is nothing to attach; name a file or a link")
         card_rows.attach(tx, row["id"], msgspec.structs.replace(order.file, by=hand.name))
         return Done(str(row["id"]), words=f"Attached to {card_news.named(row)}: {order.file.name}.")
 
@@ -162,12 +162,12 @@ class BoardService:
         if not self._may_tell(target):
             raise Unsupported("async_delivery", str(target))
         card_rows.watch(tx, row["id"], target, None if order.target else hand.conversation)
-        return Done(str(row["id"]), words=f"{target} hears when {card_news.named(row)} is done or blocked.")
+        return Done(str(row["id"]), words=f"{target} is told when {card_news.named(row)} is done or blocked.")
 
     def _unwatch(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
         row, target = card_rows.find(tx, order.id), _watcher(order, hand)
-        heard = "no longer hears" if card_rows.unwatch(tx, row["id"], target) else "did not hear"
-        return Done(str(row["id"]), words=f"{target} {heard} of #{row['id']}.")
+        heard = "no longer watches" if card_rows.unwatch(tx, row["id"], target) else "did not watch"
+        return Done(str(row["id"]), words=f"{target} {heard} #{row['id']}.")
 
     async def heartbeat(self, note: str) -> None:
         session = _worker()
@@ -186,7 +186,7 @@ class BoardService:
             events = [entry.event for entry in journal.read(tx, run, 0, journal.last(tx, run))]
             if verdicts.denied(events):
                 raise Unkeepable(
-                    "an approval was denied in this attempt, so it cannot be complete: block it with the kind approval"
+                    "an approval was denied in this attempt, so it cannot be complete; block it with the kind approval"
                 )
             board_rules.complete(tx, hold, summary, artifacts, at)
 
@@ -195,7 +195,7 @@ class BoardService:
 
     async def block(self, kind: Block, reason: str, notes: str) -> Card:
         if kind not in BY_WORKER:
-            raise Unkeepable(f"a worker cannot say {kind}; there are: {', '.join(BY_WORKER)}")
+            raise Unkeepable(f"a worker cannot report {kind}; it can report: {', '.join(BY_WORKER)}")
         return await self._verdict(
             Ending.BLOCKED, lambda tx, hold, at: board_rules.block(tx, hold, kind, reason, notes, at)
         )
@@ -204,7 +204,7 @@ class BoardService:
         return await self._verdict(Ending.REVIEW, lambda tx, hold, at: board_rules.review(tx, hold, summary, at))
 
     async def _verdict(self, ending: Ending, give: Callable[[Transaction, Hold, Moment], None]) -> Card:
-        """A run that was cut off right behind its verdict gives it again, and that is no second one."""
+        """Stores a worker's verdict; a run that is repeated after a crash may give the same verdict again."""
         session = _worker()
 
         def unit(tx: Transaction, at: Moment) -> Done:
@@ -227,27 +227,27 @@ class BoardService:
         return await self._store.write(whole)
 
     def _reachable(self, hand: Hand) -> Hand:
-        """Whoever cannot be told later watches nothing."""
+        """Removes a target where no messages can be sent later, so that it does not watch the card."""
         if hand.target is None or self._may_tell(hand.target):
             return hand
         return msgspec.structs.replace(hand, target=None)
 
     def _may_tell(self, target: Target) -> bool:
-        """Promise or refuse: a place on no configured platform raises Unknown."""
+        """Tells whether messages can be sent there later; raises Unknown for a platform that is not configured."""
         abilities = self._can(target)
         if abilities is None:
             raise Unknown(f"no platform {target.adapter}@{target.account} is configured")
-        # What one person alone sees inside a group cannot be told later.
+        # An ephemeral reply in a group cannot be sent later.
         return abilities.async_delivery and target.audience is not Audience.ONE
 
 
 class Verb(NamedTuple):
     act: Callable[[BoardService, Transaction, Order, Hand, Moment], Done]
-    # Names the card that the order changes, which not everyone may do; None for an order that changes no card.
+    # The card that the order changes, for the check of permissions; None for an order that changes no card.
     changes: Callable[[Order], str] | None = lambda order: order.id
 
 
-# Every verb of the board, with one word in each way of speaking: a chat, the API, a tool, the command line.
+# Every verb of the board, with its names in chat, API, tool and command line.
 VERBS = {
     "list": Verb(BoardService._list, None),
     "add": Verb(BoardService._add, None),
@@ -284,14 +284,14 @@ def _card(answer: Answer) -> Card:
 def _worker() -> Session:
     session = context.current()
     if session.errand is None or session.conversation.adapter != card_rows.ADAPTER:
-        raise Unkeepable("only whoever works on a card can say how it ends")
+        raise Unkeepable("only the worker of a card can say how it ends")
     return session
 
 
 def _hold(tx: Transaction, run: str) -> Hold:
     row = tx.one("SELECT * FROM card_attempts WHERE run = ? AND run <> ''", run)
     if row is None:
-        raise Unkeepable("only whoever works on a card can say how it ends")
+        raise Unkeepable("only the worker of a card can say how it ends")
     hold = Hold(row["card"], row["number"], row["fence"])
     board_rules.held(tx, hold)
     return hold

@@ -1,4 +1,4 @@
-"""Sees to it that cards are worked on: claims, leases and heartbeats, and a verdict where a worker gave none."""
+"""The board's supervisor: starts workers on ready cards, renews leases, and gives a verdict if a worker gave none."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ from tidings.core.work.tasks import rows as task_rows
 
 log = logging.getLogger(__name__)
 
-# Stops a run, by the name of the one who asks.
+# Stops a run; the second argument names who asked.
 Stop = Callable[[str, str], Awaitable[bool]]
 
 BOARD = Hand("the board", is_person=False)
 
 
 class _Round(NamedTuple):
-    """What one look at the board has brought about."""
+    """The result of one check of the board."""
 
     jobs: list[Job]
-    # Workers that lost their cards.
+    # Attempts whose workers have lost their cards.
     fenced: list[Row]
-    # When to look again; None when nothing goes on and nothing waits.
+    # When to check again; None when no card runs or waits.
     next: float | None
 
 
@@ -82,7 +82,7 @@ class BoardSupervisor(Part):
         self._due: float | None = None
         self._looking: asyncio.Task[None] | None = None
         self._again = False
-        # Until it is started nothing begins: what a dead process left must end first.
+        # Nothing starts before the workers of a dead process have been ended.
         self._stopped = True
         store.wakeups.subscribe(BoardChanged, lambda due: self.wake())
         mandates.subscribe(self.wake)
@@ -115,11 +115,11 @@ class BoardSupervisor(Part):
         try:
             await self._store.write(self._leave)
         except Unstored as error:
-            # The next start finds them, and counts them as tried.
-            log.warning("cards that were worked on could not be put back: %s", error)
+            # The next start finds these cards, and counts an attempt.
+            log.warning("running cards could not be put back: %s", error)
 
     def wake(self) -> None:
-        """Something may be ready now."""
+        """Checks the board soon, because a card may be ready."""
         if self._stopped:
             return
         if self._looking is not None:
@@ -131,8 +131,8 @@ class BoardSupervisor(Part):
     def _looked(self, task: asyncio.Task[None]) -> None:
         self._looking = None
         if not task.cancelled() and (error := task.exception()):
-            # The next sweep looks again.
-            log.error("the board could not be looked at: %r", error, exc_info=error)
+            # The next sweep checks again.
+            log.error("the board could not be checked: %r", error, exc_info=error)
         elif self._again:
             self._again = False
             self.wake()
@@ -154,7 +154,7 @@ class BoardSupervisor(Part):
             self._timer = self._clock.call_later(max(looked.next - self._clock.now(), 0.0), self.wake)
 
     async def end(self, attempt: Row, by: str) -> None:
-        """Ends whoever works on it; what it still says is refused already."""
+        """Ends the worker of an attempt, which can already write nothing more."""
         if attempt["run"]:
             await self._stop_run(attempt["run"], by)
         else:
@@ -187,19 +187,19 @@ class BoardSupervisor(Part):
             log.info("the board was not checked for a while; each card at work gets one more lease")
 
     def _take_back(self, tx: Transaction, at: Moment) -> list[Row]:
-        """Whoever has not been heard of for so long has lost the card."""
+        """Takes cards back from workers whose lease has expired."""
         fenced = []
         for card in tx.all("SELECT * FROM cards WHERE state = 'running' AND lease <= ?", at.now):
             attempt = board_rules.open_attempt(tx, card["id"])
-            assert attempt is not None, "what runs has an attempt"
-            silent = f"nothing was heard of it for {self._settings.lease_seconds:g} s; its log is {_log_of(attempt)}"
+            assert attempt is not None, "a running card has an attempt"
+            silent = f"the worker was silent for {self._settings.lease_seconds:g} s; its log is {_log_of(attempt)}"
             kind = Block.INTERRUPTED if attempt["run"] else Block.HANG
             self._conclusions.conclude(tx, attempt, Verdict(kind, silent, True), "")
             fenced.append(attempt)
         return fenced
 
     def _set_aside(self, tx: Transaction, at: Moment) -> None:
-        """What nobody can work on says so, instead of waiting for ever."""
+        """Blocks ready cards whose assignee no longer exists, instead of letting them wait for ever."""
         roster = self._permissions.roster
         for row in tx.all("SELECT DISTINCT assignee FROM cards WHERE state = 'ready'"):
             if row["assignee"] in roster:
@@ -209,7 +209,7 @@ class BoardSupervisor(Part):
                 board_rules.set_aside(tx, str(card["id"]), Block.NOT_RUNNABLE, why, BOARD, at)
 
     def _take_back_lapsed(self, tx: Transaction, at: Moment, fenced: list[Row]) -> None:
-        """Stops cards that are worked on for people who were removed."""
+        """Stops running cards of people who were removed from the access list."""
         for card in tx.all("SELECT * FROM cards WHERE state = 'running'"):
             attempt = board_rules.open_attempt(tx, card["id"])
             if attempt is not None and (why := self._mandates.lapsed(task_rows.asker_of(card))):
@@ -219,7 +219,7 @@ class BoardSupervisor(Part):
                 fenced.append(attempt)
 
     def _set_aside_lapsed(self, tx: Transaction, free: int, at: Moment) -> None:
-        """Sets aside cards that would begin next, for people who were removed."""
+        """Blocks ready cards of people who were removed from the access list."""
         while lapsed := [
             (card, why)
             for card in board_rules.ready(tx, free, at)
@@ -257,7 +257,7 @@ class BoardSupervisor(Part):
         )
 
     def _put_run(self, tx: Transaction, claimed: Claimed, brief: Briefing, at: Moment) -> None:
-        """The claim and the run are one: neither is there without the other."""
+        """Stores the run of a claimed card in the same transaction as the claim."""
         hold, card, run = claimed.hold, claimed.card, ids.new("run")
         conversation = Conversation(adapter=card_rows.ADAPTER, account="main", chat=str(hold.card))
         sender = msgspec.json.decode(card["sender"], type=Sender) if card["sender"] else Sender(id="board")
@@ -276,7 +276,7 @@ class BoardSupervisor(Part):
                 asker=task_rows.asker_of(card),
             ),
         )
-        # What an earlier attempt had in mind comes by its notes; what it was told would only mislead.
+        # Notes of earlier attempts are in the briefing; their conversation would only mislead.
         conversations.begin_generation(tx, conversation.id)
         inbox.put_unclaimed(tx, message, run, at.now)
         tx.execute(
@@ -298,7 +298,7 @@ class BoardSupervisor(Part):
         self._conclusions.conclude(tx, attempt, verdict, "")
 
     def _leave(self, tx: Transaction) -> None:
-        """Whoever stops the gateway has nothing against the cards: what was cut off is not counted as tried."""
+        """Puts running cards back when the gateway stops; the attempt does not count."""
         at = self.moment
         for attempt in _open_processes(tx):
             if not attempt["effect"]:
@@ -308,7 +308,7 @@ class BoardSupervisor(Part):
 
 
 async def _see_off(pid: int, birth: str) -> None:
-    """A launcher that has lost us ends all that came of it, however far it has gone; killed, it could not."""
+    """Waits until the launcher of a dead gateway has ended all its processes; kills its group if it is stuck."""
     try:
         async with asyncio.timeout(launcher.ENDING_SECONDS):
             await identity.until_gone(pid, birth)
@@ -332,13 +332,13 @@ def _archived_runs(tx: Transaction) -> list[Row]:
 
 
 def _archived_processes(tx: Transaction, at_work: Collection[tuple[int, int]]) -> list[Row]:
-    """Attempts whose card was archived while their process was at work."""
+    """Attempts whose card was archived while their process was running."""
     archived = "SELECT * FROM card_attempts WHERE card = ? AND number = ? AND ending = 'archived'"
     return [row for card, number in at_work if (row := tx.one(archived, card, number))]
 
 
 def _renew_runs(tx: Transaction, lease: float) -> None:
-    """A run that is open is somebody's: the dispatcher and recovery see to that."""
+    """Renews the leases of open runs, which the dispatcher and recovery take care of."""
     tx.execute(
         "UPDATE cards SET lease = ? WHERE state = 'running' AND EXISTS (SELECT 1 FROM card_attempts a JOIN inbox i"
         " ON i.run = a.run WHERE a.card = cards.id AND a.ended IS NULL AND i.state IN ('waiting', 'running'))",

@@ -1,4 +1,4 @@
-"""The board and its cards as plain text that reads well in a chat and in a terminal (pure)."""
+"""The board and its cards as plain text for chats and terminals (pure)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MARKS = {
     CardState.DONE: "✓",
     CardState.ARCHIVED: "▫",
 }
-MEANINGS = {CardState.TRIAGE: "a person has to look", CardState.TODO: "waits for others"}
+MEANINGS = {CardState.TRIAGE: "a person must look", CardState.TODO: "waits for others"}
 EMPTY = "The board is empty. /board add TITLE puts a card on it."
 TITLE_CHARACTERS = 60
 REASON_CHARACTERS = 140
@@ -24,7 +24,7 @@ HAPPENINGS = 12
 
 
 def board(shown: Board, wall: float) -> str:
-    """One line for each card, by state; what is left out is counted."""
+    """One line for each card, by state; cards that are left out are counted."""
     if not sum(shown.counts.values()):
         return EMPTY
     groups: dict[CardState, list[CardLine]] = {}
@@ -40,7 +40,7 @@ def board(shown: Board, wall: float) -> str:
         blocks.append("\n".join(lines))
     hidden = [f"{count} {state}" for state, count in shown.counts.items() if state not in groups and count]
     if hidden:
-        blocks.append(f"Besides: {', '.join(sorted(hidden))}.")
+        blocks.append(f"Also: {', '.join(sorted(hidden))}.")
     return "\n\n".join(blocks) or EMPTY
 
 
@@ -85,12 +85,12 @@ def card(shown: Card, wall: float) -> str:
         lines = [_happening(each.what, each.by, wall - each.at) for each in shown.happenings[-HAPPENINGS:]]
         parts.append("\n".join(["What happened:", *lines]))
     if shown.watchers:
-        parts.append(f"Told of it: {', '.join(shown.watchers)}")
+        parts.append(f"Watchers: {', '.join(shown.watchers)}")
     return "\n\n".join(parts)
 
 
 def _why(block: Block, reason: str) -> str:
-    """What waits says so itself."""
+    """The kind and reason of a block; the reason of a waiting card already says what it waits for."""
     return reason if block is Block.DEPENDENCY else f"{block.phrase}: {reason}"
 
 
@@ -102,9 +102,9 @@ def _attempt(attempt: Attempt, wall: float) -> str:
     took = lasting((attempt.ended or wall) - attempt.started)
     match attempt.ending:
         case None:
-            how = f"goes on for {took}"
+            how = f"running for {took}"
         case Ending.BLOCKED | Ending.RETRY:
-            again = " and was made again" if attempt.ending is Ending.RETRY else ""
+            again = " and was repeated" if attempt.ending is Ending.RETRY else ""
             what = Block(attempt.kind).phrase
             how = f"after {took}{again}: {what}: {_cut(attempt.reason, REASON_CHARACTERS * 2)}"
         case _:

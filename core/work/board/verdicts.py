@@ -1,4 +1,4 @@
-"""What a supervisor says of an attempt that ended without a word of its own (pure)."""
+"""The supervisor's verdict on an attempt that ended without one (pure)."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from tidings.core.runs.runner import NO_ANSWER
 
 LAST_WORDS_CHARACTERS = 400
 NO_VERDICT = "the worker ended without a verdict"
-# How the reasons of a run begin that a restart has cut off.
+# The reason of a run that a restart cut off begins like this.
 INTERRUPTED = "interrupted "
-# What a shell says of a command that is not there, or is none.
+# The exit codes of a shell for a command that is missing or cannot be executed.
 CANNOT_START = (126, 127)
 
 
 class Verdict(NamedTuple):
     kind: Block
     reason: str
-    # May it be tried again, if nothing would be done twice and it was not tried too often?
+    # Whether the card may be tried again, within the limit of attempts and if no effect would be repeated.
     may_retry: bool
 
 
 def of_run(run: str, outcome: Outcome, events: Sequence[JournalEvent]) -> Verdict:
-    """The kind says what to do about it; the reason has the last words, the true error and where the log is."""
+    """The verdict on a run: the kind of block, and a reason with the last words, the error and the log."""
     log = f"; its log is {run}"
     trouble = _last_error(events)
     if any(isinstance(event, ApprovalAsked) for event in events):
         asked = next(event.question for event in reversed(events) if isinstance(event, ApprovalAsked))
-        return Verdict(Block.APPROVAL, f"it needed an approval that nobody could give: {_short(asked)}{log}", False)
+        return Verdict(Block.APPROVAL, f"it needed an approval, which is not available: {_short(asked)}{log}", False)
     match outcome.kind:
         case OutcomeKind.HALTED:
             return Verdict(Block.BUDGET, f"{outcome.reason or 'a limit was reached'}{log}", False)
@@ -46,7 +46,7 @@ def of_run(run: str, outcome: Outcome, events: Sequence[JournalEvent]) -> Verdic
 
 
 def of_process(code: int | None, last_words: str, log: str) -> Verdict:
-    """Whatever the exit code is: silence is no success."""
+    """The verdict on a process: without a verdict of its own, no exit code counts as success."""
     if code in CANNOT_START:
         return Verdict(
             Block.NOT_RUNNABLE, f"the worker cannot be started: {_short(last_words)}; its log is {log}", False
@@ -62,12 +62,12 @@ def had_effect(events: Sequence[JournalEvent]) -> bool:
 
 
 def denied(events: Sequence[JournalEvent]) -> bool:
-    """Nobody can approve anything where nobody is asked."""
+    """Tells whether the run asked for an approval, which is never available on the board."""
     return any(isinstance(event, ApprovalAsked) for event in events)
 
 
 def _last_error(events: Sequence[JournalEvent]) -> str:
-    """Of the last tool, if that is what it broke down with."""
+    """The error of the last tool, if the run failed because of it."""
     last = next((event for event in reversed(events) if isinstance(event, ToolFinished)), None)
     if last is None or not last.error:
         return ""

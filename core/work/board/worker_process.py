@@ -1,7 +1,7 @@
-"""One worker that is a process of its own: told of its card by a pipe, heard by lines of JSON, and gone when it ends.
+"""One worker process: gets its card as JSON on standard input, and reports by lines of JSON.
 
-It reads what it is to do as one line of JSON from its standard input, and an answer to each line that it writes. It
-never opens the database. Before something that must not be done twice it writes `effect` and waits for the answer.
+The worker reads its briefing as one line of JSON, and an answer to each line that it writes. It never opens the
+database. Before an action that must not be repeated, it writes `effect` and waits for the answer.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ LINE_BYTES = 1024 * 1024
 CHUNK_BYTES = 64 * 1024
 LOG_BYTES = 10 * 1024 * 1024
 LAST_WORDS_BYTES = 2000
-# Something may have got away with a pipe: what it says is not waited for.
+# An escaped process may still hold a pipe; its output is not awaited longer than this.
 LAST_SECONDS = 1.0
-# Opens the pipe that the launcher, which has the standard input for itself, passes on.
+# Makes a pipe the standard input of the command, because the launcher uses its own.
 OPENING = 'exec "$@" </dev/fd/{descriptor}'
 
 
 class Said(msgspec.Struct, frozen=True):
-    """One line of a worker's."""
+    """One line that a worker has written."""
 
     do: str
     note: str = ""
@@ -46,13 +46,13 @@ class Said(msgspec.Struct, frozen=True):
 
 
 _decode = msgspec.json.Decoder(Said).decode
-# Told what the worker says, and gives the answer to it.
+# Called with each line of the worker; returns the answer.
 Hear = Callable[[Said], Awaitable[dict[str, Any]]]
 
 
 class Worker:
     def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str], records: Path) -> None:
-        """`records` is the file that all it says is written to."""
+        """`records` is the file for all output of the worker."""
         self._command = command
         self._folder = folder
         self._environment = environment
@@ -70,11 +70,11 @@ class Worker:
 
     @property
     def log_trouble(self) -> str:
-        """Why something is missing in its log; empty when nothing is."""
-        return f", in which something is missing: {self._trouble}" if self._trouble else ""
+        """Why the log is incomplete; empty if it is complete."""
+        return f", which is incomplete: {self._trouble}" if self._trouble else ""
 
     async def start(self) -> int:
-        """The launcher, which does nothing yet; raises OSError when nothing can be started."""
+        """Starts the launcher, which waits, and returns its process id; raises OSError."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._records.parent.mkdir(parents=True, exist_ok=True)
         theirs, ours = os.pipe()
@@ -101,7 +101,7 @@ class Worker:
         return self._process.pid
 
     async def work(self, briefing: msgspec.Struct, hear: Hear) -> int | None:
-        """Its exit code, when it and all that came of it has ended; None when it was killed."""
+        """Lets the worker run; returns its exit code when all its processes have ended, None if it was killed."""
         lifeline, output, errors = self._process.stdin, self._process.stdout, self._process.stderr
         assert lifeline is not None
         assert output is not None
@@ -111,14 +111,14 @@ class Worker:
             self.tell(briefing)
             lifeline.write(b"!")
             code = await self._process.wait()
-            # What it has said last is heard before anybody judges it.
+            # The last lines must be handled before the verdict is made.
             await asyncio.wait(listening, timeout=LAST_SECONDS)
             return code
         finally:
             await identity.see_through(self._end(listening))
 
     async def close(self) -> None:
-        """For one that was started and never let go."""
+        """Ends a worker that was started but never ran."""
         await identity.see_through(self._end([]))
 
     def tell(self, message: object) -> None:
@@ -144,7 +144,7 @@ class Worker:
             self.tell(await hear(said))
 
     def _record(self, data: bytes) -> None:
-        """The beginning of it all, and its very end."""
+        """Writes output to the log: its beginning, and its very end."""
         self._last = (self._last + data)[-LAST_WORDS_BYTES:]
         room = LOG_BYTES - self._recorded
         if room > 0:
@@ -153,7 +153,7 @@ class Worker:
                 with self._records.open("ab") as file:
                     file.write(data[:room])
             except OSError as error:
-                # Its verdict is still to be heard; what it says last is kept all the same.
+                # The worker's verdict is still needed, so a log that cannot be written must not stop it.
                 if not self._trouble:
                     log.warning("%s cannot be written: %s", self._records, error.strerror)
                 self._trouble = error.strerror or str(error)
@@ -174,11 +174,11 @@ class Worker:
             task.cancel()
         for fault in await asyncio.gather(*listening, return_exceptions=True):
             if isinstance(fault, Exception):
-                log.warning("a worker could not be heard to its end: %r", fault)
+                log.warning("the output of a worker could not be read to its end: %r", fault)
 
 
 def _said(line: bytes) -> Said | None:
-    """Whatever is no word of the protocol's is something that it says."""
+    """Reads a line; a line that is not of the protocol is plain output."""
     if not line.startswith(b"{"):
         return None
     try:

@@ -1,4 +1,4 @@
-"""The workers that are processes: begun, heard, told when their time is nearly up, and ended."""
+"""Worker processes: starts them, handles their reports, warns them before their time is up, and ends them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from tidings.core.work.processes import identity
 
 log = logging.getLogger(__name__)
 
-# From here on a worker is told that its time is nearly up.
+# The share of its time after which a worker is warned.
 NEARLY = 0.8
-# After its verdict a worker has so long to go by itself.
+# How long a worker may take to exit after its verdict.
 LEAVING_SECONDS = 5.0
 
 
@@ -42,7 +42,7 @@ class Job(NamedTuple):
     records: Path
 
 
-# Called in the transaction that finds that a worker is gone.
+# Called when a worker process has ended, inside a transaction.
 Gone = Callable[[Transaction, Hold, Verdict, str], None]
 
 
@@ -58,20 +58,20 @@ class Workers:
 
     @property
     def at_work(self) -> tuple[tuple[int, int], ...]:
-        """Each worker by its card and its attempt."""
+        """Running workers, each by its card and attempt."""
         return tuple(self._working)
 
     async def idle(self) -> None:
-        """Returns when nobody works any more."""
+        """Returns when no worker runs any more."""
         while self._working:
             await asyncio.wait(self._working.values())
 
     def begin(self, job: Job) -> None:
         if self._stopping:
-            # It was claimed in the last moment, and is put back.
+            # The card was claimed just before the stop, and is put back.
             return
         key = (job.hold.card, job.hold.attempt)
-        # What is bound to whoever called is not the worker's.
+        # The worker must not inherit the caller's session.
         task = asyncio.create_task(self._work(job), context=Context())
         self._working[key] = task
         task.add_done_callback(lambda task: self._ended(key, task))
@@ -81,19 +81,19 @@ class Workers:
             task.cancel()
 
     async def stop(self) -> None:
-        """What is cut off here is found at the next start, and tried again if nothing would be done twice."""
+        """Cuts off all workers; the next start finds their cards, and tries again if no effect would be repeated."""
         self._stopping = True
         for task in self._working.values():
             task.cancel()
         await asyncio.gather(*self._working.values(), return_exceptions=True)
-        # Nothing of a worker is left when we have gone, also where somebody did not wait for its end.
+        # No process of a worker may be left when the gateway has stopped.
         await identity.endings.drain()
 
     def _ended(self, key: tuple[int, int], task: asyncio.Task[None]) -> None:
         self._working.pop(key, None)
         if not task.cancelled() and (error := task.exception()):
-            # Its lease runs out, and then the card is taken back.
-            log.error("card #%d was left by a fault: %r", key[0], error, exc_info=error)
+            # The lease expires, and then the card is taken back.
+            log.error("the worker of card #%d failed in the gateway: %r", key[0], error, exc_info=error)
 
     async def _work(self, job: Job) -> None:
         try:
@@ -108,7 +108,7 @@ class Workers:
             pid = await worker.start()
         except OSError as error:
             return Verdict(Block.NOT_RUNNABLE, f"{job.command[0]} cannot be started: {error.strerror}", False), ""
-        # Only when it is known whom to end is it let go.
+        # The worker starts only after its process id is stored, so that it can always be ended.
         try:
             await self._store.insist(lambda tx: _keep_pid(tx, job.hold, pid, worker.born))
         except BaseException:
@@ -129,12 +129,12 @@ class Workers:
             watch.cancel()
         if watch.is_over == "time":
             seconds = f"{self._settings.worker_seconds:g}"
-            reason = f"its time of {seconds} s is used up; its log is {job.records}{worker.log_trouble}"
+            reason = f"the worker reached its time limit of {seconds} s; its log is {job.records}{worker.log_trouble}"
             return Verdict(Block.BUDGET, reason, False), worker.last_words
         return verdicts.of_process(code, worker.last_words, f"{job.records}{worker.log_trouble}"), ""
 
     async def _hear(self, job: Job, said: Said, watch: _Watch) -> dict[str, Any]:
-        """Every line is a sign of life; what is refused is answered with the reason."""
+        """Handles a line of the worker, which also renews its lease; a refusal is answered with its reason."""
         moment = Moment.of(self._clock)
         try:
             files = await asyncio.to_thread(self._take, job, said)
@@ -149,7 +149,7 @@ class Workers:
         return {"ok": True}
 
     def _take(self, job: Job, said: Said) -> tuple[CardFile, ...]:
-        """As they are now: they are sent later, and until then a worker may do with them what it likes."""
+        """Copies the files now, because the worker may change them before they are sent."""
         places = {"attach": (said.place or said.name,), "complete": said.artifacts}.get(said.do, ())
         kept = self._home / "attachments" / "outgoing" / f"card-{job.hold.card}"
         by, workspace = f"attempt {job.hold.attempt}", Path(job.briefing.workspace)
@@ -173,25 +173,23 @@ class Workers:
                 board_rules.complete(tx, hold, said.summary, files, at)
             case "block":
                 if said.kind not in BY_WORKER:
-                    raise Unkeepable(f"{said.kind!r} is no kind of block; there are: {', '.join(BY_WORKER)}")
+                    raise Unkeepable(f"{said.kind!r} is not a kind of block; there are: {', '.join(BY_WORKER)}")
                 board_rules.block(tx, hold, Block(said.kind), said.reason, said.notes, at)
             case "review":
                 board_rules.review(tx, hold, said.summary, at)
             case _:
-                raise Unkeepable(f"there is no word {said.do!r} here")
+                raise Unkeepable(f"there is no command {said.do!r} here")
 
 
 class _Watch:
-    """Measures one worker's time; time that the machine sleeps does not count."""
+    """Measures one worker's time; time in which the machine sleeps does not count."""
 
     def __init__(self, clock: Clock, seconds: float, worker: Worker) -> None:
         self._clock = clock
         self.task: asyncio.Task[int | None] | None = None
-        # Why it was ended: its time, or because it should have gone by itself.
+        # Why the worker was ended: its time was up, or it did not exit after its verdict.
         self.is_over = ""
-        note = {
-            "note": f"Of {seconds:g} s only {seconds * (1 - NEARLY):g} are left: say what is done and what is open."
-        }
+        note = {"note": f"{seconds * (1 - NEARLY):g} of {seconds:g} s are left: report what is done and what is open."}
         self._duties: list[tuple[float, Callable[[], None]]] = [
             (seconds * NEARLY, lambda: worker.tell(note)),
             (seconds, lambda: self._end("time")),
@@ -204,7 +202,7 @@ class _Watch:
         self._leaving = self._clock.call_later(seconds, lambda: self._end("left"))
 
     def _wait(self) -> Timer:
-        """Waits in short hops: if one takes much longer than it should, the machine slept."""
+        """Waits in short steps; a step that takes much too long means that the machine slept."""
         began, hop = self._clock.now(), min(self._duties[0][0] - self._spent, HOP_SECONDS)
 
         def arrive() -> None:
@@ -228,7 +226,7 @@ class _Watch:
 
 
 def _keep_pid(tx: Transaction, hold: Hold, pid: int, born: str) -> None:
-    # Archived since it was claimed: whoever ended it has found nobody yet.
+    # Raises Fenced if the card was archived since it was claimed; then its worker must not start.
     board_rules.held(tx, hold)
     tx.execute(
         "UPDATE card_attempts SET pid = ?, born = ? WHERE card = ? AND number = ?",
@@ -240,7 +238,7 @@ def _keep_pid(tx: Transaction, hold: Hold, pid: int, born: str) -> None:
 
 
 def _environment(job: Job) -> dict[str, str]:
-    """Nothing of ours: no token is a worker's business."""
+    """The worker's environment, without any secret of the gateway."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": job.briefing.workspace,

@@ -71,7 +71,7 @@ async def test_the_board_reads_well_in_a_chat(tmp_path: Path) -> None:
         shown = world.posts[before + 1]
         assert "Blocked: needs an answer: which colour?" in shown
         assert "Waiting for it:\n  #2 Admire it (blocked)" in shown
-        assert "Told of it: paper:1" in shown
+        assert "Watchers: paper:1" in shown
 
 
 MISTAKES = {
@@ -80,11 +80,11 @@ MISTAKES = {
     "add": "A card needs a title.",
     "add x to=nobody": "A card from here cannot go to 'nobody'; it can go to: bot.",
     "add x after=9": "There is no card #9.",
-    "add x priority=high": "Priority is a number, not 'high'.",
-    "add x workspace=../y": "A workspace is the name of one folder: letters, digits, - and _.",
+    "add x priority=high": "Priority must be a number, not 'high'.",
+    "add x workspace=../y": "A workspace is a folder name of letters, digits, - and _.",
     "unblock": "Say which card: /board unblock 12.",
     "dance 1": "There is no /board dance; there are: list, add, show, comment,",
-    "list nowhere": "'nowhere' is no state; there are: triage, todo, ready,",
+    "list nowhere": "'nowhere' is not a state; there are: triage, todo, ready,",
 }
 
 
@@ -119,7 +119,7 @@ async def test_cycles_and_foreign_assignees_are_refused(tmp_path: Path) -> None:
         for parent, child in ((third.id, first.id), (second.id, first.id), (first.id, first.id)):
             with pytest.raises(Unkeepable, match="wait for each other"):
                 await obeyed(board, Order("link", id=parent, other=child), NOBODY)
-        with pytest.raises(Unkeepable, match="nobody called 'eve'"):
+        with pytest.raises(Unkeepable, match="no bot or worker named 'eve'"):
             await added(board, NewCard("d", assignee="eve"), NOBODY)
         with pytest.raises(Unknown):
             await added(board, NewCard("e", parents=("77",)), NOBODY)
@@ -138,7 +138,7 @@ async def test_a_ready_card_whose_bot_has_gone_is_blocked_within_a_minute(tmp_pa
         begun = clock.now()
         found = await until(world, made.id, BLOCKED)
         assert clock.now() - begun <= 60
-        assert (found.block, "nobody called 'eve'" in found.reason) == (Block.NOT_RUNNABLE, True)
+        assert (found.block, "no bot or worker named 'eve'" in found.reason) == (Block.NOT_RUNNABLE, True)
         await world.until(lambda: any("(has no available worker)" in post for post in world.posts))
 
 
@@ -216,7 +216,7 @@ async def test_a_person_unblocks_with_a_comment_and_the_same_block_again_asks_a_
         assert "the posts are done" in agent.texts[1]
         assert (found.block, found.reason) == (Block.NEEDS_INPUT, "which colour?")
         await world.until(lambda: len(world.posts) == 2)
-        assert "second time in a row, so a person has to look" in world.posts[1]
+        assert "second time in a row, so a person must look" in world.posts[1]
         with pytest.raises(Unkeepable, match="waits for a person"):
             await obeyed(board, Order("unblock", id=made.id, text="again"), HAND.__class__("a bot", is_person=False))
         world.agents["bot"].verdicts = ("painted",)  # type: ignore[attr-defined]

@@ -52,10 +52,10 @@ async def test_only_where_a_card_was_made_or_is_watched_may_it_be_changed_if_the
 
         orders = ("comment 1 x", "attach 1 https://example.org", "unblock 1", "done 1", "block 1 x", "archive 1")
         for words in (*orders, "watch 1", "unwatch 1", "link 2 1"):
-            assert await eve(words) == "#1 was made elsewhere: only there, or by the owner, may it be changed."
+            assert await eve(words) == "#1 was made in another chat; only that chat or the owner may change it."
         assert "#1 Paint it" in await eve("show 1"), "all may read"
         bot = Hand("bot", None, Conversation(adapter="paper", account="main", chat="2"), is_person=False)
-        with pytest.raises(Unkeepable, match="was made elsewhere"):
+        with pytest.raises(Unkeepable, match="was made in another chat"):
             await obeyed(desk, Order("archive", id="1"), bot)
         assert (await card(world, "1")).state is CardState.TRIAGE
         await obeyed(desk, Order("watch", id="1", target=str(Target(adapter="paper", chat="2"))), NOBODY)
@@ -120,7 +120,7 @@ async def test_a_review_is_no_bots_to_end_by_any_way(tmp_path: Path) -> None:
             obeyed(desk, Order("block", id="1", text="so that I can finish it", kind=Block.NEEDS_INPUT), BOT),
         )
         for way in ways:
-            with pytest.raises(Unkeepable, match="waits for a person: somebody has to review it"):
+            with pytest.raises(Unkeepable, match="waits for a person: a review is needed"):
                 await way
         assert (await obeyed(desk, Order("done", id="1"), HAND)).state is CardState.DONE
 
@@ -190,7 +190,7 @@ def test_archiving_the_head_of_a_chain_that_waits_is_one_notice_with_all_of_it()
         board_rules.archive(tx, "1", HAND, AT)
         [(lane, body)] = _told(connection)
         assert lane == "paper:main:1"
-        assert "Blocked by the same: #3, #4." in body
+        assert "Also blocked by this: #3, #4." in body
 
 
 def test_every_kind_of_block_has_words_for_people() -> None:

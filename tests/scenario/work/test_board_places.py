@@ -110,10 +110,7 @@ async def test_a_chat_changes_no_card_of_a_bot_that_it_could_not_give_one_to(tmp
         orders = ("comment 1 rm -rf", "attach 1 https://example.org", "unblock 1 rm -rf", "watch 1", "archive 1")
         for order in orders:
             told = await answered(world, f"/board {order}", GROUP)
-            assert (
-                told
-                == "#1 belongs to 'root', which cannot be given cards from here, so it cannot be changed from here."
-            )
+            assert told == "#1 belongs to 'root', which gets no cards from here, so it cannot be changed here."
         assert "#1 dig" in await answered(world, "/board show 1", GROUP), "all may read"
         assert (await card(world, "1")).remarks == ()
         # Where it was made known, it can be answered.
@@ -138,7 +135,7 @@ async def test_the_folder_of_a_card_is_named_only_where_the_card_was_made(tmp_pa
         await added(world.gateway.desk.board, NewCard("the owner's", triage=True), NOBODY)
         for name in ("card-1", "CARD-1", "card-01", "card-2", "card-99"):
             told = await answered(world, f"/board add pry workspace={name} triage=yes", "2")
-            assert told == f"The folder {name} belongs to another conversation: choose another name."
+            assert told == f"The folder {name} belongs to another conversation; choose another name."
         assert "Card #3" in await answered(world, "/board add go on workspace=card-1 triage=yes", "1")
         made = await added(world.gateway.desk.board, NewCard("look", workspace="card-1", triage=True), NOBODY)
         assert made.workspace == "card-1", "the owner may"

@@ -41,7 +41,7 @@ QUICK = {"lease_seconds": 0.5, "heartbeat_seconds": 0.2, "retry_seconds": 0.01}
         (EFFECT, BLOCKED, 1, Block.PROTOCOL, "(exit code 3); it said nothing"),
         (KILLED, BLOCKED, 2, Block.INTERRUPTED, "(exit code 137)"),
         (("no-such-command",), BLOCKED, 1, Block.NOT_RUNNABLE, "no-such-command"),
-        (HANG, BLOCKED, 2, Block.HANG, "nothing was heard of it for 0.5 s"),
+        (HANG, BLOCKED, 2, Block.HANG, "the worker was silent for 0.5 s"),
     ],
     ids=["good", "budget", "silent", "effect", "killed", "missing", "hang"],
 )
@@ -179,7 +179,7 @@ async def test_a_process_is_told_that_its_time_is_nearly_up_and_is_then_out_of_b
         await world.eventually(lambda: world.rows("SELECT 1 FROM card_attempts WHERE pid IS NOT NULL"))
         told = tmp_path / "workspaces" / "card-1" / "told"
         await clock.advance(25)
-        await world.eventually(lambda: told.exists() and "only 6 are left" in told.read_text())
+        await world.eventually(lambda: told.exists() and "6 of 30 s are left" in told.read_text())
         await clock.advance(6)
         await world.eventually(lambda: state_of(world, made.id) == "blocked")
         found = await card(world, made.id)
@@ -206,9 +206,9 @@ async def test_a_process_may_not_complete_for_others_nor_hand_out_foreign_files(
         made = await added(world.gateway.desk.board, NewCard("a", assignee="joiner"), HAND)
         found = await until(world, made.id, DONE)
         assert "there is no file /etc/passwd in the card's workspace" in found.summary
-        assert "there is no word 'fly' here" in found.summary
-        assert "'dependency' is no kind of block" in found.summary
-        assert "say in the summary what was done" in found.summary
+        assert "there is no command 'fly' here" in found.summary
+        assert "'dependency' is not a kind of block" in found.summary
+        assert "the summary must say what was done" in found.summary
         assert found.files == ()
 
 
@@ -248,7 +248,7 @@ async def test_a_log_that_cannot_be_written_keeps_nobody_from_being_heard(tmp_pa
         assert (await until(world, "1", DONE)).summary == "built"
         found = await until(world, "2", BLOCKED)
         assert "(exit code 3); its last words: “all is well no nails”" in found.reason
-        assert "attempt-1.log, in which something is missing: No space left on device" in found.reason
+        assert "attempt-1.log, which is incomplete: No space left on device" in found.reason
 
 
 # Leaves its session, and ends by force alone.

@@ -139,7 +139,7 @@ async def test_a_bot_that_runs_the_board_makes_cards_and_its_chat_hears_of_them(
         assert said[2].startswith("refused: Nothing was changed: a card from here cannot go to 'eve'; it can go to: ")
         assert "#1 [" in said[3]
         assert said[4].startswith("refused: Nothing was changed: #1 ")
-        assert "only whoever works on a card" in said[5]
+        assert "only the worker of a card" in said[5]
         assert sorted(post.split(" ")[0] for post in world.posts) == ["It", "⛔"]
 
         async def unblock(turn: Turn) -> AsyncIterator[Event]:
@@ -210,16 +210,16 @@ async def test_the_command_line_has_the_same_words(tmp_path: Path) -> None:
         assert Path(copy) != tmp_path / "plan.md", "whatever becomes of the file"
         assert "would wait for each other" in await tidings(tmp_path, "link", "2", "1")
         assert "declined: there is no card #9" in await tidings(tmp_path, "show", "9")
-        assert "declined: there is nobody called 'eve'" in await tidings(tmp_path, "add", "x", "--to", "eve")
+        assert "declined: there is no bot or worker named 'eve'" in await tidings(tmp_path, "add", "x", "--to", "eve")
         assert "is ready now" in await tidings(tmp_path, "unblock", "1", "As dark as you can.")
         await until(world, "1", DONE)
         assert "the owner: Dark green.\n- the owner: As dark as you can." in agent.texts[1]
         await until(world, "2", DONE)
         assert "is archived now" in await tidings(tmp_path, "archive", "1")
-        assert "declined: #1 is archived already" in await tidings(tmp_path, "done", "1")
-        assert "paper:1 hears when" in await tidings(tmp_path, "watch", "2", "paper:1")
+        assert "declined: #1 is already archived" in await tidings(tmp_path, "done", "1")
+        assert "paper:1 is told when" in await tidings(tmp_path, "watch", "2", "paper:1")
         assert "declined: no platform nowhere@main is configured" in await tidings(tmp_path, "watch", "2", "nowhere:1")
-        assert "no longer hears" in await tidings(tmp_path, "watch", "2", "paper:1", "--off")
+        assert "no longer watches" in await tidings(tmp_path, "watch", "2", "paper:1", "--off")
         await world.settled()
         assert [post.split("”")[0] for post in world.posts] == [
             "⛔ #1 “Paint it",
