@@ -19,7 +19,7 @@ from tidings.core.gateway.desk import GatewayDesk
 from tidings.core.gateway.options import ORDINARY, Options, Team
 from tidings.core.gateway.parts import Parts, build
 from tidings.core.gateway.reports import AccountReports, Reported
-from tidings.core.gateway.supervisor import Supervisor
+from tidings.core.gateway.supervisor import Supervisor, sweep_each
 from tidings.core.inbound.commands import Commands
 from tidings.core.inbound.dispatcher import Dispatcher
 from tidings.core.inbound.door import Door
@@ -214,8 +214,7 @@ class Gateway:
                 lambda tx: steady_time.confirm(tx, self._steady, POSTPONED)
             ):
                 log.info("the clock is confirmed: time has caught up with it")
-            for part in self._in_order:
-                await part.sweep()
+            await sweep_each(self._in_order)
 
     async def _drain(self) -> None:
         """Waits for running answers to end and arrive; unfinished ones resume at the next start."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import Context
 from typing import NamedTuple
 
 from tidings.core.clock import Clock, Timer
 from tidings.core.desk.health import PartHealth
 from tidings.core.errors import Misconfigured, StandingBy, Unreachable
+from tidings.core.part import Part
 from tidings.core.redaction import clean
 from tidings.core.telemetry.alarms import Alarms
 
@@ -167,3 +168,17 @@ class Supervisor:
 
     def _backoff(self, failures: int) -> float:
         return self._pauses.backoff[min(failures, len(self._pauses.backoff) - 1)]
+
+
+async def sweep_each(parts: Iterable[Part]) -> None:
+    """Sweeps every part, also after one has failed; then raises the first failure, so that it is reported."""
+    failures: list[Exception] = []
+    for part in parts:
+        try:
+            await part.sweep()
+        except Exception as error:
+            if failures:
+                log.error("the sweep of %s failed too: %r", type(part).__name__, error, exc_info=error)
+            failures.append(error)
+    if failures:
+        raise failures[0]

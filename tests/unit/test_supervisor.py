@@ -9,7 +9,8 @@ import pytest
 
 from tests.worlds.fakes import FakeClock, settle
 from tidings.core.errors import Misconfigured, Unreachable
-from tidings.core.gateway.supervisor import Supervisor
+from tidings.core.gateway.supervisor import Supervisor, sweep_each
+from tidings.core.part import Part as GatewayPart
 from tidings.core.telemetry.alarms import Alarms
 
 
@@ -80,3 +81,21 @@ async def test_what_nobody_has_mended_is_looked_at_every_five_minutes(supervisor
     await settle()
     await clock.advance(301)
     assert (part.begun, state(supervisor)) == (2, "misconfigured")
+
+
+class Swept(GatewayPart):
+    def __init__(self, fault: Exception | None = None) -> None:
+        self.times = 0
+        self._fault = fault
+
+    async def sweep(self) -> None:
+        self.times += 1
+        if self._fault:
+            raise self._fault
+
+
+async def test_a_part_that_cannot_sweep_keeps_no_other_from_it_and_is_reported() -> None:
+    parts = (Swept(), Swept(OSError("the disk is gone")), Swept(ValueError("nor does this work")), Swept())
+    with pytest.raises(OSError, match="the disk is gone"):
+        await sweep_each(parts)
+    assert [part.times for part in parts] == [1, 1, 1, 1]
