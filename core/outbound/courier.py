@@ -298,9 +298,14 @@ class Courier(GatewayPart):
         await self.views.await_show(due.owed.run)
         paces = can.pace + can.show_pace if due.shows else can.pace
         lane.idle = self._budgets.ready_in(paces) > 0
-        await self._budgets.turn(paces)
+        if due.kind is PartKind.OPENING:
+            # Only the opening needs room for a view; the answer that supersedes the opening must not wait for that.
+            is_granted = await self._budgets.turn_unless(paces, lane.poked)
+        else:
+            await self._budgets.turn(paces)
+            is_granted = True
         lane.idle = False
-        if self._stopped:
+        if self._stopped or not is_granted:
             return None
         if due.tried is not None and not is_harmless(due, can, self._clock):
             # The part waited so long that repeating it is no longer harmless.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tidings.core.clock import Clock
 from tidings.core.errors import RateLimited
 from tidings.core.store.store import Transaction
@@ -55,6 +57,20 @@ class Budgets:
                 return
             # The reserved time fell into the pause. The send queues again, or all waiting sends would go at once.
 
+    async def turn_unless(self, paces: tuple[Pace, ...], news: asyncio.Event) -> bool:
+        """Waits for a turn like `turn`; false when the news come first, and then the turn is free for others."""
+        turn, heard = asyncio.ensure_future(self.turn(paces)), asyncio.ensure_future(news.wait())
+        try:
+            await asyncio.wait((turn, heard), return_when=asyncio.FIRST_COMPLETED)
+            if not turn.done():
+                return False
+            turn.result()
+            return True
+        finally:
+            turn.cancel()
+            heard.cancel()
+            await asyncio.gather(turn, heard, return_exceptions=True)
+
     async def _line_up(self, paces: tuple[Pace, ...]) -> None:
         """Waits for the slowest budget first, and reserves the others only afterwards.
 
@@ -68,8 +84,12 @@ class Budgets:
                 break
             self._draw((slowest,), start)
             ahead.remove(slowest)
-            while (wait := start - self._clock.now()) > 0:
-                await self._clock.sleep(wait)
+            try:
+                while (wait := start - self._clock.now()) > 0:
+                    await self._clock.sleep(wait)
+            except asyncio.CancelledError:
+                self.give_back(tuple(pace for pace in paces if pace not in ahead))
+                raise
         now = self._clock.now()
         self._draw(tuple(ahead), now)
         for pace in paces:

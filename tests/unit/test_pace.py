@@ -244,6 +244,25 @@ async def test_a_turn_that_was_not_used_goes_to_the_next(budgets: Budgets, clock
     assert not budgets.take((STRICT, ACCOUNT))
 
 
+async def test_a_call_that_stops_waiting_leaves_its_turn_to_the_others(budgets: Budgets, clock: FakeClock) -> None:
+    assert budgets.take((STRICT, ACCOUNT))
+    news = asyncio.Event()
+    waiting = [asyncio.create_task(budgets.turn_unless((STRICT, ACCOUNT), news)) for _ in range(10)]
+    await settle()
+    assert budgets.ready_in((STRICT,)) == 22.0
+    news.set()
+    assert await asyncio.gather(*waiting) == [False] * 10
+    assert budgets.ready_in((STRICT,)) == 2.0
+
+
+async def test_a_call_whose_turn_comes_before_any_news_goes(budgets: Budgets, clock: FakeClock) -> None:
+    assert budgets.take((STRICT,))
+    waiting = asyncio.create_task(budgets.turn_unless((STRICT,), asyncio.Event()))
+    await clock.advance(2.0)
+    assert await waiting
+    assert budgets.ready_in((STRICT,)) == 2.0
+
+
 async def test_giving_back_late_earns_nothing(budgets: Budgets, clock: FakeClock) -> None:
     budgets.take((STRICT,))
     await clock.advance(100.0)

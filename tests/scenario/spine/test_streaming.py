@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.simulators.paper.simulator import Kind, PaperServer
 from tests.worlds.builders import body, target
@@ -19,7 +20,7 @@ from tidings.core.inbound.door import MAY_BE_LOST
 from tidings.core.outbound.compose import QUICK_CHARACTERS
 from tidings.core.outbound.draft import REFRESH_SECONDS, SHOWN_CHARACTERS
 from tidings.core.outbound.outbox import MARK
-from tidings.core.types import Body, Pace, Target
+from tidings.core.types import Body, Capabilities, Pace, Target
 
 MODES = ("edits", "drafts", "append")
 # How each of them opens a view, grows it, and finishes it.
@@ -620,6 +621,32 @@ async def test_an_opening_that_waits_for_its_turn_gives_way_to_the_final(
         agent.end()
         await world.until(finished(world))
         assert [effect.text for effect in world.paper.effects if effect.act != "confirm"] == ["just before", "one two"]
+
+
+class FewViews(Doorway):
+    """A platform that lets a view be opened or changed twice, and then once an hour."""
+
+    def can(self, target: Target) -> Capabilities:
+        return replace(super().can(target), show_pace=(Pace(key="views", seconds=3600.0, burst=2),))
+
+
+async def test_an_answer_does_not_wait_for_the_room_that_only_its_view_would_need(
+    tmp_path: Path, agent: Dictated, clock: OwnedClock
+) -> None:
+    async with World(
+        tmp_path, agent, kind=Kind(streaming="edits", keyed_for=7200.0), clock=clock, adapter=FewViews
+    ) as world:
+        await begins(world, agent, "one")
+        agent.end()
+        await world.until(finished(world))
+        world.paper.says("and now?")
+        await world.until(lambda: len(agent.turns) == 2, limit=0.0)
+        agent.say("two")
+        await clock.advance(2.0)
+        assert world.rows("SELECT 1 FROM deliveries WHERE kind = 'opening' AND state = 'waiting'")
+        agent.end()
+        await world.until(finished(world), limit=5.0)
+        assert texts(world) == ["one", "two"]
 
 
 async def test_an_opening_that_is_refused_leaves_the_final_a_plain_message(
