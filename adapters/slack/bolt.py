@@ -10,14 +10,13 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
 
-from slack_bolt.adapter.socket_mode.async_internals import run_async_bolt_app
 from slack_bolt.async_app import AsyncAck, AsyncApp, AsyncBoltContext, AsyncBoltRequest
 from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.error import BoltUnhandledRequestError
 from slack_bolt.response import BoltResponse
 from slack_sdk.socket_mode.request import SocketModeRequest
 
-from tidings.adapters.slack.workspaces import Find
+from tidings.adapters.slack.workspaces import Find, ids_of
 from tidings.core.errors import Unstored
 
 log = logging.getLogger(__name__)
@@ -28,6 +27,8 @@ EVENTS = ("assistant_thread_started", "app_home_opened", "agent_session_stopped"
 ANY = re.compile("")
 # Where the authorization leaves the account's listeners.
 LISTENERS = "listeners"
+# Where a request carries the ids of its workspaces: Bolt itself looks at one place of a payload only.
+IDS = "ids"
 STRANGE = (AttributeError, LookupError, TypeError, ValueError)
 FORM = "application/x-www-form-urlencoded"
 FIELDS = 100
@@ -63,10 +64,9 @@ class BoltApp:
 
     async def answer_envelope(self, request: SocketModeRequest) -> BoltResponse:
         try:
-            response: BoltResponse = await run_async_bolt_app(self._app, request)
+            return await self._dispatch(AsyncBoltRequest(mode="socket_mode", body=request.payload))
         except STRANGE as error:
             return await _judge(error)
-        return response
 
     async def answer_request(self, body: str, content_type: str) -> BoltResponse:
         """Gets no other headers: Slack signs none of them, and some of them make Bolt skip its listeners."""
@@ -74,10 +74,14 @@ class BoltApp:
             request = AsyncBoltRequest(body=_form_as_json(body, content_type), headers={"content-type": content_type})
             if not request.body:
                 raise ValueError("it is empty")
-            return await self._app.async_dispatch(request)
+            return await self._dispatch(request)
         except (*STRANGE, RecursionError) as error:
             log.warning("refused a request of a strange shape: %r", error)
             return BoltResponse(status=HTTPStatus.BAD_REQUEST)
+
+    async def _dispatch(self, request: AsyncBoltRequest) -> BoltResponse:
+        request.context[IDS] = list(ids_of(request.body))
+        return await self._app.async_dispatch(request)
 
 
 def _listener(name: str) -> Callable[..., Awaitable[None]]:
@@ -92,7 +96,7 @@ def _listener(name: str) -> Callable[..., Awaitable[None]]:
 def _authorize_by(find: Find) -> Callable[..., Awaitable[AuthorizeResult]]:
     async def authorize(context: AsyncBoltContext, team_id: str | None, enterprise_id: str | None) -> AuthorizeResult:
         """Never returns None: Bolt would acknowledge the event, and the event would be lost."""
-        context[LISTENERS] = find([id for id in (team_id, enterprise_id) if id])
+        context[LISTENERS] = find([id for id in (*context[IDS], team_id, enterprise_id) if id])
         return AuthorizeResult(team_id=team_id, enterprise_id=enterprise_id)
 
     return authorize

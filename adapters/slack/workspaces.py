@@ -43,7 +43,7 @@ class Workspaces:
         for id in ids:
             if (found := self._listening.get((app, id))) is not None:
                 return found
-        name = " of ".join(ids) or "without a name"
+        name = " of ".join(dict.fromkeys(ids)) or "without a name"
         if name not in self._warned and len(self._warned) < MOST_WARNINGS:
             self._warned.add(name)
             log.warning("an event came from the workspace %s, for which no account listens", name)
@@ -52,3 +52,17 @@ class Workspaces:
 
 # All accounts of the process.
 WORKSPACES = Workspaces()
+
+
+def ids_of(payload: Mapping[str, Any]) -> Iterator[str]:
+    """The app's own workspace comes first: in a channel that workspaces share, an event may happen in another one."""
+    for each in payload.get("authorizations") or ():
+        yield str(each.get("team_id") or "")
+        yield str(each.get("enterprise_id") or "")
+    yield str(payload.get("team_id") or "")
+    for name, key in (("team", "id"), ("user", "team_id")):
+        part = payload.get(name)
+        yield str(part.get(key) or "") if isinstance(part, Mapping) else ""
+    yield str(payload.get("enterprise_id") or "")
+    part = payload.get("enterprise")
+    yield str(part.get("id") or "") if isinstance(part, Mapping) else ""

@@ -252,6 +252,10 @@ async def test_an_unknown_workspace_is_not_acknowledged_and_nobody_is_told_anyth
         {**event(), "team_id": "T9", "authorizations": [{"team_id": "T1", "enterprise_id": None}]},
         {**event(), "team_id": "T9", "authorizations": [{"team_id": "T7", "enterprise_id": "E1"}]},
         {**event(), "team_id": "T9", "authorizations": [{"team_id": None, "enterprise_id": "E1"}]},
+        {**event(), "team_id": "T9", "authorizations": [{"team_id": "T8"}, {"team_id": "T1"}]},
+        {**event(), "team_id": "T1", "authorizations": [{"team_id": None, "enterprise_id": "E9"}]},
+        {**event(), "team_id": "T1", "authorizations": [{"team_id": "T9", "enterprise_id": None}]},
+        press(team={"id": "T9"}, user={"id": "U1", "team_id": "T1"}),
         command(team_id="T9", enterprise_id="E1"),
         press(team=None, enterprise={"id": "E1"}),
         press(team=None, user={"id": "U1", "team_id": "T1"}),
@@ -264,7 +268,8 @@ async def test_an_account_hears_its_workspace_and_its_organisation_also_in_share
     stage = Stage("T1", "E1")
 
     assert (await stage.envelope(payload))[0] == 200
-    assert len(stage.account.heard) == 1
+    assert (await stage.request(json.dumps(payload)))[0] == 200
+    assert len(stage.account.heard) == 2
 
 
 async def test_an_account_that_comes_back_keeps_its_workspace_when_its_old_life_ends() -> None:
