@@ -50,10 +50,20 @@ async def steep(argument: str) -> str:
     return f"the {argument} is ready"
 
 
-async def test_a_message_and_those_behind_it_are_answered_at_the_next_sweeps(tmp_path: Path) -> None:
-    async with World(tmp_path, Scripted("yes"), clock=OwnedClock(), wakeups=Lost()) as world:
-        for words in ("one", "two", "three"):
-            world.paper.says(words)
+async def two_found_no_slot(world: World, gate: Gate) -> None:
+    """Two messages wait while the only slot is taken, which then becomes free."""
+    world.paper.says("one", chat="1")
+    await gate.reached()
+    for chat in ("2", "3"):
+        world.paper.says("and me?", chat=chat)
+    await world.eventually(lambda: len(world.rows("SELECT 1 FROM inbox WHERE state = 'waiting'")) == 2)
+    gate.open()
+
+
+async def test_messages_that_found_no_free_slot_are_answered_at_the_next_sweeps(tmp_path: Path) -> None:
+    gate, lost = Gate(), Lost()
+    async with World(tmp_path, Scripted(gate, "yes"), clock=OwnedClock(), wakeups=lost, limits={"runs": 1}) as world:
+        await two_found_no_slot(world, gate)
         await world.until(lambda: world.posts == ["yes"] * 3, limit=4 * LONGEST_SWEEP)
 
 
@@ -177,7 +187,7 @@ async def test_a_card_is_worked_on_and_its_end_is_told(tmp_path: Path) -> None:
 
 async def test_nothing_of_this_would_wait_if_wakeups_were_heard(tmp_path: Path) -> None:
     """The counter-proof: the same story without a sweep, on a clock that stands still."""
-    async with World(tmp_path, Scripted("yes"), clock=OwnedClock()) as world:
-        for words in ("one", "two", "three"):
-            world.paper.says(words)
+    gate = Gate()
+    async with World(tmp_path, Scripted(gate, "yes"), clock=OwnedClock(), limits={"runs": 1}) as world:
+        await two_found_no_slot(world, gate)
         await world.eventually(lambda: world.posts == ["yes"] * 3)
