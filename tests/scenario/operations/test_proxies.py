@@ -203,11 +203,11 @@ async def test_a_kind_of_proxy_that_cannot_be_used_strands_its_platforms_alone(
         tmp_path, loaded, _http(loaded), agents.build(loaded.bots), LocalServer(), HttpServer("127.0.0.1", 0)
     )
     async with made as running, asyncio.timeout(20):
-        owed = await running.owe(Target(adapter="telegram", chat="7"), Body(text="hi"), cause="test")
-        while (known := await running.delivery(owed)).state != "held":
+        owed = await running.desk.owe(Target(adapter="telegram", chat="7"), Body(text="hi"), cause="test")
+        while (known := await running.desk.delivery(owed)).state != "held":
             assert known.state == "waiting"
             await asyncio.sleep(0.01)
-        parts = {part.name: part for part in (await running.health()).parts}
+        parts = {part.name: part for part in (await running.desk.health()).parts}
         assert parts["console@main"].state == "up"
         assert parts["telegram@main"].state == "misconfigured"
         for told in (parts["telegram@main"].last_error, known.reason):
