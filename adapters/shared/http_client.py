@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import ssl
 from collections.abc import Callable, Mapping
@@ -27,6 +28,7 @@ PIECE_BYTES = 64 * 1024
 REASON_CHARACTERS = 300
 
 _NUMBER = re.compile(r"\d+(\.\d+)?")
+_HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
 
 
 class Timeouts(NamedTuple):
@@ -161,7 +163,17 @@ class HttpClient:
 def certificates() -> ssl.SSLContext:
     """The system's certificate store, or certifi's where the system has none; read once, since that takes a while."""
     paths = ssl.get_default_verify_paths()
-    return ssl.create_default_context(cafile=None if paths.cafile or paths.capath else certifi.where())
+    has_store = paths.cafile or (paths.capath and _holds_certificates(paths.capath))
+    return ssl.create_default_context(cafile=None if has_store else certifi.where())
+
+
+def _holds_certificates(folder: str) -> bool:
+    """OpenSSL finds a certificate in a folder by its hash only; a system without certificates may have the folder."""
+    try:
+        return any(_HASHED.fullmatch(name) for name in os.listdir(folder))
+    except PermissionError:
+        # OpenSSL can open files in a folder that cannot be listed.
+        return True
 
 
 def connector(url: str, connections: int) -> aiohttp.TCPConnector:
