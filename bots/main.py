@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -205,10 +205,9 @@ async def _serve(place: Place, loaded: Loaded, http: HttpSettings, chats: bool) 
         socket.LocalServer() as server,
         HttpServer(http.host, http.port, limits=Limits(connections=http.connections)) as listener,
         reloading,
-        _health_meanwhile(listener, http) as started,
+        _health_meanwhile(listener, http),
         _gateway(home, loaded, http, staff, server, listener) as gateway,
     ):
-        await started.aclose()
         words = verbs.routes_for(gateway.desk) | {"reload": partial(reloading.answer, gateway=gateway)}
         with server.routes(words):
             async with server.serving(home):
@@ -226,14 +225,15 @@ async def _serve(place: Place, loaded: Loaded, http: HttpSettings, chats: bool) 
 
 
 @asynccontextmanager
-async def _health_meanwhile(listener: HttpServer, http: HttpSettings) -> AsyncIterator[AsyncExitStack]:
-    """Answers /health while the gateway starts; closing the stack hands /health over to the API."""
-    async with AsyncExitStack() as stack:
-        if http.enabled:
-            from tidings.adapters.api.handlers import about
+async def _health_meanwhile(listener: HttpServer, http: HttpSettings) -> AsyncIterator[None]:
+    """Answers /health whenever the API does not: while the gateway starts, and until the API has its routes."""
+    if not http.enabled:
+        yield
+        return
+    from tidings.adapters.api.handlers import about
 
-            await stack.enter_async_context(listener.meanwhile("/health", about.starting))
-        yield stack
+    async with listener.meanwhile("/health", about.starting):
+        yield
 
 
 async def _chat_until(stop: asyncio.Event, home: Path, loaded: Loaded, gateway: Gateway) -> None:

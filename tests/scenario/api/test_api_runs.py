@@ -465,11 +465,16 @@ async def _until_it_is_healthy(http: httpx.AsyncClient) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             try:
-                assert (await http.get("/health")).status_code == 200
-                return
+                told = await http.get("/health")
             except httpx.TransportError:
                 # The local socket is there before the port.
                 await asyncio.sleep(0.02)
+                continue
+            if told.status_code == 200:
+                return
+            # The port is there before the API's routes, and says so until then.
+            assert told.status_code == 503
+            await asyncio.sleep(0.02)
 
 
 async def _events(http: httpx.AsyncClient, run: str, after: str = "") -> list[Frame]:
