@@ -143,13 +143,22 @@ class Switchboard:
             # One consumer for each account: the newest, since an older one may be a dead process.
             older.reset()
         self.attached[account] = wire
-        if (pumping := self._pumps.get(account)) is not None:
-            # It must not take another event along into its grave.
-            pumping.cancel()
-            await asyncio.wait([pumping])
-        if self.attached[account] is not wire:
-            return
-        feed.rewind()
+        try:
+            if (pumping := self._pumps.get(account)) is not None:
+                # It must not take another event along into its grave.
+                pumping.cancel()
+                await asyncio.wait([pumping])
+            if self.attached[account] is wire:
+                feed.rewind()
+                await self._hold(request, wire, feed)
+        finally:
+            # Also where the platform was shut before the first event: a dead client is not attached.
+            if self.attached.get(account) is wire:
+                del self.attached[account]
+            self._truth.wake()
+
+    async def _hold(self, request: Request, wire: Wire, feed: Feed) -> None:
+        account = request.account
         pump = asyncio.create_task(self._pump(feed, wire, request.id))
         self._pumps[account] = pump
         try:
@@ -164,9 +173,6 @@ class Switchboard:
         finally:
             pump.cancel()
             await asyncio.wait([pump])
-            if self.attached.get(account) is wire:
-                del self.attached[account]
-            self._truth.wake()
 
     async def _pump(self, feed: Feed, wire: Wire, greeting: str) -> None:
         try:
