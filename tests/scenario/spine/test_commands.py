@@ -269,7 +269,9 @@ async def about_to_hand_over(world: World, gate: Gate, pause: Pause) -> tuple[In
 async def test_stop_reaches_a_run_that_is_being_handed_over(tmp_path: Path) -> None:
     """The end of the run before claims the next message; a /stop in that very commit is for that message."""
     gate, pause = Gate(), Pause()
-    async with World(tmp_path, Echo({"one": gate, "two": Gate()}), commands=[pause.command]) as world:
+    # Time stands still, so that no sweep finds a stop that went unheard.
+    clock = FakeClock()
+    async with World(tmp_path, Echo({"one": gate, "two": Gate()}), commands=[pause.command], clock=clock) as world:
         two, pausing = await about_to_hand_over(world, gate, pause)
         stopping = asyncio.create_task(world.receive(handed("/stop")))
         await calm(LOOP_TURNS)
