@@ -37,6 +37,7 @@ test: setup  ## run all tests, quick ones first (ARGS="..." are passed on)
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(SUITES) $(ARGS)
 
 sweep: $(DEV)  ## kill a gateway before and after every commit, then at every failpoint (PART=1/4 is a quarter of it)
+	@$(BIN)/python -m tests.chaos.sweep --scenario people --doubles 1 --progress --part $(or $(PART),1/1) $(ARGS)
 	@$(BIN)/python -m tests.chaos.sweep --scenario sixty --doubles 1 --failpoints --progress --part $(or $(PART),1/1) $(ARGS)
 
 SEED ?= 1

@@ -33,9 +33,11 @@ class Entry(NamedTuple):
     section: str = ""
     # On this machine: many quick starts burden no foreign server.
     nearby: bool = False
-    # The shape of its ids, as a pattern and in words; empty where the access list does not apply.
+    # The shape of its ids, as a pattern and in words; empty where nobody is admitted by an id.
     ids: str = ""
     ids_in_words: str = ""
+    # How an id begins that is surely a group's and no person's.
+    groups: tuple[str, ...] = ()
 
     def load_settings(self) -> type[Section]:
         return cast(type[Section], _load(self.settings))
@@ -59,6 +61,7 @@ PLATFORMS: dict[str, Entry] = {
         "tidings.adapters.telegram.checks:examine",
         ids=r"-?[0-9]{1,19}",
         ids_in_words="a number, such as telegram:123456789",
+        groups=("-",),
     ),
     "discord": Entry(
         "tidings.adapters.discord.settings:DiscordSettings",
@@ -73,6 +76,7 @@ PLATFORMS: dict[str, Entry] = {
         "tidings.adapters.slack.checks:examine",
         ids=r"[UWCG][0-9A-Z]{2,20}",
         ids_in_words="capital letters and digits after U or W (a person), C or G (a channel), such as slack:U012AB3CD",
+        groups=("C", "G"),
     ),
     # Its section is the listener's, on which other platforms have their routes, too.
     "api": Entry(
@@ -85,7 +89,7 @@ PLATFORMS: dict[str, Entry] = {
 
 
 def check_id(id: str) -> None:
-    """Raises Unknown, with one line that says why, for an id that cannot be on the access list."""
+    """Raises Unknown, with one line that says why, for an id that can name nobody."""
     where, colon, own = id.partition(":")
     if not colon:
         raise Unknown(f"{id!r} is not an id; write platform:ID, such as telegram:123456789")
@@ -98,6 +102,13 @@ def check_id(id: str) -> None:
         raise Unknown(f"{name} needs no admission: its users are identified in another way")
     if bool(at) != bool(account) or not re.fullmatch(entry.ids, own):
         raise Unknown(f"{id!r} is not an id of {name}: it must be {entry.ids_in_words}")
+
+
+def is_group(id: str) -> bool:
+    """Tells whether this is surely the id of a group; many platforms do not show that in their ids."""
+    where, _, own = id.partition(":")
+    entry = PLATFORMS.get(where.partition("@")[0])
+    return entry is not None and own.startswith(entry.groups)
 
 
 def sections() -> dict[str, type[Section]]:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import typer
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from tidings.adapters.shared.http_server import HttpServer
     from tidings.bots.app.agents import Staff
     from tidings.bots.app.settings import Loaded
+    from tidings.core.desk.people import PeopleDesk
     from tidings.core.gateway.gateway import Gateway
+    from tidings.core.gateway.options import BotOf
     from tidings.core.inbound.commands import Command
 
 T = TypeVar("T")
@@ -50,10 +52,12 @@ def place(home: Path, config: Path | None) -> Place:
         config=config,
         ask=partial(_ask, home),
         ask_keys=partial(_ask_keys, home, config),
+        ask_people=partial(_ask_people, home, config),
         say=_say,
         load=partial(_load, home, config),
         check=_check,
         check_id=_check_id,
+        is_group=_is_group,
         examine=_examine,
         guides=_guides,
         serve=_begin,
@@ -87,7 +91,7 @@ def _begin(place: Place, *, chats: bool) -> None:
         raise ConfigError(unusable(place.home, error)) from error
     if told:
         tell(told)
-    found = remarks(loaded, os.environ, place.check_id)
+    found = remarks(loaded, os.environ, place.check_id, place.is_group)
     dangers = [f"{each.subject}: {each.words}" for each in found if each.level == "fail"]
     for warning in (*loaded.warnings, *filter(None, [last_good.warning(loaded)]), *dangers):
         tell(f"warning: {warning}")
@@ -140,6 +144,12 @@ def _check_id(id: str) -> None:
     catalog.check_id(id)
 
 
+def _is_group(id: str) -> bool:
+    from tidings.adapters import catalog
+
+    return catalog.is_group(id)
+
+
 def _check(loaded: Loaded) -> None:
     """Raises ConfigError if no gateway can be built from these settings."""
     from tidings.bots.app import agents
@@ -179,6 +189,7 @@ async def _serve(place: Place, loaded: Loaded, http: HttpSettings, chats: bool) 
     from tidings.bots.app import agents, last_good
     from tidings.bots.app.reload import Reloading
     from tidings.bots.app.watchdog import Watchdog
+    from tidings.core.roles import Permission
 
     began, home = time.perf_counter(), place.home
     staff = agents.build(loaded.bots)
@@ -208,7 +219,8 @@ async def _serve(place: Place, loaded: Loaded, http: HttpSettings, chats: bool) 
         _health_meanwhile(listener, http),
         _gateway(home, loaded, http, staff, server, listener) as gateway,
     ):
-        words = verbs.routes_for(gateway.desk) | {"reload": partial(reloading.answer, gateway=gateway)}
+        reload = verbs.guarded(gateway.desk, Permission.OPERATE, partial(reloading.answer, gateway=gateway))
+        words = verbs.routes_for(gateway.desk) | {"reload": reload}
         with server.routes(words):
             async with server.serving(home):
                 log.info("the gateway serves in %s, %.1f s after it was begun", home, time.perf_counter() - began)
@@ -323,7 +335,7 @@ def _gateway(
         build = partial(entry.load_adapter(), account, section)
         why = proxy.trouble(proxy.way_of(section))
         platforms.append(Platform(name, account, proxy.stranded(build, why) if why else build, entry.nearby))
-    team = Team(staff.agents, loaded.bot.called, staff.kinds, _commands(loaded, staff))
+    team = Team(staff.agents, loaded.bot.called, staff.kinds, partial(_commands, loaded))
     at_hand = any(platform.name == "console" for platform in platforms)
     options = Options(
         notices=tuple(filter(None, [last_good.warning(loaded)])),
@@ -334,11 +346,10 @@ def _gateway(
     return Gateway(home, loaded.core, platforms, team, server, listener, options)
 
 
-def _commands(loaded: Loaded, staff: Staff) -> tuple[Command, ...]:
+def _commands(loaded: Loaded, bot_of: BotOf) -> tuple[Command, ...]:
     from tidings.bots.assistant.commands import commands
-    from tidings.core.inbound.bots import Bots
 
-    return commands(Bots(staff.agents, loaded.bot.called, loaded.core.rules).find, loaded.bots)
+    return commands(bot_of, loaded.bots)
 
 
 def _ask(home: Path, question: dict[str, Any]) -> dict[str, Any]:
@@ -359,9 +370,31 @@ def _ask_keys(home: Path, config: Path | None, question: dict[str, Any]) -> dict
     except NotRunning:
         from tidings.core.operations import offline
 
-        owner = _http(_load(home, config)).key.get_secret_value() or keys.read_own(home) or ""
-        with offline.open_notebook(home, "api", "main") as notebook:
-            return _run(keys.change(keys.Keys(notebook, owner), question, time.time()))
+        loaded = _load(home, config)
+        owner = _http(loaded).key.get_secret_value() or keys.read_own(home) or ""
+        bots = [bot.called for bot in loaded.bots.values()]
+        with offline.open_people(home, loaded.core.access) as people:
+            return _run(keys.change(keys.Keys(people, owner), bots, question, time.time()))
+
+
+def _ask_people(home: Path, config: Path | None, question: dict[str, Any]) -> dict[str, Any]:
+    """Asks the running gateway; if none runs, lets the same verb answer from the store."""
+    from tidings.adapters.local import verbs
+
+    try:
+        return _ask(home, question)
+    except NotRunning:
+        from tidings.core.operations import offline
+
+        settings = _load(home, config).core.access
+        with offline.open_people(home, settings, only_reads=verbs.only_reads(question)) as people:
+            return _run(verbs.answer_at_rest(_AtRest(people), question))
+
+
+class _AtRest(NamedTuple):
+    """The desk of a home where no gateway runs."""
+
+    people: PeopleDesk
 
 
 def _load(home: Path, config: Path | None, beside: Mapping[str, Any] | None = None, *, is_new: bool = False) -> Loaded:

@@ -45,7 +45,7 @@ class Taken(Protocol):
 
 
 class Known(Protocol):
-    """Tells whether anything was ever said in the conversation with this id."""
+    """Tells whether anything was ever said in the conversation with this id, by any member."""
 
     async def __call__(self, conversation: str) -> bool: ...
 

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from tidings.core.errors import NoSession, Unsupported
+from tidings.core.roles import Permission, Person
 from tidings.core.types import Asker, Capabilities, Conversation, Errand, Sender, Target, Value, asker
 
 
@@ -20,13 +21,22 @@ class Session(Value, frozen=True, kw_only=True):
     target: Target
     can: Capabilities
     workspace: Path
+    # The person this run works for, and what that person may do.
+    person: Person
+    permissions: frozenset[Permission]
+    # The conversation of the chat itself, where the chat goes on with another one.
+    began: Conversation | None = None
+    # Where that other conversation has its own chat.
+    place: Target | None = None
     # Set for a run that no person waits for: such a run can ask nothing and promise nothing.
     errand: Errand | None = None
 
     @property
     def asker(self) -> Asker | None:
         """The person this work is for: the sender, or the person behind an errand."""
-        return self.errand.asker if self.errand else asker(self.conversation, self.target, self.sender)
+        if self.errand:
+            return self.errand.asker
+        return asker(self.conversation, self.target, self.sender, self.began, self.place)
 
     def require(self, ability: str) -> None:
         """Raises Unsupported for an ability that the platform does not declare."""

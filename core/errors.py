@@ -12,6 +12,7 @@ TidingsError
 ├── Unknown              no such run, delivery, target or adapter
 ├── Conflict             this key was used for something else, or the state does not allow this
 ├── Unkeepable           the content is not acceptable: change it
+│   └── NotPermitted     the person's role does not allow this
 ├── Overdrawn            a limit on work in progress is reached: wait, or end some of that work
 ├── StandingBy           another process does this job now: look again soon
 ├── Lagged               the reader was too slow: reconnect with the last number it saw
@@ -77,6 +78,10 @@ class Conflict(TidingsError):
 
 
 class Unkeepable(TidingsError):
+    pass
+
+
+class NotPermitted(Unkeepable):
     pass
 
 

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from tidings.core.roles import GIVEN, Permission, Role
+
 # A platform may repeat an event for this long.
 SHORTEST_RETENTION_DAYS = 3
 
@@ -16,19 +18,48 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
 
+# These permissions never go below these roles, whatever the settings say.
+LOWEST = {Permission.HOME: Role.ADMIN, Permission.PEOPLE: Role.ADMIN, Permission.OPERATE: Role.OWNER}
+
+
 class Access(Section):
+    owners: tuple[str, ...] = Field(
+        (), description='Owners, as "platform:ID" of people. An owner may do everything; the console always is one.'
+    )
+    admins: tuple[str, ...] = Field(
+        (), description='Admins, as "platform:ID" of people. Admins admit people and stop what others began.'
+    )
     allow: tuple[str, ...] = Field(
         (),
-        description='Who may talk to the bot, as "platform:ID" of a person or a group. All others get no answer.',
+        description='Who may talk to the bot, as "platform:ID": a person as a member, everyone in a group as a guest.',
     )
-    owners: tuple[str, ...] = Field(
-        (),
-        description='People, as "platform:ID", who may use /sethome in a chat. They must also be admitted. The console '
-        "may always use it.",
+    strangers: Literal["pair", "tell", "ignore"] = Field(
+        "pair",
+        description="What a stranger who writes in private gets: pair (a code, and you are asked), tell (their id),"
+        " or ignore (nothing).",
     )
-    tell_strangers: bool = Field(
-        True,
-        description="Whether a stranger who writes to the bot in private is told how to be admitted, once an hour.",
+    settings_only: bool = Field(
+        False,
+        description="Whether only the people in these settings are admitted; stored people then count as strangers.",
+    )
+    requires: dict[Permission, Role] = Field(
+        {},
+        description="The lowest role for a permission (talk, basics, work, others, home, people, operate), such as"
+        ' { work = "guest" }.',
+    )
+
+    @field_validator("requires")
+    @classmethod
+    def _is_safe(cls, requires: dict[Permission, Role]) -> dict[Permission, Role]:
+        for permission, role in requires.items():
+            if role not in GIVEN or not role.includes(LOWEST.get(permission, Role.GUEST)):
+                raise ValueError(f"{permission} cannot be given to the role {role}")
+        return requires
+
+
+class Groups(Section):
+    memory: Literal["chat", "member"] = Field(
+        "chat", description="What a bot remembers in groups: one conversation per chat, or one for each member."
     )
 
 
@@ -96,6 +127,7 @@ class Retention(Section):
         0, ge=0, description="Days to keep what was said in conversations, and what a bot remembers of it."
     )
     cards_days: float = Field(0, ge=0, description="Days to keep the events of a card that is done or archived.")
+    audit_days: float = Field(365, ge=0, description="Days to keep the audit trail.")
 
     @field_validator("*")
     @classmethod
@@ -157,8 +189,10 @@ class Rule(Section):
 
     platform: str = Field("", description="The platform; here and below, empty means any.")
     account: str = Field("", description="The account on that platform.")
+    server: str = Field("", description="The id of the server (guild) or workspace.")
     chat: str = Field("", description="The id of the chat.")
     thread: str = Field("", description="The id of the thread in that chat; empty means the whole chat.")
+    person: str = Field("", description='A person, as "platform:ID"; their other linked identities count too.')
     bot: str = Field(min_length=1, description="The name of the bot that answers there.")
     assignees: tuple[str, ...] | None = Field(
         None,
@@ -170,6 +204,7 @@ class Core(Section):
     """The sections of core, as they stand in tidings.toml."""
 
     access: Access = Access()
+    groups: Groups = Groups()
     limits: Limits = Limits()
     log: Log = Log()
     retention: Retention = Retention()

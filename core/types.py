@@ -78,6 +78,10 @@ class Target(Value, frozen=True, kw_only=True):
     thread: str = ""
     reply_to: str = ""
     audience: Audience = Audience.PRIVATE
+    # The server (guild) or workspace that the chat belongs to; empty where the platform has none.
+    server: str = ""
+    # Whether only some people of the chat see this thread.
+    secluded: bool = False
     # What the platform needs for a reply; core never reads or logs a handle, and a handle may expire.
     handle: str = ""
 
@@ -131,8 +135,10 @@ class Sender(Value, frozen=True, kw_only=True):
     id: str
     name: str = ""
     is_bot: bool = False
-    # The adapter has proved this sender's identity, such as the owner at the local console.
+    # The owner, who sits at this machine.
     trusted: bool = False
+    # The id of the key under which a client named this sender; the sender may never do more than the key's holder.
+    key: str = ""
 
 
 class Attachment(Value, frozen=True, kw_only=True):
@@ -162,10 +168,19 @@ class Asker(Value, frozen=True, kw_only=True):
     conversation: Conversation
     target: Target
     sender: Sender
+    # The conversation of the chat itself, where the person asked in a continued one, and where that one has its chat.
+    began: Conversation | None = None
+    place: Target | None = None
 
 
-def asker(conversation: Conversation, target: Target, sender: Sender) -> Asker:
-    return Asker(conversation=conversation, target=target.lasting(), sender=sender)
+def asker(
+    conversation: Conversation,
+    target: Target,
+    sender: Sender,
+    began: Conversation | None = None,
+    place: Target | None = None,
+) -> Asker:
+    return Asker(conversation=conversation, target=target.lasting(), sender=sender, began=began, place=place)
 
 
 class Errand(Value, frozen=True, kw_only=True):
@@ -196,6 +211,10 @@ class Inbound(Value, frozen=True, kw_only=True):
     conversation: Conversation
     target: Target
     sender: Sender
+    # The conversation of the chat itself, where the chat goes on with another one.
+    began: Conversation | None = None
+    # Where that other conversation has its own chat, whose rules choose the bot.
+    place: Target | None = None
     kind: Kind = Kind.MESSAGE
     origin: Origin = Origin.PERSON
     text: str = ""
@@ -205,6 +224,8 @@ class Inbound(Value, frozen=True, kw_only=True):
     forwarded: str = ""
     # In a group: was the bot mentioned, replied to or commanded?
     addressed: bool = True
+    # The bot hears everything in this group, and nothing else makes this message one to the bot.
+    overheard: bool = False
     # When the message was sent, by the platform's clock, where messages may overtake each other; otherwise 0.
     said: float = 0.0
     # Messages of one album share a group and become one run.
@@ -227,7 +248,9 @@ class Inbound(Value, frozen=True, kw_only=True):
     @property
     def asker(self) -> Asker | None:
         """The person this work is for: the sender, or the person behind an errand."""
-        return self.errand.asker if self.errand else asker(self.conversation, self.target, self.sender)
+        if self.errand:
+            return self.errand.asker
+        return asker(self.conversation, self.target, self.sender, self.began, self.place)
 
     @property
     def argument(self) -> str:
@@ -396,6 +419,8 @@ class Refusal(StrEnum):
     """Why a message was refused; an adapter may answer each reason in its platform's own way."""
 
     NOT_ADMITTED = "not admitted"
+    # The sender is known, but their role does not permit this.
+    NOT_PERMITTED = "not permitted"
     BUSY = "busy"
     TOO_LONG = "too long"
     CONFLICT = "this key was used for another message"
@@ -403,6 +428,8 @@ class Refusal(StrEnum):
 
 class Refused(Value, frozen=True, kw_only=True):
     reason: Refusal
+    # Whether the sender gets an answer in a delivery to the target, so that the adapter need not give one.
+    told: bool = False
 
 
 Admission = Stored | Duplicate | Ignored | Refused
@@ -436,4 +463,9 @@ class Delivery(Value, frozen=True, kw_only=True):
 
 def workspace_name(conversation: Conversation) -> Path:
     """The name of a conversation's folder: unique, and safe on every file system."""
-    return Path(quote(conversation.id, safe="-_@.").replace(".", "%2E"))
+    return workspace_of(conversation.id)
+
+
+def workspace_of(conversation: str) -> Path:
+    """The same by the conversation's id."""
+    return Path(quote(conversation, safe="-_@.").replace(".", "%2E"))

@@ -10,8 +10,9 @@ from pathlib import Path
 from tidings.adapters.api import keys
 from tidings.adapters.api.guard import Gate
 from tidings.adapters.api.guesses import Guesses
+from tidings.adapters.api.identities import ADAPTER
 from tidings.adapters.api.keys import Keys
-from tidings.adapters.api.service import ADAPTER, ApiService
+from tidings.adapters.api.service import ApiService
 from tidings.adapters.api.settings import HttpSettings
 from tidings.core.adapter import Line, NearbyHost, Receive, Taken
 from tidings.core.errors import Rejected, Unknown
@@ -52,10 +53,10 @@ class ApiAdapter:
 
     def __init__(self, account: str, settings: HttpSettings, host: NearbyHost) -> None:
         self.account = account
-        self.keys = Keys(host.notebook, settings.key.get_secret_value())
+        self.keys = Keys(host.desk.people, settings.key.get_secret_value())
         self._host = host
         self._guesses = Guesses(host.notebook, host.clock)
-        self._gate = Gate(settings, self.keys, self._guesses)
+        self._gate = Gate(account, settings, self.keys, self._guesses, host.desk.people)
         self._service = ApiService(account, settings, host.desk)
 
     def can(self, target: Target) -> Capabilities:
@@ -67,7 +68,6 @@ class ApiAdapter:
     async def listen(self, receive: Receive) -> None:
         from tidings.adapters.api import serve
 
-        await self.keys.load()
         await self._guesses.load()
         async with AsyncExitStack() as stack:
             stack.enter_context(self._service.receiving(receive))
@@ -99,4 +99,4 @@ class ApiAdapter:
     async def _change_keys(self, line: Line) -> None:
         """The command line's way to the keys of a running gateway."""
         asked = await line.read() or {}
-        await line.write(await keys.change(self.keys, asked, self._host.clock.wall()))
+        await line.write(await keys.change(self.keys, self._host.desk.bots(), asked, self._host.clock.wall()))

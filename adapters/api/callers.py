@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidings.adapters.api.guard import Call, headers_of
 from tidings.adapters.api.messages import Said
-from tidings.adapters.api.models import Named, Person
+from tidings.adapters.api.models import Named
 
 # Open WebUI's prompts for titles, tags and follow-ups begin so and quote the talk; its prompt for answers
 # from documents begins the same way, but quotes no talk and is a person's message.
@@ -19,9 +19,9 @@ def conversation_named(call: Call, said: Said, by_body: str | None) -> str | Non
     return by_body or given.tidings or given.hermes or given.chat or None
 
 
-def person_named(call: Call, by_body: str | None = None) -> str | None:
+def person_named(call: Call, by_body: str | None = None) -> str:
     """The header wins: the chat program sets it itself, but may let its users write the body."""
-    return headers_of(Person, call).user or by_body
+    return call.user or by_body or ""
 
 
 def _is_side_task(given: Named, said: Said) -> bool:

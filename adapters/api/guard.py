@@ -1,4 +1,4 @@
-"""What every request passes before its handler: host, origin, key, scope, size, shape; in this order."""
+"""What every request passes before its handler: host, origin, key, scope, role, size, shape; in this order."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ import msgspec
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
+from tidings.adapters.api import identities
 from tidings.adapters.api.errors import Problem
 from tidings.adapters.api.guesses import Guesses
-from tidings.adapters.api.keys import Key, Keys, Scope
+from tidings.adapters.api.keys import Keys
+from tidings.adapters.api.models import Caller
 from tidings.adapters.api.settings import HttpSettings
 from tidings.adapters.api.validation import fault_of
 from tidings.adapters.shared.http_server import abandon_when_gone, read_body, vouch
+from tidings.core.desk.people import Key, PeopleDesk, Scope
+from tidings.core.roles import OWNER, Permission, Person, Role
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -41,13 +45,19 @@ class Call(NamedTuple):
     request: web.BaseRequest
     names: Mapping[str, str]
     key: Key
+    # Who asks: the key's holder, or the person whom the client names.
+    person: Person = OWNER
+    # The name by which the client knows that person; empty for the key's holder.
+    user: str = ""
 
 
 class Gate:
-    def __init__(self, settings: HttpSettings, keys: Keys, guesses: Guesses) -> None:
+    def __init__(self, account: str, settings: HttpSettings, keys: Keys, guesses: Guesses, people: PeopleDesk) -> None:
+        self._account = account
         self._origins = settings.origins
         self._keys = keys
         self._guesses = guesses
+        self._people = people
         self._names = LOCAL_NAMES | {settings.host.strip("[]").lower(), *(host.lower() for host in settings.hosts)}
 
     def check_place(self, request: web.BaseRequest) -> None:
@@ -78,7 +88,7 @@ class Gate:
             headers["Access-Control-Allow-Headers"] = asked
         return web.Response(status=204, headers=headers)
 
-    async def admit(self, request: web.BaseRequest, names: Mapping[str, str], scope: Scope) -> Call:
+    async def admit(self, request: web.BaseRequest, names: Mapping[str, str], scope: Scope, needs: Permission) -> Call:
         """The one place where a key is looked at, by whatever header it came."""
         address = request.remote or ""
         secret = _secret(request)
@@ -92,9 +102,24 @@ class Gate:
             raise unauthorised("this key is unknown; check that it is complete and was not revoked (tidings key list)")
         self._guesses.welcome(address)
         vouch(request)
+        user = _headers(Caller, request).user
+        return Call(request, names, key, self.check(key, user, scope, needs), user)
+
+    def check(self, key: Key, user: str, scope: Scope, needs: Permission) -> Person:
+        """The person who asks; raises Problem unless the key and this person's role permit it right now."""
+        if not self._keys.knows(key):
+            raise unauthorised("this key was revoked")
+        if not self._people.holder(key).role.includes(Role.GUEST):
+            raise unauthorised("the person whose key this is has been removed; ask the person who runs this gateway")
         if not key.may(scope):
-            raise Problem(403, f"this key has no scope {scope.value!r}", "missing_scope")
-        return Call(request, names, key)
+            hint = f"a key that has it is made with: tidings key add NAME --scope {scope}"
+            raise Problem(403, f"this key has no scope {scope.value!r}; {hint}", "missing_scope")
+        person = self._people.find(identities.asker(self._account, key, user))
+        if not self._people.may(person, needs):
+            who = "the person whom this request names" if user else "the person whose key this is"
+            words = f"{who} has the role {person.role.value!r}, which lacks the permission {needs.value!r}"
+            raise Problem(403, words, "missing_role")
+        return person
 
 
 def _secret(request: web.BaseRequest) -> str:
@@ -151,8 +176,12 @@ def query_of(model: type[M], call: Call) -> M:
 
 
 def headers_of(model: type[M], call: Call) -> M:
+    return _headers(model, call.request)
+
+
+def _headers(model: type[M], request: web.BaseRequest) -> M:
     names = [field.alias or name for name, field in model.model_fields.items()]
-    return _checked(model, {name: call.request.headers[name] for name in names if name in call.request.headers})
+    return _checked(model, {name: request.headers[name] for name in names if name in request.headers})
 
 
 def _checked(model: type[M], values: Any) -> M:

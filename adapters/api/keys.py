@@ -1,4 +1,4 @@
-"""Who may call: named keys with scopes, kept as digests, compared without telling by time how near a guess was."""
+"""Secrets of keys: made once, kept as digests, compared in constant time; and the requests served under them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import hmac
 import os
 import re
 import secrets
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple
 
 from tidings.adapters.api.settings import weakness
-from tidings.core.adapter import Notebook
+from tidings.core.desk.people import Key, PeopleDesk, Scope
 from tidings.core.errors import ConfigError, Conflict, TidingsError, Unknown
+from tidings.core.roles import OWNER, Role
+from tidings.core.types import parse_target
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 PREFIX = "tdg_"
@@ -26,55 +25,34 @@ FILE = "api.key"
 
 
 class Revoked(TidingsError):
-    """The key under which this was asked is no longer one of ours."""
+    """The key under which this was asked no longer opens it."""
 
 
-class Scope(StrEnum):
-    CHAT = "chat"
-    RUNS = "runs"
-    NOTIFY = "notify"
-    ADMIN = "admin"
+class Grant(NamedTuple):
+    """What a new key is for; no person means the owner, no bots or targets mean all."""
 
-
-class Key(msgspec.Struct, frozen=True):
-    """`id` is what conversations belong to: a new key with an old name finds nothing of the old one."""
-
-    id: str
-    name: str
-    digest: str
-    scopes: tuple[Scope, ...]
-    created: float
-
-    @property
-    def described(self) -> dict[str, Any]:
-        return {"name": self.name, "scopes": list(self.scopes), "created": self.created}
-
-    def may(self, scope: Scope) -> bool:
-        return scope in self.scopes or Scope.ADMIN in self.scopes
+    scopes: tuple[Scope, ...] = ()
+    person: str = ""
+    bots: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
 
 
 class Keys:
-    """The owner's key comes from the settings; the others are in the notebook."""
+    """The owner's key comes from the settings or from its file; the others belong to people."""
 
-    def __init__(self, notebook: Notebook, owner: str = "") -> None:
-        self._notebook = notebook
-        self._owner = Key("owner", "owner", digest(owner), tuple(Scope), 0.0) if owner else None
-        self._named: tuple[Key, ...] = ()
-        # One change after the other, or a key that is being revoked might come back with one that is being made.
-        self._changing = asyncio.Lock()
-        # Requests that are being served, by the id of their key.
-        self._served: dict[str, set[asyncio.Timeout]] = {}
-
-    async def load(self) -> None:
-        async with self._changing:
-            await self._read()
-
-    async def _read(self) -> None:
-        stored = await self._notebook.read("keys")
-        self._named = msgspec.json.decode(stored, type=tuple[Key, ...]) if stored else ()
+    def __init__(self, people: PeopleDesk, owner: str = "") -> None:
+        self._people = people
+        self._owner = Key(OWNER.id, "owner", digest(owner), tuple(Scope), 0.0, OWNER.id) if owner else None
+        # The requests that are being served, each with the check that it passed.
+        self._served: dict[asyncio.Timeout, Callable[[], object]] = {}
+        people.subscribe(self._check_served)
 
     def all(self) -> tuple[Key, ...]:
-        return (self._owner, *self._named) if self._owner else self._named
+        named = self._people.keys()
+        return (self._owner, *named) if self._owner else named
+
+    def knows(self, key: Key) -> bool:
+        return any(key.id == known.id for known in self.all())
 
     def find(self, secret: str) -> Key | None:
         """Always the same work: every digest is compared, and an unknown key costs what a known one does."""
@@ -86,66 +64,95 @@ class Keys:
         return found
 
     @asynccontextmanager
-    async def serving(self, key: Key) -> AsyncIterator[None]:
-        """Whatever goes on inside ends at once when the key is revoked, then with Revoked."""
-        served = self._served.setdefault(key.id, set())
+    async def serving(self, check: Callable[[], object]) -> AsyncIterator[None]:
+        """Everything inside ends at once, with the error of `check`, when a change of people or keys makes it fail."""
         try:
             async with asyncio.timeout(None) as hold:
-                served.add(hold)
+                self._served[hold] = check
                 try:
                     yield
                 finally:
-                    served.discard(hold)
-                    if not served:
-                        self._served.pop(key.id, None)
+                    del self._served[hold]
         except TimeoutError:
-            if hold.expired():
-                raise Revoked("this key was revoked") from None
-            raise
+            if not hold.expired():
+                raise
+            check()
+            raise Revoked("this key was revoked") from None
 
-    async def add(self, name: str, scopes: tuple[Scope, ...], now: float) -> str:
-        """Returns the secret, which cannot be shown a second time."""
+    def _check_served(self) -> None:
+        for hold, check in self._served.items():
+            try:
+                check()
+            except TidingsError:
+                if not hold.expired():
+                    hold.reschedule(asyncio.get_running_loop().time())
+
+    async def add(self, name: str, grant: Grant, now: float) -> str:
+        """Returns the secret, which cannot be shown a second time; raises Unknown or Conflict."""
         if not NAME.fullmatch(name):
             raise Unknown(f"{name!r} cannot name a key: use up to 64 letters, digits, _, . and -")
+        if name == OWNER.id:
+            raise Conflict(f"there is a key named {name} already; revoke it first, or choose another name")
         secret = new_secret()
-        granted = tuple(dict.fromkeys(scopes)) or (Scope.CHAT, Scope.RUNS)
-        key = Key(secrets.token_hex(16), name, digest(secret), granted, now)
-        async with self._changing:
-            await self._read()
-            if any(known.name == name for known in self.all()) or name == "owner":
-                raise Conflict(f"there is a key named {name} already; revoke it first, or choose another name")
-            await self._write((*self._named, key))
+        key = Key(
+            id=secrets.token_hex(16),
+            name=name,
+            digest=digest(secret),
+            scopes=tuple(dict.fromkeys(grant.scopes)) or (Scope.CHAT, Scope.RUNS),
+            created=now,
+            person=await self._holder(grant.person),
+            bots=tuple(dict.fromkeys(grant.bots)),
+            targets=tuple(dict.fromkeys(str(parse_target(each)) for each in grant.targets)),
+        )
+        await self._people.add_key(OWNER, key)
         return secret
 
+    async def _holder(self, who: str) -> str:
+        """The id of the person who gets a key; raises Unknown for somebody who is not admitted."""
+        if who in ("", OWNER.id):
+            return OWNER.id
+        line = await self._people.get(who)
+        if not line.role.includes(Role.GUEST):
+            raise Unknown(f"{who} is not admitted; admit them first: tidings people admit {who}")
+        return line.id
+
     async def revoke(self, name: str) -> None:
-        if name == "owner":
+        if name == OWNER.id:
             raise Unknown(f"the owner's key is in the settings or in {FILE} in the home: change it there and restart")
-        async with self._changing:
-            await self._read()
-            gone = [key for key in self._named if key.name == name]
-            if not gone:
-                raise Unknown(f"there is no key named {name}; list them with: tidings key list")
-            await self._write(tuple(key for key in self._named if key.name != name))
-        for key in gone:
-            for hold in self._served.get(key.id, ()):
-                hold.reschedule(asyncio.get_running_loop().time())
+        await self._people.revoke_key(OWNER, name)
 
-    async def _write(self, keys: tuple[Key, ...]) -> None:
-        await self._notebook.write("keys", msgspec.json.encode(keys).decode())
-        self._named = keys
+    def described(self, key: Key) -> dict[str, Any]:
+        holder = self._people.holder(key)
+        gone = "" if holder.role.includes(Role.GUEST) else " (no longer admitted)"
+        return {
+            # People whom a client names are known under this id.
+            "id": key.id,
+            "name": key.name,
+            "person": holder.id,
+            "holder": f"{holder.label}{gone}",
+            "scopes": list(key.scopes),
+            "bots": list(key.bots),
+            "targets": list(key.targets),
+            "created": key.created,
+        }
 
 
-async def change(keys: Keys, asked: dict[str, Any], now: float) -> dict[str, Any]:
-    """Answers the command line: add, revoke or list keys."""
+async def change(keys: Keys, bots: Iterable[str], asked: dict[str, Any], now: float) -> dict[str, Any]:
+    """Answers the command line: add, revoke or list keys. Only the owner can ask this way."""
     match asked.get("do"):
         case "add":
-            return {"secret": await keys.add(str(asked.get("name")), _scopes(asked.get("scopes", ())), now)}
+            grant = Grant(
+                _scopes(asked.get("scopes", ())),
+                str(asked.get("person") or ""),
+                _bots(asked.get("bots", ()), tuple(bots)),
+                tuple(asked.get("targets", ())),
+            )
+            return {"secret": await keys.add(str(asked.get("name")), grant, now)}
         case "revoke":
             await keys.revoke(str(asked.get("name")))
             return {"revoked": asked.get("name")}
         case _:
-            await keys.load()
-            return {"keys": [key.described for key in keys.all()]}
+            return {"keys": [keys.described(key) for key in keys.all()]}
 
 
 def _scopes(words: Iterable[str]) -> tuple[Scope, ...]:
@@ -153,6 +160,13 @@ def _scopes(words: Iterable[str]) -> tuple[Scope, ...]:
         if word not in tuple(Scope):
             raise Unknown(f"there is no scope {word!r}; there are: {', '.join(Scope)}")
     return tuple(Scope(word) for word in words)
+
+
+def _bots(names: Iterable[str], known: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if name not in known:
+            raise Unknown(f"there is no bot named {name!r}; there are: {', '.join(known)}")
+    return tuple(names)
 
 
 def digest(secret: str) -> str:

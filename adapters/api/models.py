@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
 MESSAGES = 10_000
 TEXT = 200_000
 PAGE, LARGEST_PAGE = 50, 500
 # The largest number of a row.
 LARGEST = 2**63 - 1
+# The id by which a client names a person.
+USER = 128
+# Letters and marks that draw nothing; Python counts them as printable.
+_UNDRAWN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 Name = Annotated[str, StringConstraints(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Text = Annotated[str, StringConstraints(max_length=TEXT)]
 
@@ -44,6 +60,24 @@ def _yes_or_no(value: Any) -> Any:
     return value
 
 
+def is_legible(text: str) -> bool:
+    """Tells whether an id can be read and written at a command line: without spaces, all of it drawn as it is."""
+    return text.isprintable() and " " not in text and not _UNDRAWN.search(text)
+
+
+def _nameable(value: Any) -> Any:
+    """Refuses the id of a person whom nobody could block at the command line."""
+    if isinstance(value, str) and (len(value) > USER or not is_legible(value)):
+        raise ValueError(f"a person's id has at most {USER} characters, and neither spaces nor invisible characters")
+    return value
+
+
+def _legible(value: str) -> str:
+    if not is_legible(value):
+        raise ValueError("has characters that are not allowed here")
+    return value
+
+
 class Page(Lenient):
     limit: Number = Field(PAGE, ge=1, le=LARGEST_PAGE, description="So many lines at most.")
     after: Number = Field(0, ge=0, le=LARGEST, description="The `next` of the page before.")
@@ -54,17 +88,21 @@ class After(Lenient):
 
 
 HeaderName = Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")]
+HeaderUser = Annotated[str, StringConstraints(max_length=USER), BeforeValidator(_nameable)]
+User = Annotated[str, StringConstraints(min_length=1, max_length=USER), BeforeValidator(_nameable)]
 
 
-class Person(Lenient):
+class Caller(Lenient):
     """Tells people apart when a chat program serves several of them with one key."""
 
-    user: HeaderName = Field(
-        "", alias="X-OpenWebUI-User-Id", description="The person who asks; what belongs to others is hidden from them."
+    user: HeaderUser = Field(
+        "",
+        alias="X-OpenWebUI-User-Id",
+        description="The person who asks, under this key; what belongs to others is hidden from them.",
     )
 
 
-class Seen(Person):
+class Seen(Caller):
     last: Number = Field(
         0, alias="Last-Event-ID", ge=0, le=LARGEST, description="The id of the last event that you saw."
     )
@@ -81,13 +119,13 @@ class InputItems(Lenient):
     after: HeaderName = Field("", description="The last_id of the previous page.")
 
 
-class Repeatable(Lenient):
+class Repeatable(Caller):
     key: Annotated[str, StringConstraints(pattern=r"^[\x20-\x7e]{1,255}$")] | None = Field(
         None, alias="Idempotency-Key", description="The same key with the same body is the same request, for a day."
     )
 
 
-class Named(Person, Repeatable):
+class Named(Repeatable):
     """Open WebUI and hermes' clients name a conversation in their own ways."""
 
     tidings: HeaderName = Field(
@@ -126,7 +164,7 @@ class ChatRequest(Lenient):
     stream: bool = False
     stream_options: StreamOptions | None = None
     n: int | None = Field(None, ge=1, le=1, description="Only 1; ask again for another answer.")
-    user: Name | None = None
+    user: User | None = Field(None, description="As X-OpenWebUI-User-Id, which wins.")
 
     @field_validator("n", mode="before")
     @classmethod
@@ -186,7 +224,7 @@ class ResponseRequest(Lenient):
     store: bool = True
     stream: bool = False
     background: bool = Field(False, description="Return at once and go on working; fetch the response later.")
-    user: Name | None = None
+    user: User | None = Field(None, description="As X-OpenWebUI-User-Id, which wins.")
 
     @field_validator("conversation", mode="before")
     @classmethod
@@ -220,7 +258,7 @@ class RunRequest(Lenient):
     instructions: Text | None = None
     conversation_history: Annotated[list[HistoryItem], Field(max_length=MESSAGES)] | None = None
     previous_response_id: Name | None = None
-    user: Name | None = None
+    user: User | None = Field(None, description="As X-OpenWebUI-User-Id, which wins.")
 
 
 class NotifyRequest(Lenient):
@@ -334,3 +372,46 @@ class CardParent(Lenient):
 class CardWatcher(Lenient):
     target: str = Field(min_length=1, max_length=512, examples=["console"])
     on: bool = True
+
+
+# The roles that a person can be given.
+GivenRole = Literal["guest", "member", "admin", "owner"]
+Identity = Annotated[
+    str, StringConstraints(max_length=300, pattern=r"^([^\s:@]+(@[^\s:@]+)?:\S+)?$"), AfterValidator(_legible)
+]
+Code = Annotated[str, StringConstraints(max_length=64, pattern=r"^([0-9A-Za-z_-]{8,40})?$")]
+PersonName = Annotated[str, StringConstraints(max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+class PersonRequest(Lenient):
+    """Somebody to admit: by identity, or by the code of a stranger who waits."""
+
+    id: Identity = Field("", examples=["telegram:123"])
+    code: Code = Field("", description="The stranger's code, or the id of a waiting request.")
+    role: GivenRole | None = Field(None, description="Without it, a member.")
+    name: PersonName = ""
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if bool(self.id) == bool(self.code):
+            raise ValueError("give either id or code")
+        return self
+
+
+class PersonChange(Lenient):
+    """Fields that are left out stay as they are."""
+
+    role: GivenRole | None = None
+    name: PersonName | None = None
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        if self.role is None and self.name is None:
+            raise ValueError("give role or name")
+        return self
+
+
+class PersonLink(Lenient):
+    other: Annotated[str, StringConstraints(min_length=1, max_length=300), AfterValidator(_legible)] = Field(
+        description="The other person's id, or an identity of theirs.", examples=["slack:U1"]
+    )

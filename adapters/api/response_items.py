@@ -22,7 +22,7 @@ LONGEST_CHAIN, LONGEST_MEMORY = 1000, 100
 _ID = re.compile(r"[a-z]{2,4}_(?P<run>[0-9a-f]{32})_(?:in)?[0-9]{1,9}")
 
 
-async def resolve(api: ApiService, call: Call, given: Input) -> Input:
+async def resolve(api: ApiService, call: Call, given: Input, user: str) -> Input:
     """Replaces each reference by its item, once: a second reference to the same item adds nothing."""
     if isinstance(given, str):
         return given
@@ -33,7 +33,7 @@ async def resolve(api: ApiService, call: Call, given: Input) -> Input:
         if not item.is_reference:
             resolved.append(item)
             continue
-        found = await _find(api, call, item, known)
+        found = await _find(api, call, item, known, user)
         if found is not None and item.id not in seen:
             seen.add(item.id or "")
             resolved.append(found)
@@ -41,13 +41,13 @@ async def resolve(api: ApiService, call: Call, given: Input) -> Input:
 
 
 async def _find(
-    api: ApiService, call: Call, item: InputItem, known: dict[str, Mapping[str, InputItem]]
+    api: ApiService, call: Call, item: InputItem, known: dict[str, Mapping[str, InputItem]], user: str
 ) -> InputItem | None:
     match = _ID.fullmatch(item.id or "")
     if match is not None:
         run = match["run"]
         if run not in known:
-            known[run] = await _items_of(api, call, f"resp_{run}")
+            known[run] = await _items_of(api, call, f"resp_{run}", user)
         if found := known[run].get(item.id or ""):
             return found
     if item.type == "mcp_call":
@@ -56,9 +56,9 @@ async def _find(
     raise Problem(404, "there is no such item; send the item itself instead of its id", "item_not_found", param="input")
 
 
-async def _items_of(api: ApiService, call: Call, response: str) -> Mapping[str, InputItem]:
+async def _items_of(api: ApiService, call: Call, response: str, user: str) -> Mapping[str, InputItem]:
     try:
-        run = await stored(api, call, response)
+        run = await stored(api, call, response, user)
     except Problem:
         return {}
     if run.outcome is None:
@@ -105,9 +105,12 @@ def _item(entry: Entry, id: str) -> Item:
     return {"type": "message", "id": f"msg_{id}", "status": "completed", "role": role, "content": [part]}
 
 
-async def stored(api: ApiService, call: Call, id: str) -> Run:
-    """Raises Problem for a response that belongs to another key or person, was forgotten or never existed."""
-    run = await api.own_run(call, run_of(id), "response") if id.startswith("resp_") else None
+async def stored(api: ApiService, call: Call, id: str, user: str = "") -> Run:
+    """Raises Problem for a response that belongs to another key or person, was forgotten or never existed.
+
+    `user` is the person whom the request's body names.
+    """
+    run = await api.own_run(call, run_of(id), "response", user) if id.startswith("resp_") else None
     if run is None or run.forgotten:
         raise not_found("response")
     return run
@@ -133,9 +136,9 @@ async def finished(api: ApiService, run: Run) -> Building:
     return building
 
 
-async def chain(api: ApiService, call: Call, id: str) -> tuple[Given, str, str]:
+async def chain(api: ApiService, call: Call, id: str, user: str) -> tuple[Given, str, str]:
     """The turns up to a response, its run and its conversation's name. Raises Problem for a failed response."""
-    run = await stored(api, call, id)
+    run = await stored(api, call, id, user)
     if run.outcome is None:
         raise Problem(409, "the response before this one is not finished", "response_not_finished")
     if run.outcome.kind is OutcomeKind.FAILED:

@@ -10,10 +10,11 @@ from aiohttp import web
 
 from tidings.adapters.api.errors import Problem, unstored
 from tidings.adapters.api.guard import BODY_BYTES, Call, Gate, check_kind, unauthorised
-from tidings.adapters.api.keys import Key, Keys, Revoked
+from tidings.adapters.api.keys import Keys, Revoked
 from tidings.adapters.api.routes import ENDPOINTS, Endpoint
 from tidings.adapters.api.service import ApiService, answer
 from tidings.core.adapter import Server
+from tidings.core.desk.people import Key
 from tidings.core.errors import Unstored
 
 if TYPE_CHECKING:
@@ -61,14 +62,15 @@ def _answering(
 
 def _serving(api: ApiService, gate: Gate, keys: Keys, endpoint: Endpoint) -> Served:
     async def serve(request: Request, names: Mapping[str, str]) -> web.StreamResponse:
-        if endpoint.scope is None:
+        scope, needs = endpoint.scope, endpoint.needs
+        if scope is None or needs is None:
             return await endpoint.handler(api, Call(request, names, NO_KEY))
-        call = await gate.admit(request, names, endpoint.scope)
+        call = await gate.admit(request, names, scope, needs)
         if endpoint.method != "GET":
             check_kind(request)
         try:
             with api.handling():
-                async with keys.serving(call.key):
+                async with keys.serving(lambda: gate.check(call.key, call.user, scope, needs)):
                     return await endpoint.handler(api, call)
         except Revoked as error:
             raise unauthorised(str(error)) from None

@@ -14,35 +14,38 @@ from urllib.parse import quote
 import msgspec
 from aiohttp import web
 
+from tidings.adapters.api import identities
 from tidings.adapters.api.errors import CONFLICT, FINAL, Problem, not_found, stopping
 from tidings.adapters.api.guard import Call, headers_of
-from tidings.adapters.api.keys import Key, Scope
+from tidings.adapters.api.identities import ADAPTER
 from tidings.adapters.api.messages import Said
-from tidings.adapters.api.models import Person, Repeatable
+from tidings.adapters.api.models import Repeatable
 from tidings.adapters.api.settings import HttpSettings
 from tidings.adapters.api.slots import Slots
 from tidings.core.adapter import Receive
 from tidings.core.agent import JournalEvent, Outcome, Restarted
 from tidings.core.background import Background
 from tidings.core.desk.desk import Desk
+from tidings.core.desk.people import Key, Scope
 from tidings.core.desk.runs import Numbered, Run
 from tidings.core.errors import Lagged, Unknown
+from tidings.core.roles import Permission, Role
 from tidings.core.types import (
     ONCE,
     Admission,
+    Asker,
     Conversation,
     Duplicate,
+    Ignored,
     Inbound,
     Refusal,
     Refused,
-    Sender,
     Stored,
     Target,
+    parse_target,
 )
 
 log = logging.getLogger(__name__)
-
-ADAPTER = "api"
 
 
 class Asked(NamedTuple):
@@ -90,22 +93,63 @@ class ApiService:
         finally:
             self._handlers.discard(task)
 
-    def conversation(self, key: Key, name: str | None, user: str | None) -> Conversation:
+    def conversation(self, key: Key, name: str | None, user: str) -> Conversation:
         """Under the key's own id, so that no client can name another's; without a name it is used once."""
         thread = name or f"{ONCE}{secrets.token_hex(16)}"
-        return Conversation(adapter=ADAPTER, account=self.account, chat=key.id, thread=thread, member=user or "")
+        return Conversation(adapter=ADAPTER, account=self.account, chat=key.id, thread=thread, member=user)
 
-    def bot(self, model: str) -> str:
+    def bots(self, key: Key) -> tuple[str, ...]:
+        """The bots that a key may talk to; for a key that is bound to some, the others do not exist."""
+        return tuple(bot for bot in self.desk.bots() if not key.bots or bot in key.bots)
+
+    def bot(self, key: Key, model: str) -> str:
         """The bot that was asked for by name; empty leaves it to the rules of the house."""
-        bots = self.desk.bots()
+        bots = self.bots(key)
         if model in bots:
             return model
-        if model and self.settings.unknown_model == "refuse":
+        # Rules might choose a bot that the key is not bound to, and so might the default for an unknown name.
+        if (model and self.settings.unknown_model == "refuse") or (key.bots and (model or not bots)):
             raise Problem(404, f"there is no model {model!r}; there are: {', '.join(bots)}", "model_not_found")
-        return ""
+        return bots[0] if key.bots else ""
 
     def called(self, bot: str) -> str:
         return bot or self.desk.bots()[0]
+
+    def asker(self, call: Call) -> Asker:
+        """The person for whom the work of this request is done."""
+        return identities.asker(self.account, call.key, call.user)
+
+    def role_under_key(self, identity: str) -> Role:
+        """The role that this identity has because clients of a key may name it; a stranger's for any other."""
+        adapter, _, place = identity.partition(":")
+        key, _, user = place.partition("/")
+        if adapter != ADAPTER or not user:
+            return Role.STRANGER
+        unnamed = Key(id=key, name="", digest="", scopes=(), created=0.0)
+        return self.desk.people.find(identities.asker(self.account, unnamed, user)).role
+
+    def may(self, call: Call, permission: Permission) -> bool:
+        return self.desk.people.may(call.person, permission)
+
+    def sees_all(self, call: Call) -> bool:
+        """Tells whether a request may see what belongs to others; one that names a person sees that person's own."""
+        return not call.user and call.key.may(Scope.ADMIN) and self.may(call, Permission.OPERATE)
+
+    async def places(self, key: Key) -> tuple[Target, ...]:
+        """The chats that a key is bound to; empty means all. A platform without a chat includes its home."""
+        bound = tuple(map(parse_target, key.targets))
+        homes = await self.desk.homes() if bound else {}
+        return (*bound, *(homes[place.at] for place in bound if not place.chat and place.at in homes))
+
+    async def check_target(self, call: Call, target: Target) -> None:
+        """Raises Problem 403 for a target that is not permitted, or that the key is not bound to."""
+        if not is_within(await self.places(call.key), target):
+            words = f"this key may only write to: {', '.join(call.key.targets)}"
+            raise Problem(403, words, "target_not_permitted", param="target")
+        if not await self.desk.permitted(target):
+            words = f"{target} is neither admitted nor a known conversation"
+            hint = f"admit it with: tidings people admit {target.adapter}:{target.chat}"
+            raise Problem(403, f"{words}; {hint}", "target_not_permitted", param="target")
 
     async def ask(
         self,
@@ -131,7 +175,7 @@ class ApiService:
             key=key,
             conversation=conversation,
             target=Target(adapter=ADAPTER, account=self.account, chat=conversation.chat, thread=conversation.thread),
-            sender=Sender(id=_sender(call.key, conversation.member), name=call.key.name, trusted=True),
+            sender=identities.sender(call.key, conversation.member),
             text=said.text,
             bot=bot,
             given=msgspec.structs.replace(said.given, history=history),
@@ -164,6 +208,8 @@ class ApiService:
                 raise Problem(409, CONFLICT, "idempotency_key_conflict", headers=FINAL)
             case Refused(reason=Refusal.TOO_LONG):
                 raise Problem(413, _too_long(said.text), "too_long")
+            case Ignored() | Refused(reason=Refusal.NOT_ADMITTED | Refusal.NOT_PERMITTED):
+                raise Problem(403, "the person whom this request names may not talk to the bots", "not_admitted")
             case _:
                 raise Problem(429, "too much is waiting", "rate_limit_exceeded", headers={"Retry-After": "2"})
 
@@ -226,16 +272,19 @@ class ApiService:
 
         self._background.begin(end())
 
-    async def own_run(self, call: Call, id: str, what: str = "run") -> Run:
-        """Raises the same Problem for a run of another client as for one that never was."""
+    async def own_run(self, call: Call, id: str, what: str = "run", user: str = "") -> Run:
+        """Raises the same Problem for a run of another client as for one that never was.
+
+        `user` is the person whom the request's body names.
+        """
         try:
             run = await self.desk.run(id)
         except Unknown:
             raise not_found(what) from None
-        place, person = run.message.conversation, headers_of(Person, call).user
+        place, person = run.message.conversation, call.user or user
         if person and place.member != person:
             raise not_found(what)
-        if place.adapter != ADAPTER or not (place.chat == call.key.id or Scope.ADMIN in call.key.scopes):
+        if place.adapter != ADAPTER or not (place.chat == call.key.id or self.sees_all(call)):
             raise not_found(what)
         return run
 
@@ -254,14 +303,21 @@ def _too_long(text: str) -> str:
     return f"the message has {len(text):,} characters, {taken}"
 
 
-def _sender(key: Key, user: str) -> str:
-    """Whom a client names is known under its key only: another's person of that name is another."""
-    return f"{key.id}/{user}" if user else key.id
+def is_within(places: tuple[Target, ...], target: Target) -> bool:
+    """Tells whether a key that is bound to these chats may have to do with this one."""
+    return not places or any(_covers(place, target) for place in places)
+
+
+def _covers(bound: Target, target: Target) -> bool:
+    """Tells whether a bound chat is this target, or the chat of this thread."""
+    if (bound.at, bound.chat) != (target.at, target.chat):
+        return False
+    return bound.thread in ("", target.thread)
 
 
 def idempotency_key(call: Call, user: str = "") -> str:
     """Namespaced under the client's own key and the person whom it names; without one every request is another."""
-    given = headers_of(Repeatable, call).key
+    given, user = headers_of(Repeatable, call).key, user or call.user
     if not given:
         return f"{call.key.id}/{secrets.token_hex(16)}"
     whose = f"{call.key.id}/user/{quote(user, safe='')}" if user else call.key.id

@@ -14,7 +14,8 @@ from tidings.adapters.discord.address import STRANGE, time_of
 log = logging.getLogger(__name__)
 
 TEXT, PRIVATE, VOICE, PRIVATE_GROUP, NEWS, STAGE = 0, 1, 2, 3, 5, 13
-THREADS = (10, 11, 12)
+PRIVATE_THREAD = 12
+THREADS = (10, 11, PRIVATE_THREAD)
 # Where people write; the rest are categories, directories and forums, whose posts are threads.
 WRITTEN = (TEXT, VOICE, NEWS, STAGE, *THREADS)
 

@@ -24,7 +24,7 @@ from tidings.adapters.discord.socket import USUAL, Gateway, Limits
 from tidings.core.adapter import Host, Receive
 from tidings.core.background import Background
 from tidings.core.errors import RateLimited, SendError, Unreachable, Unstored
-from tidings.core.types import Note
+from tidings.core.types import Ignored, Note
 
 log = logging.getLogger(__name__)
 
@@ -253,8 +253,10 @@ class Intake:
             await self._places.keep(place)
         cursor = max(id, self._cursors.memory.get(place.channel, 0))
         note = Note(name=f"cursor/{place.channel}", value=str(cursor))
-        await self._receive(inbound, note)
+        admission = await self._receive(inbound, note)
         self._cursors.moved(place.channel, cursor)
+        if isinstance(admission, Ignored):
+            return
         self._taken[inbound.key] = None
         if len(self._taken) > TAKEN:
             del self._taken[next(iter(self._taken))]
@@ -264,8 +266,10 @@ class Intake:
         if inbound is None:
             return
         # What was for us stays so, whatever becomes of the mention.
-        if inbound.addressed or inbound.about in self._taken:
-            await self._receive(msgspec.structs.replace(inbound, addressed=True))
+        is_ours = inbound.about in self._taken
+        if inbound.addressed or is_ours:
+            overheard = inbound.overheard and not is_ours
+            await self._receive(msgspec.structs.replace(inbound, addressed=True, overheard=overheard))
 
     async def _deleted(self, data: dict[str, Any]) -> None:
         place = await self._place(data)

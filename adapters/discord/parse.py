@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tidings.adapters.discord.address import ADAPTER, Handle
-from tidings.adapters.discord.directory import NEWS, TEXT, Atlas, Place
+from tidings.adapters.discord.directory import NEWS, PRIVATE_THREAD, TEXT, Atlas, Place
 from tidings.adapters.discord.settings import DiscordAccount
 from tidings.adapters.shared.accounts import Rule
 from tidings.adapters.shared.edits import edit_of
@@ -57,7 +57,8 @@ class Reader:
         # A forwarded command is not obeyed.
         command, text = ("", text) if forwarded else self._command(text)
         is_named = self._is_named(message, place)
-        addressed = is_named or place.is_private or self.rule(place) == "all" or self._atlas.is_ours(place)
+        meant = is_named or place.is_private or self._atlas.is_ours(place)
+        addressed = meant or self.rule(place) == "all"
         opens = is_named and not command and self._settings.threads and place.kind in (TEXT, NEWS)
         return _checked(
             Inbound(
@@ -71,6 +72,8 @@ class Reader:
                 quoted=self._quoted(message, place.guild),
                 forwarded="somebody" if forwarded else "",
                 addressed=addressed,
+                # A command word is always meant for the bot.
+                overheard=addressed and not (meant or command),
                 command=command if addressed else "",
             )
         )
@@ -194,6 +197,8 @@ class Reader:
             thread=message if opens else place.thread,
             reply_to=message,
             audience=audience,
+            server=place.guild,
+            secluded=place.kind == PRIVATE_THREAD,
             handle=handle.write(),
         )
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from difflib import get_close_matches
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -14,8 +16,11 @@ from tidings.adapters.shared.targets import find_target
 from tidings.core.adapter import Line
 from tidings.core.desk.board import CardFile, Hand, Order, is_link, link_to
 from tidings.core.desk.desk import Desk
+from tidings.core.desk.people import AuditLine, Key, PeopleDesk, PersonLine
 from tidings.core.desk.work import Firing, Missed, Plan, Schedule
 from tidings.core.errors import Declined, Unknown
+from tidings.core.people.names import is_identity
+from tidings.core.roles import GIVEN, OWNER, Permission, Role, described
 from tidings.core.types import Body, parse_target
 from tidings.core.work.schedules import commands
 
@@ -24,17 +29,53 @@ LISTED = 200
 SHOWN_RUNS = 10
 
 Message = dict[str, Any]
-Verb = Callable[[Desk, Message], Awaitable[Message]]
+
+
+class WithPeople(Protocol):
+    """The part of the desk that there is also without a running gateway."""
+
+    @property
+    def people(self) -> PeopleDesk: ...
+
+
+class Verb(NamedTuple):
+    """What a word of the command line asks of the gateway, and the permission that it needs."""
+
+    answer: Callable[[Desk, Message], Awaitable[Message]]
+    needs: Permission
+    # Called with the answer if the client has gone before it was told.
+    undo: Callable[[Message], None] | None = None
 
 
 def routes_for(desk: Desk) -> dict[str, Handler]:
     """Each verb takes one question and gives one answer."""
-    routes: dict[str, Handler] = {name: partial(_reply, desk, verb) for name, verb in VERBS.items()}
-    return routes | {"snapshot": partial(snapshot, desk)}
+    return {name: guarded(desk, verb.needs, partial(_reply, desk, verb)) for name, verb in VERBS.items()}
+
+
+def guarded(desk: WithPeople, needs: Permission, handler: Handler) -> Handler:
+    """Asks first whether the person at this machine may do this, as every door does."""
+
+    async def handle(line: Line) -> None:
+        check(desk, needs)
+        await handler(line)
+
+    return handle
+
+
+def check(desk: WithPeople, needs: Permission) -> None:
+    """Raises Declined unless the person at this machine may do this; only that person can reach the socket."""
+    if not desk.people.may(OWNER, needs):
+        raise Declined(f"this needs the permission {needs}")
 
 
 async def _reply(desk: Desk, verb: Verb, line: Line) -> None:
-    await line.write(await verb(desk, await line.read() or {}))
+    answer = await verb.answer(desk, await line.read() or {})
+    try:
+        await line.write(answer)
+    except ConnectionError:
+        if verb.undo is not None:
+            verb.undo(answer)
+        raise
 
 
 # Messages, and who may speak.
@@ -50,20 +91,95 @@ async def notify(desk: Desk, asked: Message) -> Message:
 
 async def home(desk: Desk, asked: Message) -> Message:
     if asked.get("target"):
-        await desk.set_home(parse_target(_text(asked, "target")))
+        await desk.set_home(OWNER, parse_target(_text(asked, "target")))
     return {"homes": {name: str(target) for name, target in (await desk.homes()).items()}}
 
 
-async def allow(desk: Desk, asked: Message) -> Message:
+async def people(desk: WithPeople, asked: Message) -> Message:
+    """Everything that `tidings people` does; the person at this machine is the owner."""
+    register, who = desk.people, str(asked.get("who") or "")
     match asked.get("do"):
         case "list":
-            admissions: Message = msgspec.to_builtins(await desk.admissions())
-            return admissions
+            return {
+                "people": msgspec.to_builtins(await register.all()),
+                "waiting": msgspec.to_builtins(await register.waiting()),
+                "has_owner": register.has_owner(),
+            }
+        case "show":
+            line = await _known(register, who)
+            keys = [key.name for key in _keys(register) if key.person in (line.id, *line.identities)]
+            return {"person": msgspec.to_builtins(line), "keys": keys}
+        case "admit":
+            before = await _role_of(register, who)
+            line = await register.admit(OWNER, who, _role(asked), str(asked.get("name") or ""))
+            return {"person": msgspec.to_builtins(line), "before": before}
         case "remove":
-            await desk.withdraw(_text(asked, "id"))
-            return {"removed": asked["id"]}
-        case _:
-            return {"allowed": await desk.allow(_text(asked, "id"))}
+            line = await register.remove(OWNER, (await _known(register, who)).id)
+        case "block":
+            line = await register.block(OWNER, who if is_identity(who) else (await _known(register, who)).id)
+        case "role":
+            line = await register.set_role(OWNER, (await _known(register, who)).id, _role(asked) or Role.STRANGER)
+        case "link":
+            other = _text(asked, "other")
+            other = other if is_identity(other) else (await _known(register, other)).id
+            line = await register.link(OWNER, (await _known(register, who)).id, other)
+        case "unlink":
+            line = await _known(register, who)
+            await register.unlink(OWNER, who)
+        case "forget":
+            return {"runs": await register.forget(OWNER, (await _known(register, who)).id)}
+        case verb:
+            raise Declined(f"{verb!r} is nothing that can be done with people")
+    return {"person": msgspec.to_builtins(line)}
+
+
+def _role(asked: Message) -> Role | None:
+    role = str(asked.get("role") or "")
+    if role and role not in GIVEN:
+        raise Declined(f"there is no role {role}; there are: {', '.join(GIVEN)}")
+    return Role(role) if role else None
+
+
+async def _role_of(register: PeopleDesk, who: str) -> str:
+    """The role that somebody has before a change; empty for an unknown id."""
+    found = [line.role for line in await register.all() if who in (line.id, *line.identities)]
+    return str(found[0]) if found else ""
+
+
+async def _known(register: PeopleDesk, who: str) -> PersonLine:
+    """A person by id, identity or name; raises Unknown with the nearest name."""
+    try:
+        return await register.get(who)
+    except Unknown as error:
+        words = [word for line in await register.all() for word in (line.name, *line.identities) if word]
+        near = get_close_matches(who, words, 1) or [word for word in words if word.casefold() == who.casefold()]
+        hint = f"did you mean {near[0]}?" if near else "see who is: tidings people"
+        raise Unknown(f"{error}; {hint}") from None
+
+
+async def audit(desk: WithPeople, asked: Message) -> Message:
+    """The newest entries first, with the names of the persons and keys in them."""
+    limit, before, since = (asked.get(name) or 0 for name in ("limit", "before", "since"))
+    lines = await desk.people.audit(min(int(limit) or LISTED, LISTED), int(before), float(since))
+    return {"audit": msgspec.to_builtins(lines), "names": await _names(desk.people, lines)}
+
+
+async def _names(register: PeopleDesk, lines: list[AuditLine]) -> dict[str, str]:
+    """How the persons and keys in these entries are called; a removed person by the identity in the entries."""
+    gone = {line.object: word for line in lines for word in line.detail.split()[:1] if is_identity(word)}
+    known = {line.id: _label(line) for line in await register.all()}
+    keys = {key.id: key.name for key in _keys(register)}
+    found = gone | known | keys | {OWNER.id: OWNER.name}
+    named = {word for line in lines for word in (line.actor, line.object, *line.detail.split())}
+    return {id: found[id] for id in named if id in found}
+
+
+def _keys(register: PeopleDesk) -> tuple[Key, ...]:
+    return register.keys()
+
+
+def _label(line: PersonLine) -> str:
+    return described(line.name, line.identities[0] if line.identities else line.id)
 
 
 async def deliveries(desk: Desk, asked: Message) -> Message:
@@ -92,15 +208,13 @@ async def prune(desk: Desk, asked: Message) -> Message:
     return {"pruned": msgspec.to_builtins(pruned)}
 
 
-async def snapshot(desk: Desk, line: Line) -> None:
-    """The client removes the copy; when it has gone before it was told, the copy is removed here."""
-    await line.read()
-    path = await desk.upkeep.snapshot()
-    try:
-        await line.write({"snapshot": str(path)})
-    except ConnectionError:
-        path.unlink(missing_ok=True)
-        raise
+async def snapshot(desk: Desk, asked: Message) -> Message:
+    """The client removes the copy."""
+    return {"snapshot": str(await desk.upkeep.snapshot())}
+
+
+def _drop_snapshot(answer: Message) -> None:
+    Path(answer["snapshot"]).unlink(missing_ok=True)
 
 
 # The board.
@@ -217,13 +331,29 @@ def _text(asked: Message, name: str) -> str:
     return value
 
 
+# The same permissions as for the commands of a chat and the routes of the API.
 VERBS: Mapping[str, Verb] = {
-    "status": status,
-    "schedule": schedule,
-    "board": board,
-    "notify": notify,
-    "home": home,
-    "allow": allow,
-    "prune": prune,
-    "deliveries": deliveries,
+    "status": Verb(status, Permission.OTHERS),
+    "schedule": Verb(schedule, Permission.OPERATE),
+    "board": Verb(board, Permission.WORK),
+    "notify": Verb(notify, Permission.OPERATE),
+    "home": Verb(home, Permission.HOME),
+    "people": Verb(people, Permission.PEOPLE),
+    "audit": Verb(audit, Permission.OPERATE),
+    "prune": Verb(prune, Permission.OPERATE),
+    "deliveries": Verb(deliveries, Permission.OPERATE),
+    "snapshot": Verb(snapshot, Permission.OPERATE, _drop_snapshot),
 }
+# What needs only the store; the home is not in use then.
+AT_REST: Mapping[str, Callable[[WithPeople, Message], Awaitable[Message]]] = {"people": people, "audit": audit}
+
+
+def only_reads(asked: Message) -> bool:
+    return asked.get("verb") == "audit" or asked.get("do") in ("list", "show")
+
+
+async def answer_at_rest(desk: WithPeople, asked: Message) -> Message:
+    """Answers a question while no gateway runs: by the same verb, and with the same permission."""
+    name = _text(asked, "verb")
+    check(desk, VERBS[name].needs)
+    return await AT_REST[name](desk, asked)

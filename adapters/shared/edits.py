@@ -5,8 +5,11 @@ from __future__ import annotations
 from tidings.core.types import Inbound, Kind
 
 
-def edit_of(said: Inbound, key: str, *, addressed: bool | None = None) -> Inbound:
-    """`said` is the message as it reads now; attachments and commands of an edit are not taken again."""
+def edit_of(said: Inbound, key: str, *, was_addressed: bool = False) -> Inbound:
+    """`said` is the message as it reads now; attachments and commands of an edit are not taken again.
+
+    `was_addressed` means that the message as it read before named us.
+    """
     return Inbound(
         key=key,
         kind=Kind.EDITED,
@@ -16,5 +19,6 @@ def edit_of(said: Inbound, key: str, *, addressed: bool | None = None) -> Inboun
         sender=said.sender,
         text=said.text,
         quoted=said.quoted,
-        addressed=said.addressed if addressed is None else addressed,
+        addressed=said.addressed or was_addressed,
+        overheard=said.overheard and not was_addressed,
     )

@@ -8,6 +8,7 @@ UNSTORED = "I could not take this just now. Please try again in a moment."
 SILENT = "I do not answer in this channel."
 ANSWERED = "This was answered already."
 REFUSALS = {
+    Refusal.NOT_PERMITTED: "Only an owner or admin can do this.",
     Refusal.BUSY: "I have too much waiting here already, so I did not take this. Please try again later.",
     Refusal.TOO_LONG: "This is too long for me, so I did not take it.",
     Refusal.CONFLICT: "I could not take this.",
@@ -23,8 +24,10 @@ def reply_to(admission: Admission | None, inbound: Inbound) -> str:
             return ""
         case Duplicate():
             return ANSWERED if inbound.choice else ""
+        case Refused(told=True):
+            return ""
         case Refused(reason=reason) if reason is not Refusal.NOT_ADMITTED:
             return REFUSALS[reason]
         case _:
             id = f"{inbound.conversation.adapter}:{inbound.sender.id}"
-            return f"I do not know you, so I may not do this. Your id is {id}."
+            return f"I don't know you yet, so I can't do this. Your id is {id}."

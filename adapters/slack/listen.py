@@ -210,10 +210,11 @@ class Intake:
 
     async def _store(self, inbound: Inbound) -> Admission:
         """In a thread that has a conversation already, every message is for the bot."""
-        if not inbound.addressed:
-            if not await self._host.knows(inbound.conversation.id):
+        if not inbound.addressed or inbound.overheard:
+            is_ours = await self._host.knows(inbound.conversation.id)
+            if not (is_ours or inbound.addressed):
                 return Ignored()
-            inbound = msgspec.structs.replace(inbound, addressed=True)
+            inbound = msgspec.structs.replace(inbound, addressed=True, overheard=not is_ours)
         begins = await self._begins_session(inbound)
         admission = await self._receive(inbound)
         if begins and isinstance(admission, Stored):

@@ -13,6 +13,7 @@ import msgspec
 from tidings.adapters.shared.edits import edit_of
 from tidings.adapters.slack.address import ADAPTER, Handle, Shown, is_direct
 from tidings.adapters.slack.settings import SlackAccount
+from tidings.adapters.slack.workspaces import ids_of
 from tidings.core.adapter import MenuItem
 from tidings.core.types import Attachment, Audience, Conversation, Inbound, Kind, Quoted, Sender, Target
 
@@ -74,13 +75,13 @@ class Reader:
     def _event(self, payload: Mapping[str, Any], event: Mapping[str, Any]) -> Inbound | None:
         match event["type"], event.get("subtype") or "":
             case "message" | "app_mention", subtype if subtype in SPOKEN:
-                return self._said(event, str(event["channel"]), str(payload.get("team_id") or ""))
+                return self._said(event, str(event["channel"]), payload)
             case "message", "message_changed":
                 return self._changed(event, payload)
             case "message", "message_deleted":
                 return self._deleted(event.get("previous_message") or {}, str(event["deleted_ts"]), event, payload)
             case "agent_session_stopped", _:
-                return self._stopped(event, str(payload["event_id"]))
+                return self._stopped(event, payload)
             case _:
                 return None
 
@@ -89,7 +90,7 @@ class Reader:
 
     # What is said.
 
-    def _said(self, event: Mapping[str, Any], channel: str, team: str) -> Inbound | None:
+    def _said(self, event: Mapping[str, Any], channel: str, payload: Mapping[str, Any]) -> Inbound | None:
         """Whether a thread that does not name us is ours, `addressed` cannot tell: the caller asks who remembers it."""
         if self._is_no_person(event) or self.is_silent(channel):
             return None
@@ -106,18 +107,21 @@ class Reader:
             return None
         # A forwarded message is never a command.
         command, text = ("", text) if passed_on else self._command(text)
-        addressed = self._is_addressed(event, place)
+        meant = self._is_meant(event, place)
+        hears_all = self._settings.rule(channel) == "all"
         return Inbound(
             key=f"{channel}:{place.ts}",
             kind=Kind.COMMANDED if command else Kind.MESSAGE,
             conversation=self._conversation(place),
-            target=self._target(place, self._handle(event, place, team, command)),
+            target=self._target(place, payload, self._handle(event, place, payload, command)),
             sender=self._sender(str(event["user"])),
             text=text,
             attachments=attachments,
             quoted=self._quoted(shared) if shared is not None and not passed_on else None,
             forwarded=forwarded,
-            addressed=addressed,
+            addressed=meant or hears_all,
+            # A command word is always meant for the bot.
+            overheard=hears_all and not (meant or command),
             said=float(place.ts),
             command=command,
         )
@@ -131,11 +135,11 @@ class Reader:
             return None
         if (message.get("subtype") or "") not in SPOKEN:
             return None
-        said = self._said(message, str(event["channel"]), str(payload.get("team_id") or ""))
+        said = self._said(message, str(event["channel"]), payload)
         if said is None:
             return None
         # An edit that removes our name still changes a message that was for us.
-        return edit_of(said, f"event:{payload['event_id']}", addressed=said.addressed or self._names_us(before))
+        return edit_of(said, f"event:{payload['event_id']}", was_addressed=self._names_us(before))
 
     def _deleted(
         self, before: Mapping[str, Any], ts: str, event: Mapping[str, Any], payload: Mapping[str, Any]
@@ -150,12 +154,12 @@ class Reader:
             kind=Kind.DELETED,
             about=f"{channel}:{ts}",
             conversation=self._conversation(place),
-            target=self._target(place),
+            target=self._target(place, payload),
             sender=Sender(id="", trusted=True),
-            addressed=self._is_addressed(before, place),
+            addressed=self._is_meant(before, place) or self._settings.rule(channel) == "all",
         )
 
-    def _stopped(self, event: Mapping[str, Any], id: str) -> Inbound:
+    def _stopped(self, event: Mapping[str, Any], payload: Mapping[str, Any]) -> Inbound:
         """Slack's stop button acts like /stop, for that one answer if Slack names it."""
         place = Place(str(event["channel"]), str(event["thread_ts"]))
         match event.get("streaming_message_ts"):
@@ -164,11 +168,11 @@ class Reader:
             case _:
                 about = ""
         return Inbound(
-            key=f"event:{id}",
+            key=f"event:{payload['event_id']}",
             kind=Kind.COMMANDED,
             about=about,
             conversation=self._conversation(place),
-            target=self._target(place),
+            target=self._target(place, payload),
             sender=self._sender(str(event["user"])),
             text="/stop",
             command="stop",
@@ -187,7 +191,7 @@ class Reader:
                 key=f"command:{asked.get('trigger_id') or _digest(asked)}",
                 kind=Kind.COMMANDED if command else Kind.MESSAGE,
                 conversation=self._conversation(place),
-                target=self._target(place, handle, Audience.ONE),
+                target=self._target(place, asked, handle, Audience.ONE),
                 sender=self._sender(str(asked["user_id"]), str(asked.get("user_name") or "")),
                 text=text if command else words,
                 command=command,
@@ -215,7 +219,7 @@ class Reader:
                 kind=Kind.PRESSED,
                 about=f"{channel}:{ts}",
                 conversation=self._conversation(place),
-                target=self._target(place, handle, Audience.ONE if whispered else None),
+                target=self._target(place, asked, handle, Audience.ONE if whispered else None),
                 sender=self._sender(str(user["id"]), str(user.get("name") or user.get("username") or "")),
                 choice=str(action["action_id"]),
             )
@@ -231,8 +235,9 @@ class Reader:
         text = str(message.get("text") or "")
         return message.get("type") == "app_mention" or f"<@{self._me.user}>" in text or f"<@{self._me.user}|" in text
 
-    def _is_addressed(self, message: Mapping[str, Any], place: Place) -> bool:
-        if place.is_private or self._settings.rule(place.channel) == "all" or self._names_us(message):
+    def _is_meant(self, message: Mapping[str, Any], place: Place) -> bool:
+        """Whether the message itself addresses us, whatever the channel's rule says."""
+        if place.is_private or self._names_us(message):
             return True
         # Below a message of ours.
         return message.get("parent_user_id") == self._me.user
@@ -240,19 +245,32 @@ class Reader:
     def _sender(self, user: str, told: str = "") -> Sender:
         return Sender(id=user, name=self._name_of(user) or told)
 
-    def _handle(self, event: Mapping[str, Any], place: Place, team: str, command: str) -> Handle:
+    def _handle(self, event: Mapping[str, Any], place: Place, payload: Mapping[str, Any], command: str) -> Handle:
         if command and not self._runs[command]:
             # Its reply is a plain message at once.
             return Handle()
         if place.is_private:
             # The assistant's pane begins threads itself; an agent's session begins with the person's message.
             return Handle(assistant=bool(place.thread))
-        return Handle(team=str(event.get("user_team") or event.get("team") or team), user=str(event["user"]))
+        team = str(event.get("user_team") or event.get("team") or payload.get("team_id") or "")
+        return Handle(team=team, user=str(event["user"]))
 
     def _conversation(self, place: Place) -> Conversation:
         return Conversation(adapter=ADAPTER, account=self._account, chat=place.channel, thread=place.thread)
 
-    def _target(self, place: Place, handle: Handle | None = None, audience: Audience | None = None) -> Target:
+    def _server(self, payload: Mapping[str, Any]) -> str:
+        """The account's own workspace, also in a channel that others share; an organisation has several."""
+        if not self._me.enterprise:
+            return self._me.team
+        return next((id for id in ids_of(payload) if id and id != self._me.enterprise), self._me.team)
+
+    def _target(
+        self,
+        place: Place,
+        payload: Mapping[str, Any],
+        handle: Handle | None = None,
+        audience: Audience | None = None,
+    ) -> Target:
         return Target(
             adapter=ADAPTER,
             account=self._account,
@@ -260,6 +278,7 @@ class Reader:
             thread=place.thread,
             reply_to=place.ts,
             audience=audience or (Audience.PRIVATE if place.is_private else Audience.GROUP),
+            server=self._server(payload),
             handle=(handle or Handle()).write(),
         )
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 from telegram.error import Conflict, InvalidToken, TelegramError
 
 from tidings.adapters.shared.http_client import decode_object
+from tidings.adapters.shared.replies import reply_to
 from tidings.adapters.telegram.client import Client, Flooded, Unanswered, verdict
 from tidings.adapters.telegram.parse import ADAPTER, WANTED, Reader, moved_to, place_of
 from tidings.adapters.telegram.settings import TelegramAccount
@@ -18,7 +19,7 @@ from tidings.core.adapter import Host, Receive
 from tidings.core.background import Background
 from tidings.core.errors import Unreachable, Unstored
 from tidings.core.failpoints import fail_here
-from tidings.core.types import Admission, Duplicate, Kind, Refusal, Refused
+from tidings.core.types import Kind
 
 log = logging.getLogger(__name__)
 
@@ -223,15 +224,11 @@ class Intake:
             return
         admission = await receive(inbound)
         if inbound.kind is Kind.PRESSED:
-            self._background.begin(self._answer(str(update["callback_query"]["id"]), admission))
+            words = reply_to(admission, inbound)
+            self._background.begin(self._answer(str(update["callback_query"]["id"]), words))
 
-    async def _answer(self, press: str, admission: Admission) -> None:
-        """Ends the clock that Telegram shows on a pressed button; nothing depends on it."""
-        words = ""
-        if isinstance(admission, Duplicate):
-            words = "This was answered already."
-        elif isinstance(admission, Refused):
-            words = "You may not answer this." if admission.reason is Refusal.NOT_ADMITTED else "Not now."
+    async def _answer(self, press: str, words: str) -> None:
+        """Ends the clock that Telegram shows on a pressed button, with words for this person alone."""
         try:
             await self._client.call("answerCallbackQuery", {"callback_query_id": press, "text": words}, seconds=5.0)
         except TelegramError as error:

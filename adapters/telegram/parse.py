@@ -82,10 +82,9 @@ class Reader:
         forwarded = _forwarded(message)
         # A forwarded command is not obeyed.
         command, text, mine = ("", text, False) if forwarded else self._command(message, text)
-        addressed = private or rule == "all" or mine or self._is_addressed(message)
-        if command and not mine:
-            # Meant for another bot in the same group.
-            addressed = False
+        meant = private or mine or self._is_addressed(message)
+        # A command that is not ours is meant for another bot in the same group.
+        addressed = mine or (not command and (meant or rule == "all"))
         return Inbound(
             key=f"{chat['id']}:{message['message_id']}",
             kind=Kind.COMMANDED if command and mine else Kind.MESSAGE,
@@ -97,6 +96,7 @@ class Reader:
             quoted=_quoted(message),
             forwarded=forwarded,
             addressed=addressed,
+            overheard=addressed and not meant,
             group=message.get("media_group_id", ""),
             command=command if mine else "",
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel
@@ -14,18 +15,25 @@ from tidings.bots.app import agents as app_agents
 from tidings.bots.app.agents import Staff
 from tidings.core.background import Background
 from tidings.core.errors import ConfigError
+from tidings.core.people.people import settings_role
+from tidings.core.people.register import a
+from tidings.core.roles import OWNER, Role
 
 if TYPE_CHECKING:
     from tidings.bots.app.settings import Loaded
     from tidings.core.adapter import Line
     from tidings.core.agent import Agent
+    from tidings.core.desk.people import PersonLine
     from tidings.core.gateway.gateway import Gateway
+    from tidings.core.gateway.options import BotOf
     from tidings.core.inbound.commands import Command
+    from tidings.core.settings import Access
+    from tidings.core.types import Inbound
 
 log = logging.getLogger(__name__)
 
 # Sections that take effect at once; the others are reported as needing a restart.
-AT_ONCE = ("access", "limits", "rules")
+AT_ONCE = ("access", "groups", "limits", "rules")
 
 
 class Change(NamedTuple):
@@ -54,7 +62,7 @@ class Reloading:
         loaded: Loaded,
         staff: Staff,
         load: Callable[[], Loaded],
-        commands: Callable[[Loaded, Staff], Sequence[Command]],
+        commands: Callable[[Loaded, BotOf], Sequence[Command]],
         keep: Callable[[Loaded], object],
         freeze: Callable[[], object] = gc.freeze,
     ) -> None:
@@ -71,7 +79,7 @@ class Reloading:
         # The settings at the start: platforms and kinds of background work do not change until a restart.
         self._first = loaded
         self._kinds = frozenset(kind.name for kind in staff.kinds)
-        self._menu = _menu(commands(loaded, staff))
+        self._menu = _menu(commands(loaded, _unasked))
         self._one_at_a_time = asyncio.Lock()
         self._retired: list[Agent] = []
         self._background = Background(log, "an agent could not be changed")
@@ -119,7 +127,7 @@ class Reloading:
         fresh = app_agents.build({name: bot for name, bot in new.bots.items() if name not in kept}, before.turnstile)
         agents = {**kept, **fresh.agents}
         staff = Staff({name: agents[name] for name in new.bots}, fresh.kinds, before.turnstile)
-        commands = self._commands(new, staff)
+        commands = partial(self._commands, new)
         from tidings.core.gateway.options import Team
 
         tried = gateway.renew(new.core, Team(staff.agents, new.bot.called, staff.kinds, commands))
@@ -131,8 +139,12 @@ class Reloading:
         if gone := [agent for agent in before.agents.values() if not _is_among(agent, staff.agents)]:
             self._retired += gone
             self._background.begin(self._retire(gone, gateway))
-        warnings = (*new.warnings, *_still_admitted(old, new, (await gateway.desk.admissions()).command))
-        change = Change(tuple(_changed(old, new)), tuple(self._restart(new, fresh, commands)), warnings, tried)
+        people = gateway.desk.people
+        warnings = (*new.warnings, *_still_admitted(old.core.access, new.core.access, await people.all()))
+        restart = tuple(self._restart(new, fresh, commands(_unasked)))
+        change = Change(tuple(_changed(old, new)), restart, warnings, tried)
+        if change.changed:
+            await people.note_settings(OWNER, change.changed)
         log.info("the settings were taken over; %s", change)
         for warning in change.warnings:
             log.warning("%s", warning)
@@ -202,11 +214,24 @@ def _changed(old: Loaded, new: Loaded) -> Iterator[str]:
         yield f"{new.bot.called} answers where no other is named"
 
 
-def _still_admitted(old: Loaded, new: Loaded, command: Collection[str]) -> Iterator[str]:
-    """A warning for each id that left the settings but is still admitted with `tidings allow`."""
-    for id in sorted(set(old.core.access.allow) - set(new.core.access.allow)):
-        if id in command:
-            yield f"{id} was removed from the settings but is still admitted; to withdraw: tidings allow --remove {id}"
+def _still_admitted(old: Access, new: Access, people: Sequence[PersonLine]) -> Iterator[str]:
+    """A warning for each id whose role in the settings is lower now, but not in the store."""
+    kept = {id: line for line in people if line.stored for id in line.identities}
+    for id in dict.fromkeys((*old.owners, *old.admins, *old.allow)):
+        before, now = settings_role(old, id), settings_role(new, id)
+        if id not in kept or not before.rank > now.rank or not kept[id].role.rank > now.rank:
+            continue
+        role = kept[id].role
+        if now is Role.STRANGER:
+            yield f"{id} was removed from the settings but is still {a(role)}; to remove: tidings people remove {id}"
+        else:
+            words = f"{id} is {a(now)} in the settings now but still {a(role)} by the store"
+            yield f"{words}; to change that: tidings people role {id} {now}"
+
+
+def _unasked(inbound: Inbound) -> str:
+    """In place of the bot for a message, where only the names of commands matter."""
+    return ""
 
 
 def _menu(commands: Sequence[Command]) -> set[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -16,8 +17,9 @@ from tidings.bots.assistant.budget import Budget
 from tidings.bots.assistant.tools import board
 from tidings.bots.assistant.tools.toolbox import Toolbox
 from tidings.bots.assistant.turnstile import Turnstile
-from tidings.core.agent import Event, Turn
-from tidings.core.types import Errand, Origin
+from tidings.core.agent import Event, Finished, Turn
+from tidings.core.background import Background
+from tidings.core.types import Author, Errand, Origin, is_passing
 
 if TYPE_CHECKING:
     from tidings.bots.assistant.ask import Asking
@@ -25,11 +27,15 @@ if TYPE_CHECKING:
     from tidings.bots.assistant.tools.mcp import McpServers
 
 
+log = logging.getLogger(__name__)
+
+
 @dataclass(frozen=True, slots=True)
 class _Ready:
     """The parts that need the model library."""
 
     work: ModuleType
+    titles: ModuleType
     models: Models
     asking: Asking
     servers: McpServers | None
@@ -54,6 +60,7 @@ class Assistant:
         self._own_tools = toolbox or Toolbox(settings)
         self._turnstile = turnstile or Turnstile()
         self._preparing: asyncio.Task[_Ready] | None = None
+        self._naming = Background(log, "a talk got no title from a model")
 
     async def prepare(self) -> None:
         models = (await self._ready()).models
@@ -74,9 +81,13 @@ class Assistant:
         )
         async with aclosing(work.events()) as events:
             async for event in events:
+                if isinstance(event, Finished) and self._settings.title_model and _begins_talk(turn):
+                    model = self._settings.title_model
+                    self._naming.begin(ready.titles.name(turn, model, ready.models, ready.asking))
                 yield event
 
     async def close(self) -> None:
+        await self._naming.close()
         if self._preparing is None:
             return
         ready = await self._preparing
@@ -93,14 +104,15 @@ class Assistant:
 
     async def _prepare(self) -> _Ready:
         # The import takes seconds, so it happens in a thread while the loop serves other turns.
-        models, asking, work = await asyncio.to_thread(_import)
+        models, asking, work, titles = await asyncio.to_thread(_import)
         built = models.Models(self._settings)
         servers = None
         if self._settings.mcp:
             from tidings.bots.assistant.tools.mcp import McpServers
 
             servers = McpServers(self._settings.mcp)
-        return _Ready(work, built, asking.Asking(built, self._settings, self._sleep, self._turnstile), servers)
+        asked = asking.Asking(built, self._settings, self._sleep, self._turnstile)
+        return _Ready(work, titles, built, asked, servers)
 
     def _limits(self, errand: Errand | None) -> sections.BotLimits:
         limits = self._settings.limits
@@ -138,9 +150,16 @@ def _for_card(toolbox: Toolbox, turn: Turn) -> Toolbox:
     return toolbox.lend(board.tools(everything=False)) if turn.message.origin is Origin.CARD else toolbox
 
 
-def _import() -> tuple[ModuleType, ModuleType, ModuleType]:
+def _begins_talk(turn: Turn) -> bool:
+    """Tells whether this is the first exchange of a talk that people may look for later."""
+    said, place = turn.message, turn.message.conversation.id
+    is_talk = said.errand is None and said.origin is Origin.PERSON and not said.command and not is_passing(place)
+    return is_talk and all(entry.author is Author.NOTICE for entry in turn.history)
+
+
+def _import() -> tuple[ModuleType, ModuleType, ModuleType, ModuleType]:
     from tidings.bots.assistant import ask as asking
-    from tidings.bots.assistant import models
+    from tidings.bots.assistant import models, titles
     from tidings.bots.assistant import run as work
 
-    return models, asking, work
+    return models, asking, work, titles

@@ -8,6 +8,7 @@ from tidings.bots.assistant import model_choice
 from tidings.bots.assistant.settings import Assistant
 from tidings.core.inbound.commands import Command, Obeyed
 from tidings.core.memory import preferences
+from tidings.core.roles import Permission
 from tidings.core.store.store import Transaction
 from tidings.core.types import Inbound
 
@@ -34,10 +35,10 @@ def commands(bot_of: Callable[[Inbound], str], settings: Mapping[str, Assistant]
         return Obeyed(_persona(tx, inbound, bot) if bot else "This bot has no persona to choose.")
 
     return (
-        Command("model", "which model answers here; /model NAME asks another", model),
-        Command("persona", "who I am here; /persona TEXT changes it", persona),
+        Command("model", "which model answers here; /model NAME asks another", model, Permission.WORK),
+        Command("persona", "who I am here; /persona TEXT changes it", persona, Permission.WORK),
         # Only the bot can sum up a conversation, so the command starts a run.
-        Command("compact", "sum up what was said so far, to make room", None),
+        Command("compact", "sum up what was said so far, to make room", None, Permission.WORK),
     )
 
 

@@ -97,6 +97,9 @@ class Assistant(ModelChoice):
     models: tuple[str, ...] = Field(
         (), description="The models that /model may choose; empty means any model of this provider."
     )
+    title_model: str = Field(
+        "", description="A model that gives each new talk a title; empty takes the first words of the talk."
+    )
     persona: str = Field("", description="Who the bot is: a text, or the path of a Markdown file (ends in .md).")
     tools: tuple[str, ...] = Field(
         ("time", "files", "fetch_url", "notes"),

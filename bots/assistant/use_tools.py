@@ -12,8 +12,9 @@ from pydantic_ai.messages import ToolCallPart, ToolReturnPart
 from tidings.bots.assistant.loop_guard import Guard, Halted, Used, Warned
 from tidings.bots.assistant.memory import unreadable
 from tidings.bots.assistant.prompt import bare, fence
-from tidings.bots.assistant.tools.tool import Occasion, Result, Tool, ToolError
+from tidings.bots.assistant.tools.tool import Occasion, Result, Tool, ToolError, barred, not_for
 from tidings.bots.assistant.tools.toolbox import Refusal, Toolbox
+from tidings.core import context
 from tidings.core.agent import Effect, Event, FileMade, ToolFinished, ToolStarted
 from tidings.core.desk.desk import Desk
 from tidings.core.redaction import plain
@@ -101,12 +102,19 @@ class Using:
             yield batch
 
     def _find(self, call: ToolCallPart) -> Tool | Refusal:
-        tool = self._toolbox.find(call.tool_name)
+        tool = self._permitted_now(self._toolbox.find(call.tool_name))
         written = unreadable(call)
         if isinstance(tool, Refusal) or written is None:
             return tool
         # Without this check, a tool that needs no arguments would act on a call that could not be read.
         return Refusal(f"the arguments are no JSON object, so it did not run: {written[:UNREADABLE_CHARACTERS]}")
+
+    def _permitted_now(self, tool: Tool | Refusal) -> Tool | Refusal:
+        """Refuses a tool if the person's role has become too low since the run began."""
+        if isinstance(tool, Refusal):
+            return tool
+        role = barred(context.current(), self._desk, tool.needs)
+        return tool if role is None else Refusal(not_for(role, tool.name, tool.needs))
 
     def _name(self, call: ToolCallPart) -> str:
         """The id of one call in this run, with a number, because some providers give several calls the same id."""
@@ -115,6 +123,8 @@ class Using:
 
     async def _act(self, name: str, call: ToolCallPart, tool: Tool | Refusal) -> tuple[Result, str]:
         """The seam where a tool's exception becomes a result."""
+        # The role may have changed while the call was stored, or while the calls before it acted.
+        tool = self._permitted_now(tool)
         if isinstance(tool, Refusal):
             return Result(""), tool.reason
         occasion = Occasion(self._desk, f"{self._run}/{name}")

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from tidings.bots.cli import (
-    access,
+    audit,
     backup,
     board,
     config,
@@ -19,6 +19,7 @@ from tidings.bots.cli import (
     init,
     keys,
     notify,
+    people,
     reload,
     schedules,
     service,
@@ -116,7 +117,8 @@ def version() -> None:
     typer.echo(f"tidings {own_version()}")
 
 
-app.command()(access.allow)
+app.add_typer(people.app, name="people")
+app.command()(audit.audit)
 app.command("init")(init.init)
 app.command("status")(status.status)
 app.command("doctor")(doctor.doctor)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import typer
 
 from tidings.bots.cli.context import Place
@@ -22,10 +24,13 @@ def check(context: typer.Context) -> None:
     Nothing is started and no platform is asked. A wrong setting is one line and exit code 78; an odd one is a
     warning.
     """
+    from tidings.bots.cli.safety import remarks
+
     place: Place = context.obj
     loaded = place.load({})
     place.check(loaded)
-    for warning in loaded.warnings:
+    dangers = [each for each in remarks(loaded, os.environ, place.check_id, place.is_group) if each.level == "fail"]
+    for warning in (*loaded.warnings, *(f"{each.subject}: {each.words}" for each in dangers)):
         place.say(f"warning: {warning}")
     bots = ", ".join(f"{name} ({bot.model or bot.chosen_agent})" for name, bot in loaded.bots.items())
     place.say(f"{loaded.file}: these settings can be used; who answers: {bots}")

@@ -54,13 +54,17 @@ class Place(NamedTuple):
     ask: Ask
     # Where no gateway runs, the keys are looked up in the store.
     ask_keys: Ask
+    # Where no gateway runs, people and the audit trail are looked up and changed in the store.
+    ask_people: Ask
     # One line for people, in which nothing can move the cursor.
     say: Callable[[str], None]
     load: Load
     # Whether a gateway could be built of them. Raises ConfigError.
     check: Callable[[Loaded], object]
-    # Checks an id for the access list. Raises Unknown, which says what an id of that platform looks like.
+    # Checks the id of a person or group. Raises Unknown, which says what an id of that platform looks like.
     check_id: Callable[[str], None]
+    # Whether an id is surely a group's.
+    is_group: Callable[[str], bool]
     # Asks a platform, or all for an empty name: platform, account and what was found.
     examine: Callable[[Loaded, str], list[tuple[str, str, Findings]]]
     # By platform, for those that a person can set up.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tidings.bots.app.settings import Loaded
     from tidings.bots.assistant.settings import ModelChoice
     from tidings.bots.cli.safety import Level, Remark
+    from tidings.core.desk.health import Overview
 
 # A full disk stops everything, so the warning comes earlier.
 SCARCE_BYTES = 200 * 1024 * 1024
@@ -108,7 +109,7 @@ class Doctor:
         loaded = None
         with self.examining("settings"):
             loaded = place.load({})
-            self.settings(loaded, environment, place.check_id)
+            self.settings(loaded, environment, place)
             self.bots(loaded.bots, environment)
             for name, account, findings in place.examine(loaded, ""):
                 self.platform(f"{name}@{account}", findings)
@@ -126,7 +127,7 @@ class Doctor:
             except NotRunning:
                 self.ok("gateway", "not running; start it with: tidings run")
 
-    def settings(self, loaded: Loaded, environment: Mapping[str, str], check_id: Callable[[str], None]) -> None:
+    def settings(self, loaded: Loaded, environment: Mapping[str, str], place: Place) -> None:
         from tidings.bots.cli.safety import remarks
 
         for warning in loaded.warnings:
@@ -135,7 +136,7 @@ class Doctor:
             self.ok("settings", f"{loaded.file}")
         else:
             self.ok("settings", f"{loaded.file} does not exist, so every setting has its default")
-        for remark in remarks(loaded, environment, check_id):
+        for remark in remarks(loaded, environment, place.check_id, place.is_group):
             self.note(*remark)
 
     def _stands_in(self, place: Place) -> None:
@@ -232,10 +233,9 @@ class Doctor:
         from tidings.core.operations import offline
 
         glance = offline.look_over(home) if os.path.isdir(home) else None
-        admitted = loaded is None or loaded.core.access.allow or (glance and glance.admitted)
-        if not admitted and (others := sorted(_needs_admission(loaded))):
-            words = f"no one may talk to the bot at {', '.join(others)}: write to it, and run what it tells you"
-            self.warn("access", f"{words}, tidings allow platform:ID")
+        if not _admits_somebody(loaded, glance) and (others := sorted(_needs_admission(loaded))):
+            words = f"no one may talk to the bot at {', '.join(others)}: write to it, and admit yourself with the code"
+            self.warn("access", f"{words} that it tells you, tidings people admit CODE")
         if glance is None:
             return
         now = time.time()
@@ -299,6 +299,14 @@ def last_error(log: Path, since: float) -> str | None:
         words = match["words"] if not line.startswith("{") else json.loads(f'"{match["words"]}"')
         return f"{span(time.time() - at.timestamp())} ago, {words}" if at.timestamp() > since else None
     return None
+
+
+def _admits_somebody(loaded: Loaded | None, glance: Overview | None) -> bool:
+    if loaded is None:
+        return True
+    access = loaded.core.access
+    stored = glance is not None and glance.admitted > 0 and not access.settings_only
+    return stored or bool(access.owners or access.admins or access.allow)
 
 
 def _needs_admission(loaded: Loaded | None) -> Iterator[str]:

@@ -54,6 +54,7 @@ def init(
         [], "--set", metavar="SECTION.KEY=VALUE", help="Any other setting; may be repeated."
     ),
     admit: list[str] = typer.Option([], metavar="PLATFORM:ID", help="Who may talk to the bot; may be repeated."),
+    owner: list[str] = typer.Option([], metavar="PLATFORM:ID", help="You, or another owner; may be repeated."),
     start: bool | None = typer.Option(None, "--start/--no-start", help="Whether to start the gateway at the end."),
     yes: bool = typer.Option(False, "--yes", "-y", help="Ask nothing, and leave other settings as they are."),
     unchecked: bool = typer.Option(False, "--unchecked", help="Do not test tokens and keys."),
@@ -65,6 +66,8 @@ def init(
     """
     import logging
 
+    from tidings.bots.cli import people
+
     # Errors are shown in the dialogue, not in a log.
     logging.getLogger().addHandler(logging.NullHandler())
     place: Place = context.obj
@@ -75,10 +78,11 @@ def init(
         ("slack", "app_token"): slack_app_token,
     }
     asks = not yes and sys.stdin.isatty() and sys.stdout.isatty()
-    is_given = model or model_url or model_key or given or admit or start or any(tokens.values())
+    is_given = model or model_url or model_key or given or admit or owner or start or any(tokens.values())
     if not asks and not is_given:
         why = "nothing was given, and nothing may be asked" if yes else "there is no terminal to ask in"
         raise typer.BadParameter(f"{why}: give the answers as options")
+    people.check_all(place, owner, admit)
     setup = SetUp(place, asks=asks, checked=not unchecked)
     for (section, key), value in tokens.items():
         setup.take(section, key, value)
@@ -88,8 +92,7 @@ def init(
     setup.choose_model(model, model_url, _secret(model_key))
     setup.choose_platforms()
     setup.write()
-    for id in admit:
-        setup.admit(id)
+    setup.admit(owner, admit)
     setup.begin(start)
 
 
@@ -102,6 +105,8 @@ class SetUp:
         self._checked = checked
         self._changes: dict[tuple[str, str], Any] = {}
         self._connected: list[str] = []
+        # The person's own ids, which are stored and not written into the settings.
+        self._own: list[str] = []
         from tidings.core.store.lock import check_owner
 
         # Errors in the existing files are reported before the first question.
@@ -167,10 +172,14 @@ class SetUp:
             self._tell(f"{path} now sets: {keys}" + (f"; the old version is in {copy.name}" if copy else ""))
         self._warn_of_variables()
 
-    def admit(self, id: str) -> None:
-        from tidings.bots.cli import access
+    def admit(self, owners: list[str], others: list[str]) -> None:
+        from tidings.bots.cli import people
+        from tidings.core.roles import Role
 
-        self._tell(access.admit(self._place, id))
+        for id in (*owners, *self._own):
+            self._tell(people.admitted(self._place, id, Role.OWNER))
+        for id in others:
+            self._tell(people.admitted(self._place, id, None))
 
     def begin(self, wanted: bool | None) -> None:
         from tidings.bots.cli import launch
@@ -200,18 +209,16 @@ class SetUp:
         self._tell("It keeps running when you leave. To start it again after a reboot: tidings service install")
 
     def _let_in(self) -> None:
-        from tidings.bots.cli import launch
+        from tidings.bots.cli import owner
 
         guides = self._place.guides()
         for name in self._connected if self._asks else ():
+            if owner.is_there(self._place, name):
+                continue
             if not typer.confirm(f"Admit yourself on {guides[name].title} now?", default=True):
                 continue
-            done = launch.admit(self._place, name, guides[name], lambda words: typer.confirm(words, default=True))
-            self._tell(
-                "You are admitted."
-                if done
-                else "You can do that later: the bot tells you your id for: tidings allow platform:ID"
-            )
+            done = owner.meet(self._place, name, guides[name], lambda words: typer.confirm(words, default=True))
+            self._tell("You are admitted, and the owner." if done else owner.LATER)
 
     def _ask_for_model(self) -> None:
         bot = self._loaded.bot
@@ -281,7 +288,15 @@ class SetUp:
                 self._tell(f"No token was given, so {guide.title} is left out.")
                 return
             if self._settles(lambda: self._try_platform(name), name):
-                return
+                break
+        if any((name, key) in self._changes for key, _ in guide.needs):
+            self._ask_for_owner(name, guide)
+
+    def _ask_for_owner(self, name: str, guide: Guide) -> None:
+        from tidings.bots.cli import owner
+
+        if not owner.is_there(self._place, name) and (id := owner.ask_for_id(self._place, name, guide.title)):
+            self._own.append(id)
 
     def _settles(self, check: Callable[[], None], section: str) -> bool:
         """Whether to go on; on an error the person may try again, keep the answer anyway or leave it out."""

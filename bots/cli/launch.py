@@ -1,18 +1,17 @@
-"""Starts a gateway that outlives the terminal, waits until it serves, and admits the person who writes to it."""
+"""Starts a gateway that outlives the terminal, waits until it serves, and stops it."""
 
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tidings.bots.cli.context import Guide, Place
+from tidings.bots.cli.context import Place
 from tidings.core.errors import Declined, NotRunning, TidingsError, Unrouted
 
 LOG = "tidings.log"
@@ -22,8 +21,6 @@ START_SECONDS = 60.0
 # A platform that takes longer may still connect; `tidings status` shows it.
 CONNECT_SECONDS = 20.0
 LOOK_SECONDS = 0.25
-GREETING_SECONDS = 600.0
-WELCOME = "You are admitted now. Say anything."
 
 
 def is_running(place: Place) -> bool:
@@ -53,7 +50,7 @@ def start(place: Place) -> int:
         )
     finally:
         os.close(descriptor)
-    for _ in _moments(START_SECONDS):
+    for _ in moments(START_SECONDS):
         if is_running(place):
             return process.pid
         if process.poll() is not None:
@@ -86,7 +83,7 @@ def stop(place: Place) -> int:
         raise TidingsError(f"the gateway in {place.home} could not be stopped: {error}") from error
     from tidings.core.work.processes import identity
 
-    for _ in _moments(START_SECONDS):
+    for _ in moments(START_SECONDS):
         # A zombie counts as ended.
         if not identity.born(holder):
             return holder
@@ -116,7 +113,7 @@ def order_for(groups: str) -> str:
 def connected(place: Place, names: list[str]) -> Iterator[str]:
     """Yields a line for each of these platforms as soon as it is up or in trouble."""
     waited = set(names)
-    for _ in _moments(CONNECT_SECONDS):
+    for _ in moments(CONNECT_SECONDS):
         for part in (look(place) or {"parts": ()})["parts"]:
             if part["name"].partition("@")[0] in waited and part["state"] != "starting":
                 waited.discard(part["name"].partition("@")[0])
@@ -128,46 +125,7 @@ def connected(place: Place, names: list[str]) -> Iterator[str]:
         yield f"{name} is not up yet; look again with: tidings status"
 
 
-def admit(place: Place, platform: str, guide: Guide, confirm: Callable[[str], bool]) -> bool:
-    """Waits for a message on this platform, and admits its sender if the person here confirms."""
-    began = time.time()
-    place.say(f"Now {guide.greeting}. Waiting for your message; Enter skips this.")
-    refused: set[str] = set()
-    for _ in _moments(GREETING_SECONDS):
-        if _enter_was_pressed():
-            return False
-        health = look(place) or {"strangers": (), "parts": ()}
-        for stranger in health["strangers"]:
-            id = stranger["id"]
-            if stranger["at"] < began or not _is_from(platform, id) or id in refused:
-                continue
-            if confirm(f"{stranger['name'] or 'Someone'} ({id}) has written. Is that you?"):
-                place.ask({"verb": "allow", "id": id})
-                place.ask({"verb": "notify", "target": stranger["target"], "text": WELCOME})
-                return True
-            refused.add(id)
-        if not health["strangers"] and any(_was_heard(part, platform, began) for part in health["parts"]):
-            place.say("Someone who is already admitted has written, so there is nothing left to do.")
-            return True
-    return False
-
-
-def _is_from(platform: str, id: str) -> bool:
-    return id.partition(":")[0].partition("@")[0] == platform
-
-
-def _was_heard(part: dict[str, Any], platform: str, since: float) -> bool:
-    return part["name"].startswith(f"{platform}@") and (part.get("last_inbound") or 0.0) > since
-
-
-def _enter_was_pressed() -> bool:
-    ready, _, _ = select.select([sys.stdin], [], [], 0)
-    if ready:
-        sys.stdin.readline()
-    return bool(ready)
-
-
-def _moments(seconds: float) -> Iterator[None]:
+def moments(seconds: float) -> Iterator[None]:
     """Yields at regular intervals until the time is over; the first time at once."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

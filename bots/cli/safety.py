@@ -13,8 +13,10 @@ from tidings.bots.app.roster import ASSISTANT, Bot, Source, secrets_file
 from tidings.bots.app.settings import SECRET, Loaded, parse
 from tidings.core.agent import Effect
 from tidings.core.errors import Unknown
-from tidings.core.inbound.policy import is_access_id
-from tidings.core.settings import Section
+from tidings.core.people.names import is_identity
+from tidings.core.people.policy import REQUIRED
+from tidings.core.roles import Permission, Role
+from tidings.core.settings import Access, Section
 
 Level = Literal["ok", "warn", "fail"]
 
@@ -34,12 +36,15 @@ def source_of(loaded: Loaded, environment: Mapping[str, str]) -> Source:
     return Source(loaded.file, environment, parse(secrets_file(loaded.file), loaded.texts.secrets))
 
 
-def remarks(loaded: Loaded, environment: Mapping[str, str], check_id: Callable[[str], None]) -> Iterator[Remark]:
+def remarks(
+    loaded: Loaded, environment: Mapping[str, str], check_id: Callable[[str], None], is_group: Callable[[str], bool]
+) -> Iterator[Remark]:
     """Judges by the settings alone, without asking any platform."""
     source = source_of(loaded, environment)
     yield from _written_secrets(loaded)
     yield from _listener(loaded.platforms.get("http"), source)
-    yield from _access(loaded, source, check_id)
+    yield from _ids(loaded, source, check_id, is_group)
+    yield from _access(loaded.core.access, source)
     yield from _limits(loaded, source)
     for names, section in _accounts(loaded.platforms):
         yield from _platform(names, section, source)
@@ -84,24 +89,44 @@ def _listener(http: Section | None, source: Source) -> Iterator[Remark]:
         yield Remark("warn", "listener", f"{words}; origins = [] lets none")
 
 
-def _access(loaded: Loaded, source: Source, check_id: Callable[[str], None]) -> Iterator[Remark]:
+def _ids(
+    loaded: Loaded, source: Source, check_id: Callable[[str], None], is_group: Callable[[str], bool]
+) -> Iterator[Remark]:
     access = loaded.core.access
-    groups: dict[str, Remark] = {
-        "allow": Remark("warn", "access", "everyone in it may talk to the bot; to limit that, list people instead"),
-        "owners": Remark("fail", "access", "an owner must be a person; list people instead"),
-    }
-    for key, ids in (("allow", access.allow), ("owners", access.owners)):
+    guests = Remark("warn", "access", "everyone in it may talk to the bot as a guest; to limit that, list people")
+    for key, ids in (("owners", access.owners), ("admins", access.admins), ("allow", access.allow)):
+        person = Remark("fail", "access", f"{key} must be people; list people, or move it to allow")
         for number, id in enumerate(ids, start=1):
             place = f"{source.place('access', key)} #{number}"
             if fault := _fault(id, check_id):
                 yield Remark("fail", "access", f"{place}: {fault}")
-            elif id.partition(":")[2].startswith("-"):
-                remark = groups[key]
+            elif is_group(id):
+                remark = guests if key == "allow" else person
                 yield remark._replace(words=f"{place}: {id} is a group: {remark.words}")
 
 
+def _access(access: Access, source: Source) -> Iterator[Remark]:
+    """Warns about settings by which nobody can get in, or by which people may do more than is usual."""
+    if not (access.owners or access.admins or access.allow):
+        if access.settings_only:
+            words = f"{source.place('access', 'settings_only')} = true, and the settings name nobody"
+            yield Remark("warn", "access", f"{words}: only the console is answered; name people, or set it to false")
+        elif access.strangers == "ignore":
+            words = f'{source.place("access", "strangers")} = "ignore", and the settings name nobody'
+            remedy = 'admit people with: tidings people admit platform:ID, or set it to "pair"'
+            yield Remark("warn", "access", f"{words}: strangers are not told how to get in; {remedy}")
+    for permission, role in access.requires.items():
+        usual = REQUIRED[permission]
+        if not role.includes(usual):
+            words = f"{source.place('access', 'requires')} gives {permission} to the role {role}, not only to {usual}"
+            yield Remark("warn", "access", f"{words} and above; remove it if that is wrong")
+        elif permission is Permission.TALK and role is not Role.GUEST:
+            words = f'{source.place("access", "requires")}: talk = "{role}" means that guests get no answer'
+            yield Remark("warn", "access", f"{words}, for example in admitted groups; remove it if that is wrong")
+
+
 def _fault(id: str, check_id: Callable[[str], None]) -> str:
-    if not is_access_id(id) or "*" in id:
+    if not is_identity(id) or "*" in id:
         return f'{id!r} is not an id and admits no one: write "platform:ID", the id that the bot tells strangers'
     try:
         check_id(id)
@@ -157,9 +182,7 @@ def _bot(name: str, bot: Bot, loaded: Loaded, source: Source) -> Iterator[Remark
             yield Remark("warn", subject, f"{words}: write https://{address.netloc}")
     if acting := sorted(_acting(bot)):
         words = f"{source.place(*names, 'tools')}: it acts without asking with {', '.join(acting)}"
-        yield Remark(
-            "warn", subject, f"{words}; everyone who may talk to it can use them: remove them if that is wrong"
-        )
+        yield Remark("warn", subject, f"{words}; all members can use them: remove them if that is wrong")
     if bot.fetch_hosts:
         words = f"{source.place(*names, 'fetch_hosts')}: web pages can make it reach {', '.join(bot.fetch_hosts)}"
         yield Remark("warn", subject, f"{words}, which is not public; fetch_hosts = [] closes that")
@@ -186,7 +209,7 @@ def _acting(bot: Bot) -> Iterator[str]:
     from tidings.core.errors import ConfigError
 
     try:
-        yield from (tool.name for tool in Toolbox(bot).offered() if tool.effect is Effect.EFFECT)
+        yield from (tool.name for tool in Toolbox(bot).tools if tool.effect is Effect.EFFECT)
     except ConfigError:
         # Building the bot reports a tool that does not exist.
         return

@@ -97,7 +97,7 @@ def lines_of(health: dict[str, Any], now: float) -> Iterator[str]:
         yield f"dead {lost['id']} to {lost['target']}, {span(now - lost['at'])} ago: {lost['reason']}; {remedies}"
     for stranger in health.get("strangers", ()):
         who = f"{stranger['id']} ({stranger['name']})" if stranger["name"] else stranger["id"]
-        yield f"stranger {who}, {span(now - stranger['at'])} ago; to let them in: tidings allow {stranger['id']}"
+        yield f"stranger {who}, {span(now - stranger['at'])} ago; to admit them: tidings people admit {stranger['id']}"
     for alarm in health["alarms"]:
         yield f"alarm {alarm['name']}: {alarm['count']} times, last {span(now - alarm['at'])} ago: {alarm['last']}"
 

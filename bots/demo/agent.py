@@ -20,6 +20,7 @@ from tidings.core.agent import (
     Turn,
 )
 from tidings.core.errors import TidingsError, Unsupported
+from tidings.core.roles import Permission
 from tidings.core.work.tasks.tasks import TaskKind
 
 WORD_SECONDS = 0.03
@@ -97,6 +98,10 @@ class DemoAgent:
         found = _REMINDER.match(text)
         if found is None:
             yield TextDelta("Say it like this: remind me in 5 s to stretch.")
+            yield Finished()
+            return
+        if Permission.WORK not in context.current().permissions:
+            yield TextDelta("I may not plan anything for you here. An owner or admin can change that.")
             yield Finished()
             return
         number, unit, what = found.groups()

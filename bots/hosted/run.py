@@ -87,7 +87,7 @@ class Play:
         self._agent = agent
         self._turn = turn
         self._stage = stage
-        self._gate = Gate(stage, permitted)
+        self._gate = Gate(stage, permitted, turn.desk)
         self._turnstile = turnstile
         self._needs_finish_reason = needs_finish_reason
         # If the text is not the output, such as JSON in parts, only the output is shown.

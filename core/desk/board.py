@@ -214,6 +214,11 @@ class Hand(msgspec.Struct, frozen=True):
         proved = self.is_person and self.sender is not None and self.sender.trusted
         return self.conversation is None or proved
 
+    @property
+    def memory(self) -> Conversation | None:
+        """The conversation that remembers news of a card; None in a continued talk, where they count as they arrive."""
+        return None if self.asker and self.asker.began else self.conversation
+
 
 class Order(msgspec.Struct, frozen=True):
     """One request to the board, the same from chat, tool, API and command line."""

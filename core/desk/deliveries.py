@@ -34,6 +34,7 @@ class Pruned(msgspec.Struct, frozen=True):
     tasks: int = 0
     history: int = 0
     cards: int = 0
+    audit: int = 0
     files: int = 0
     bytes: int = 0
     # Unused space in the store's file, which is used before the file grows.

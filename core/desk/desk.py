@@ -8,9 +8,11 @@ from typing import Protocol
 
 from tidings.core.desk.board import BoardDesk
 from tidings.core.desk.deliveries import UpkeepDesk
-from tidings.core.desk.health import Admissions, Health
+from tidings.core.desk.health import Health
+from tidings.core.desk.people import PeopleDesk
 from tidings.core.desk.runs import ConversationLine, HistoryLine, Numbered, Remembered, Run
 from tidings.core.desk.work import ProcessDesk, ScheduleDesk, TaskDesk
+from tidings.core.roles import Person
 from tidings.core.telemetry.metrics import Meters
 from tidings.core.types import Attachment, Body, Delivery, Entry, File, Target
 
@@ -81,24 +83,15 @@ class Desk(Protocol):
         """
         ...
 
-    async def allow(self, id: str) -> bool:
-        """Admits `adapter:sender` at once; false when that sender was already admitted, also by the settings."""
-        ...
-
-    async def withdraw(self, id: str) -> None:
-        """Revokes an admission by `allow`: stops that person's running work, and keeps planned work from starting.
-
-        Raises Unknown for an id that `allow` did not admit.
-        """
-        ...
-
-    async def admissions(self) -> Admissions: ...
-
     async def fetch(self, attachment: Attachment) -> Path:
         """Fetches an attachment of the current session's message."""
         ...
 
     async def knows(self, conversation: str) -> bool: ...
+
+    async def name_talk(self, run: str, title: str) -> bool:
+        """Gives the talk that began with this run a title; false if its title is no longer from that run."""
+        ...
 
     async def remember(self, text: str) -> bool:
         """Stores a note of the current bot about the session's sender; false when that note is already known.
@@ -113,6 +106,9 @@ class Desk(Protocol):
         In a group, only notes that were not made in a private chat.
         """
         ...
+
+    @property
+    def people(self) -> PeopleDesk: ...
 
     @property
     def tasks(self) -> TaskDesk: ...
@@ -130,7 +126,7 @@ class Desk(Protocol):
         """Where alerts of each account are sent, by `adapter@account`."""
         ...
 
-    async def set_home(self, target: Target) -> None:
+    async def set_home(self, by: Person, target: Target) -> None:
         """Raises Unknown or Unsupported for a target that could not receive alerts."""
         ...
 

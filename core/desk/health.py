@@ -56,7 +56,7 @@ class Overview(msgspec.Struct, frozen=True):
     oldest_owed: dict[str, float]
     runs: tuple[RunLine, ...]
     lost: tuple[LostLine, ...]
-    # The number of people and groups admitted by command.
+    # The number of people whom the store admits.
     admitted: int = 0
 
 
@@ -75,14 +75,6 @@ class Stranger(msgspec.Struct, frozen=True):
     at: float
     # Where a message reaches this stranger.
     target: str
-
-
-class Admissions(msgspec.Struct, frozen=True):
-    """Who may talk to the bots, by the list that admits them."""
-
-    settings: tuple[str, ...]
-    # Admitted with `tidings allow`.
-    command: tuple[str, ...]
 
 
 class Health(msgspec.Struct, frozen=True):

@@ -56,7 +56,7 @@ class HistoryLine(msgspec.Struct, frozen=True):
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """A bot's note about a person, kept across all conversations of that person on a platform."""
+    """A bot's note about a person, kept across all conversations of that person."""
 
     text: str
     at: float

@@ -54,6 +54,8 @@ class Task(msgspec.Struct, frozen=True):
     output: str
     # The run that does the work, if a run does it.
     run: str
+    # The person this work is for; None means the owner.
+    asker: Asker | None = None
 
     @property
     def is_open(self) -> bool:

@@ -13,19 +13,22 @@ from msgspec.structs import replace
 from tidings.core import context, ids
 from tidings.core.context import Session
 from tidings.core.desk.board import BoardDesk
-from tidings.core.desk.health import Admissions, Health, Moments, Overview, PartHealth
+from tidings.core.desk.health import Health, Moments, Overview, PartHealth
+from tidings.core.desk.people import PeopleDesk
 from tidings.core.desk.runs import ConversationLine, HistoryLine, Numbered, Remembered, Run
 from tidings.core.desk.work import ProcessDesk, ScheduleDesk, TaskDesk
 from tidings.core.errors import Unknown, Unstored, Unsupported
 from tidings.core.gateway.parts import Parts
-from tidings.core.inbound import access, policy
 from tidings.core.memory import history as memory_history
-from tidings.core.memory import person_notes
+from tidings.core.memory import person_notes, talks
 from tidings.core.operations import overview
 from tidings.core.outbound import homes, outbox
 from tidings.core.outbound.outbox import Class, Owed
+from tidings.core.people import audit, names
+from tidings.core.roles import Person
 from tidings.core.runs import lookup
-from tidings.core.types import Attachment, Audience, Body, Delivery, Entry, File, Target
+from tidings.core.store.store import Transaction
+from tidings.core.types import Attachment, Audience, Body, Delivery, Entry, File, Origin, Target
 
 
 class GatewayDesk:
@@ -72,15 +75,16 @@ class GatewayDesk:
 
     async def permitted(self, target: Target) -> bool:
         # A target without a chat is the platform's own place, such as the owner's console.
-        if not target.chat or not self._parts.access.ids.isdisjoint(policy.names_of(target)):
+        if not target.chat or self._parts.people.admits(target):
             return True
         place = self._parts.courier.origin(target)
-        known, last = await self._store.read(
-            lambda tx: (memory_history.is_known(tx, place), memory_history.newest(tx, place))
+        known, closed = await self._store.read(
+            lambda tx: (
+                memory_history.is_known(tx, place),
+                memory_history.is_closed(tx, place, self._parts.people),
+            )
         )
-        # A group may have other members; a removed person in a private chat gets no more messages.
-        is_private = last is not None and last.target.audience is Audience.PRIVATE
-        return known and not (is_private and last is not None and self._parts.access.lapsed(last.asker))
+        return known and not closed
 
     async def owe(self, target: Target, body: Body, cause: str, key: str = "", digest: str = "") -> str:
         target = await self._store.read(lambda tx: homes.resolve(tx, target))
@@ -114,9 +118,14 @@ class GatewayDesk:
     async def homes(self) -> dict[str, Target]:
         return await self._store.read(homes.all_of)
 
-    async def set_home(self, target: Target) -> None:
+    async def set_home(self, by: Person, target: Target) -> None:
         self._check(target, Body())
-        await self._store.write(lambda tx: homes.choose(tx, target, self._clock.now()))
+
+        def unit(tx: Transaction) -> None:
+            homes.choose(tx, target, self._clock.now())
+            audit.write(tx, by.id, "home", str(target), self._clock.wall())
+
+        await self._store.write(unit)
 
     async def delivery(self, id: str) -> Delivery:
         return await self._store.read(lambda tx: outbox.lookup(tx, id))
@@ -124,6 +133,10 @@ class GatewayDesk:
     @property
     def board(self) -> BoardDesk:
         return self._parts.board
+
+    @property
+    def people(self) -> PeopleDesk:
+        return self._parts.people_service
 
     @property
     def tasks(self) -> TaskDesk:
@@ -140,20 +153,6 @@ class GatewayDesk:
     async def begin(self, kind: str, argument: str, after: float) -> str:
         return await self._parts.tasks.begin(kind, argument, after)
 
-    async def allow(self, id: str) -> bool:
-        if self._parts.access.is_in_settings(id):
-            return False
-        added = await self._store.write(lambda tx: access.admit(tx, id, self._clock.now()))
-        await self._parts.access.load()
-        return added
-
-    async def withdraw(self, id: str) -> None:
-        await self._store.write(lambda tx: access.withdraw(tx, id))
-        await self._parts.access.load()
-
-    async def admissions(self) -> Admissions:
-        return self._parts.access.lists
-
     async def fetch(self, attachment: Attachment) -> Path:
         target = context.current().target
         adapter = self._parts.accounts.of(target)
@@ -164,8 +163,11 @@ class GatewayDesk:
     async def knows(self, conversation: str) -> bool:
         return await self._store.read(lambda tx: memory_history.knows(tx, conversation))
 
+    async def name_talk(self, run: str, title: str) -> bool:
+        return await self._store.write(lambda tx: talks.name(tx, run, title))
+
     async def remember(self, text: str) -> bool:
-        about = _reader(context.current())
+        about = _writer(context.current())
         return await self._store.write(lambda tx: person_notes.keep(tx, about, text, self._clock.wall()))
 
     async def recall(self, words: str, limit: int) -> list[Remembered]:
@@ -184,7 +186,9 @@ class GatewayDesk:
             alarms=self._parts.essentials.alarms.all(),
             started=self._started,
             overview=glance,
-            strangers=tuple(each for each in self._parts.strangers.all() if each.id not in self._parts.access.ids),
+            strangers=tuple(
+                each for each in self._parts.entrance.strangers.all() if not self._parts.people.is_known(each.id)
+            ),
         )
 
     async def _glance(self) -> tuple[Overview | None, str]:
@@ -211,8 +215,29 @@ def _copy(path: Path, folder: Path) -> None:
 
 
 def _reader(session: Session) -> person_notes.Reader:
-    """The person whose notes a session may read: for an errand, the person behind it."""
-    asked = session.asker
-    target, sender = (asked.target, asked.sender) if asked else (session.target, session.sender)
-    private = target.audience is session.target.audience is Audience.PRIVATE
-    return person_notes.Reader(session.bot, policy.name_of(target, sender), private)
+    """The person whose notes a session may read: for an errand, the person behind it.
+
+    Private notes are only for the private chat where the work was asked for: a schedule may report somewhere else.
+    """
+    asked, shown = _places(session)
+    sender = session.asker.sender if session.asker else session.sender
+    is_private = asked.audience is shown.audience is Audience.PRIVATE
+    is_same = (asked.at, asked.chat) == (shown.at, shown.chat)
+    own = names.name_of(asked, sender)
+    # Notes are kept by platform and sender, whatever the account.
+    linked = dict.fromkeys(map(names.without_account, session.person.identities))
+    others = tuple(each for each in linked if each != own)
+    return person_notes.Reader(session.bot, own, is_private and is_same, others)
+
+
+def _writer(session: Session) -> person_notes.Reader:
+    """The person that a session keeps notes about; a note is private if it was asked for or is answered in private."""
+    private = any(place.audience is Audience.PRIVATE for place in _places(session))
+    return _reader(session)._replace(private=private)
+
+
+def _places(session: Session) -> tuple[Target, Target]:
+    """Where the work of a session was asked for, and where its answer shows."""
+    asked = session.asker.target if session.asker else session.target
+    # A card has no chat of its own.
+    return asked, asked if session.target.adapter == Origin.CARD else session.target

@@ -24,6 +24,7 @@ from tidings.core.inbound.commands import Commands
 from tidings.core.inbound.dispatcher import Dispatcher
 from tidings.core.inbound.door import Door
 from tidings.core.inbound.turns import Turns
+from tidings.core.memory import history
 from tidings.core.operations import overview
 from tidings.core.outbound import draft, outbox
 from tidings.core.outbound.draft import Drafts
@@ -110,7 +111,6 @@ class Gateway:
         patience = min(self._settings.limits.drain_seconds, LAST_SECONDS)
         for part in (self._parts.alerts, *reversed(self._in_order)):
             await part.stop(patience)
-        await self._parts.access.close()
         for adapter in self._parts.accounts.values():
             await adapter.close()
         await self._store.close()
@@ -124,7 +124,7 @@ class Gateway:
         supervisor = Supervisor(self._clock, essentials.alarms, self._options.pauses)
         self._parts = parts = build(essentials, self._home, self._settings, self._team, self._options, supervisor)
         self.desk = GatewayDesk(parts, await self._store.read(lambda tx: overview.moments(tx, self._clock.ahead)))
-        self._commands = Commands(self._team.commands, parts.commands, self._clock.wall)
+        self._commands = Commands(self._team.commands(parts.bots.find), parts.commands, self._clock.wall, parts.people)
         self._dispatcher, self._door = self._build_the_way_in(parts)
         self._in_order = parts.in_order(self._dispatcher)
         self._reported = Reported(essentials, supervisor, parts.courier)
@@ -140,16 +140,15 @@ class Gateway:
             alarms.sound("settings", notice)
 
     def _build_the_way_in(self, parts: Parts) -> tuple[Dispatcher, Door]:
-        essentials, courier, settlement, access = parts.essentials, parts.courier, parts.settlement, parts.access
-        turns = Turns(parts.bots, self.desk, parts.accounts.can, self._home / "workspaces")
+        essentials, courier, settlement, people = parts.essentials, parts.courier, parts.settlement, parts.people
+        turns = Turns(parts.bots, self.desk, parts.accounts.can, self._home / "workspaces", people)
         drafts = Drafts(self._clock, courier.views, parts.feed.follow, draft.tail(parts.accounts.compose))
-        dispatcher = Dispatcher(essentials, turns, courier, drafts, settlement, access, parts.slots)
-        door = Door(essentials, access, self._commands, dispatcher, courier, settlement, parts.strangers)
+        dispatcher = Dispatcher(essentials, turns, courier, drafts, settlement, people, parts.slots)
+        door = Door(essentials, parts.entrance, self._commands, dispatcher, courier, settlement)
         return dispatcher, door
 
     async def _go_on(self, phases: _Phases) -> None:
         """Recovers and continues what was open when the last process ended."""
-        await self._parts.access.load()
         fail_here("boot.pre_recover")
         for part in self._in_order:
             await part.recover()
@@ -194,7 +193,7 @@ class Gateway:
         host = Host(
             reports=AccountReports(self._reported, platform.name, platform.account),
             notebook=StoredNotebook(self._store, platform.name, platform.account),
-            knows=self.desk.knows,
+            knows=self._is_spoken_in,
             clock=self._clock,
             server=self._server,
             menu=tuple(
@@ -203,6 +202,9 @@ class Gateway:
             attachments=self._home / "attachments" / f"{platform.name}@{platform.account}",
         )
         return NearbyHost(**vars(host), desk=self.desk, local=self._local) if platform.nearby else host
+
+    async def _is_spoken_in(self, conversation: str) -> bool:
+        return await self._store.read(lambda tx: history.is_spoken_in(tx, conversation))
 
     async def _sweep(self) -> None:
         while True:
@@ -224,19 +226,24 @@ class Gateway:
             await self._clock.sleep(0.05)
 
     def renew(self, settings: Core, team: Team) -> tuple[str, ...]:
-        """Applies new bots, rules, access and limits; a run in progress keeps the agent it started with.
+        """Applies new bots, rules, access, limits and memory of groups; a run in progress keeps its agent.
 
         Returns the misconfigured platforms, which are tried again at once. Raises ConfigError and then changes nothing.
         """
         _check_bots(settings.rules, team, settings.board)
         self._settings = self._settings.model_copy(
-            update={"access": settings.access, "limits": settings.limits, "rules": settings.rules}
+            update={
+                "access": settings.access,
+                "groups": settings.groups,
+                "limits": settings.limits,
+                "rules": settings.rules,
+            }
         )
         self._parts.bots.renew(team.agents, team.default, settings.rules)
-        self._commands.renew(team.commands)
-        self._door.renew(settings.limits)
+        self._commands.renew(team.commands(self._parts.bots.find))
+        self._door.renew(settings.limits, settings.groups)
         self._dispatcher.renew(settings.limits)
-        self._parts.access.renew(settings.access)
+        self._parts.people.renew(settings.access)
         return self._parts.supervisor.try_misconfigured()
 
     async def released(self, agents: Sequence[Agent]) -> None:
@@ -277,8 +284,9 @@ def _check_bots(rules: Sequence[Rule], team: Team, board: Board) -> None:
         raise ConfigError(f"there is no bot named {default_bot!r}; there are: {', '.join(sorted(bots))}")
     for number, rule in enumerate(rules, start=1):
         if rule.bot not in bots:
-            places = ((name, getattr(rule, name)) for name in ("platform", "account", "chat", "thread"))
-            where = ", ".join(f"{name} {value}" for name, value in places if value) or "everywhere"
+            fields = ("platform", "account", "server", "chat", "thread", "person")
+            named = ((name, getattr(rule, name)) for name in fields)
+            where = ", ".join(f"{name} {value}" for name, value in named if value) or "everywhere"
             known = ", ".join(sorted(bots))
             raise ConfigError(f"[[rules]] {number} ({where}): there is no bot named {rule.bot!r}; there are: {known}")
     lists = {f"[[rules]] {number}": rule.assignees or () for number, rule in enumerate(rules, start=1)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidings.core.agent import Agent
@@ -10,8 +10,10 @@ from tidings.core.clock import Clock
 from tidings.core.gateway.supervisor import USUAL, Pauses
 from tidings.core.inbound.commands import Command
 from tidings.core.store.wakeups import Wakeups
-from tidings.core.types import Target
+from tidings.core.types import Inbound, Target
 from tidings.core.work.tasks.tasks import TaskKind
+
+BotOf = Callable[[Inbound], str]
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,8 @@ class Team:
     agents: Mapping[str, Agent]
     default: str
     kinds: Sequence[TaskKind] = ()
-    commands: Sequence[Command] = ()
+    # Given the function that names the bot for a message: the bots' own commands.
+    commands: Callable[[BotOf], Sequence[Command]] = lambda bot_of: ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,19 +9,27 @@ from pathlib import Path
 from tidings.core.gateway.options import Options, Team
 from tidings.core.gateway.supervisor import Supervisor
 from tidings.core.inbound import abilities
-from tidings.core.inbound.access import Access
 from tidings.core.inbound.bots import Bots
 from tidings.core.inbound.commands import Command
+from tidings.core.inbound.continuing import Continuing
+from tidings.core.inbound.door import Entrance
+from tidings.core.inbound.pairing import Pairing
+from tidings.core.inbound.people_commands import PeopleCommands
+from tidings.core.inbound.people_service import PeopleService
 from tidings.core.inbound.settlement import Sent, Settlement
 from tidings.core.inbound.slots import Slots
 from tidings.core.inbound.stopping import Stopping
 from tidings.core.inbound.strangers import Strangers
+from tidings.core.inbound.talk_commands import TalkCommands
 from tidings.core.operations.alerts import Alerts
+from tidings.core.operations.departures import Departures
 from tidings.core.operations.erasure import Erasure
 from tidings.core.operations.upkeep import Upkeep
 from tidings.core.outbound.accounts import Accounts
 from tidings.core.outbound.courier import Courier
 from tidings.core.part import Part
+from tidings.core.people.people import People
+from tidings.core.people.register import Register
 from tidings.core.runs.feed import Feed
 from tidings.core.settings import Core
 from tidings.core.store.essentials import Essentials
@@ -50,14 +58,16 @@ class Parts:
     home: Path
     accounts: Accounts
     supervisor: Supervisor
-    access: Access
+    people: People
+    people_service: PeopleService
+    departures: Departures
+    entrance: Entrance
     bots: Bots
     feed: Feed
     courier: Courier
     settlement: Settlement
     stopping: Stopping
     slots: Slots
-    strangers: Strangers
     processes: Processes
     tasks: Tasks
     schedules: Schedules
@@ -71,6 +81,10 @@ class Parts:
     def in_order(self, dispatcher: Part) -> tuple[Part, ...]:
         """The parts in the order of recovery, start and sweep; they stop in reverse, so that last messages are sent."""
         return (
+            self.people,
+            self.departures,
+            self.entrance.pairing,
+            self.entrance.continuing,
             self.courier,
             self.feed,
             self.processes,
@@ -88,8 +102,11 @@ def build(
 ) -> Parts:
     store, clock, workspaces = essentials.store, essentials.clock, home / "workspaces"
     accounts = Accounts()
-    bots = Bots(team.agents, team.default, settings.rules)
-    access = Access(store, settings.access)
+    people = People(store, settings.access)
+    bots = Bots(team.agents, team.default, settings.rules, people.called)
+    register = Register(people, options.owner.adapter if options.owner else "")
+    pairing = Pairing(store, people, register, clock, options.owner, supervisor.is_down)
+    continuing = Continuing(store, people)
     slots = Slots(essentials.limits.runs)
     feed = Feed(store)
     conclusions = Conclusions(clock, settings.board)
@@ -99,30 +116,33 @@ def build(
         Origin.CARD: conclusions.end_run,
     }
     settlement = Settlement(clock, accounts.can, senders)
+    people_service = PeopleService(store, clock, people, register, pairing, settlement)
     stopping = Stopping(store, settlement)
     courier = Courier(essentials, accounts, stopping.stop_for_sender)
-    mandates = Mandates(access, clock, options.owner, supervisor.is_down)
+    mandates = Mandates(people, clock, options.owner, supervisor.is_down)
     delegated = Delegation(store, clock, settings.work, slots, feed.follow, stopping.stop)
     processes = Processes(store, clock, settings.work, home)
     stops = {task_rows.DELEGATE: stopping.stop_task, task_rows.PROCESS: processes.end}
     tasks = Tasks(essentials, accounts.can, delegated, team.kinds, workspaces, stops, mandates)
     jobs = ScheduledShell(store, clock, settings.work, workspaces)
     schedules = Schedules(essentials, settings.work, accounts.can, bots, jobs, options.owner, mandates)
-    board = BoardService(store, settings.board, clock, accounts.can, bots)
-    requests = TaskCommands(clock, tasks, delegated, partial(abilities.promisable, can=accounts.can), access.is_owner)
+    board = BoardService(store, settings.board, clock, accounts.can, bots, people)
+    requests = TaskCommands(clock, tasks, delegated, partial(abilities.promisable, can=accounts.can), people)
     return Parts(
         essentials=essentials,
         home=home,
         accounts=accounts,
         supervisor=supervisor,
-        access=access,
+        people=people,
+        people_service=people_service,
+        departures=Departures(store, clock, people),
+        entrance=Entrance(people, pairing, Strangers(), settings.groups, continuing),
         bots=bots,
         feed=feed,
         courier=courier,
         settlement=settlement,
         stopping=stopping,
         slots=slots,
-        strangers=Strangers(),
         processes=processes,
         tasks=tasks,
         schedules=schedules,
@@ -131,5 +151,11 @@ def build(
         erasure=Erasure(store, clock, home, feed.is_followed),
         upkeep=Upkeep(store, clock, courier, essentials.alarms, settings.retention, home),
         alerts=Alerts(essentials, options.owner, supervisor.is_down),
-        commands=(*requests.commands(), *ScheduleCommands(clock, schedules).commands(), *board.commands()),
+        commands=(
+            *PeopleCommands(clock, people, register, people_service, pairing).commands(),
+            *TalkCommands(clock, people, continuing).commands(),
+            *requests.commands(),
+            *ScheduleCommands(clock, schedules, people).commands(),
+            *board.commands(),
+        ),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tidings.core.agent import Agent
@@ -16,10 +16,21 @@ class _Now(NamedTuple):
     rules: Sequence[Rule]
 
 
+# Returns everything that the settings may call a person: the stored id and all identities.
+Called = Callable[[Asker | None], Sequence[str]]
+
+
 class Bots:
     """The present bots; every part of the gateway shares this object, also after a reload."""
 
-    def __init__(self, agents: Mapping[str, Agent], default: str, rules: Sequence[Rule] = ()) -> None:
+    def __init__(
+        self,
+        agents: Mapping[str, Agent],
+        default: str,
+        rules: Sequence[Rule] = (),
+        called: Called = lambda asker: (),
+    ) -> None:
+        self._called = called
         self.renew(agents, default, rules)
 
     def renew(self, agents: Mapping[str, Agent], default: str, rules: Sequence[Rule] = ()) -> None:
@@ -47,24 +58,31 @@ class Bots:
             return inbound.bot
         # Work on a card has no chat of its own; the rules of the asker's chat apply.
         asked = inbound.asker if inbound.target.adapter == Origin.CARD else None
-        rule = _first(now, asked or inbound)
+        rule = self._first(now, asked or inbound)
         return rule.bot if rule else now.default
 
     def rule_for(self, said: Inbound | Asker) -> Rule | None:
-        """The first rule that matches the chat of this message."""
-        return _first(self._now, said)
+        """The first rule that matches the place and the person of this message."""
+        return self._first(self._now, said)
 
+    def _first(self, now: _Now, said: Inbound | Asker) -> Rule | None:
+        present = (rule for rule in now.rules if rule.bot in now.agents)
+        return next((rule for rule in present if _holds(rule, said) and self._is_for(rule, said)), None)
 
-def _first(now: _Now, said: Inbound | Asker) -> Rule | None:
-    return next((rule for rule in now.rules if rule.bot in now.agents and _holds(rule, said)), None)
+    def _is_for(self, rule: Rule, said: Inbound | Asker) -> bool:
+        """Tells whether a rule is for the person who asked; an errand is for the person behind it."""
+        if not rule.person:
+            return True
+        return rule.person in self._called(said if isinstance(said, Asker) else said.asker)
 
 
 def _holds(rule: Rule, said: Inbound | Asker) -> bool:
     # Rules may name a moved chat by its first id or by its present one.
-    began, now = said.conversation, said.target
+    began, now = said.conversation, said.place or said.target
     return (
         rule.platform in ("", now.adapter)
         and rule.account in ("", now.account)
+        and rule.server in ("", now.server)
         and rule.chat in ("", began.chat, now.chat)
         and rule.thread in ("", began.thread, now.thread)
     )

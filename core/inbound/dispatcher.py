@@ -16,15 +16,16 @@ from tidings.core.clock import Timer
 from tidings.core.errors import Fenced
 from tidings.core.failpoints import fail_here
 from tidings.core.inbound import answer, inbox, recovery
-from tidings.core.inbound.access import Access
 from tidings.core.inbound.inbox import Claim
 from tidings.core.inbound.settlement import Ending, Settlement
 from tidings.core.inbound.slots import Slots
 from tidings.core.inbound.turns import Turns
+from tidings.core.memory import ownership
 from tidings.core.outbound.courier import Courier
 from tidings.core.outbound.draft import Drafts
 from tidings.core.outbound.outbox import Head
 from tidings.core.part import Part
+from tidings.core.people.people import People
 from tidings.core.runs import runner
 from tidings.core.runs.journal import Journal
 from tidings.core.runs.runner import Interrupt
@@ -55,7 +56,7 @@ class Dispatcher(Part):
         courier: Courier,
         drafts: Drafts,
         settlement: Settlement,
-        access: Access,
+        people: People,
         slots: Slots,
     ) -> None:
         self._store = store = essentials.store
@@ -66,7 +67,7 @@ class Dispatcher(Part):
         self._courier = courier
         self._drafts = drafts
         self._settlement = settlement
-        self._access = access
+        self._people = people
         self._slots = slots
         slots.subscribe(self._fill)
         self._live: dict[str, Interrupt] = {}
@@ -86,7 +87,7 @@ class Dispatcher(Part):
         self._stopped = True
         store.wakeups.subscribe(wakeups.Conversation, lambda due: self.expect(due.id, due.at))
         store.wakeups.subscribe(wakeups.StopAsked, lambda due: self.interrupt(due.run, due.by))
-        access.subscribe(self._end_lapsed)
+        people.subscribe(self._end_lapsed)
 
     @property
     def busy(self) -> bool:
@@ -152,7 +153,14 @@ class Dispatcher(Part):
 
     def claim(self, tx: Transaction, conversation: str) -> Claim | None:
         """Claims the conversation's next message inside a transaction, unless the gateway is stopping."""
-        return None if self._stopped else inbox.claim(tx, conversation, self._clock.now())
+        while not self._stopped:
+            claimed = inbox.claim(tx, conversation, self._clock.now())
+            if claimed is None or ownership.is_kept(tx, claimed.inbound):
+                return claimed
+            # It came by a hand-over, and waited while its sender lost the conversation.
+            lost = Outcome(OutcomeKind.CANCELLED, ownership.LOST, "")
+            self._settlement.close(tx, claimed, lost, remembered=False)
+        return None
 
     def begin(self, claimed: Claim) -> None:
         """Runs a claimed message in a slot that was reserved."""
@@ -175,9 +183,9 @@ class Dispatcher(Part):
             self._live[run].stop(by)
 
     def _end_lapsed(self) -> None:
-        """Stops runs for people who were removed from the access list; their waiting messages end when claimed."""
+        """Stops runs for people who were removed; their waiting messages end when claimed."""
         for run, asker in self._askers.items():
-            if self._access.lapsed(asker):
+            if self._people.lapsed(asker):
                 self.interrupt(run, "the owner")
 
     def _due(self, conversation: str) -> None:
@@ -245,7 +253,13 @@ class Dispatcher(Part):
         agent, turn, session, can = self._turns.prepare(claimed)
         self._at_work[run] = agent
         journal = Journal(
-            self._store, self._clock, inbox.keep_checkpoint, run, fence=claimed.fence, last=claimed.journalled
+            self._store,
+            self._clock,
+            inbox.keep_checkpoint,
+            run,
+            person=session.person.id,
+            fence=claimed.fence,
+            last=claimed.journalled,
         )
         interrupt = self._live[run]
         self._askers[run] = inbound.asker
@@ -254,7 +268,7 @@ class Dispatcher(Part):
         try:
             with context.bind(session):
                 self._drafts.watch(run, inbound.target, can, claimed.view)
-                if lapsed := self._access.lapsed(inbound.asker):
+                if lapsed := self._people.lapsed(inbound.asker):
                     outcome = Outcome(OutcomeKind.CANCELLED, lapsed, "")
                 else:
                     outcome = await runner.run(agent, turn, journal, interrupt, self._clock, self._limits_of(inbound))
@@ -287,7 +301,8 @@ class Dispatcher(Part):
         # An open view is finished in its lane; only a plain answer may be sent at once.
         plain = can.async_delivery and not seen and claimed.view is None and owed.body != Body()
         reserved = self._courier.reserve(owed) if plain else None
-        ending = Ending(claimed, outcome, can.async_delivery, pending, journal.last, signals=signals, final=owed)
+        rest = (pending, journal.last, journal.person)
+        ending = Ending(claimed, outcome, can.async_delivery, *rest, signals=signals, final=owed)
 
         def unit(tx: Transaction) -> _Settled:
             ended, final = self._settlement.settle(tx, ending)

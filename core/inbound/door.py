@@ -13,12 +13,13 @@ from tidings.core import ids
 from tidings.core.adapter import Receive
 from tidings.core.errors import Unstored
 from tidings.core.failpoints import fail_here
-from tidings.core.inbound import answer, inbox, policy
-from tidings.core.inbound.access import Access
+from tidings.core.inbound import answer, inbox, members, policy
 from tidings.core.inbound.albums import EarlyParts
-from tidings.core.inbound.commands import Commands, Handler, Obeyed
+from tidings.core.inbound.commands import Command, Commands, Handler, Obeyed
+from tidings.core.inbound.continuing import Continuing
 from tidings.core.inbound.dispatcher import Dispatcher
 from tidings.core.inbound.inbox import Claim
+from tidings.core.inbound.pairing import PREFIX, Pairing
 from tidings.core.inbound.policy import Judgement
 from tidings.core.inbound.queue_limit import QueueLimit
 from tidings.core.inbound.settlement import Settlement
@@ -26,8 +27,9 @@ from tidings.core.inbound.strangers import Strangers
 from tidings.core.outbound import outbox
 from tidings.core.outbound.courier import Courier
 from tidings.core.outbound.outbox import Class, Owed
+from tidings.core.people.people import People
 from tidings.core.runs import journal
-from tidings.core.settings import Limits
+from tidings.core.settings import Groups, Limits
 from tidings.core.store import adapter_state
 from tidings.core.store.essentials import Essentials
 from tidings.core.store.store import Step, Transaction
@@ -57,8 +59,6 @@ MAY_BE_LOST = "An earlier answer to this chat may not have arrived. If you miss 
 BUSY_SECONDS = 60.0
 # NUL as escaped in JSON.
 NUL = b"\\u0000"
-# How many strangers the gateway remembers.
-STRANGERS = 8
 
 
 class _Taken(NamedTuple):
@@ -67,32 +67,45 @@ class _Taken(NamedTuple):
     claimed: Claim | None = None
 
 
+class Entrance(NamedTuple):
+    """Who may come in, what becomes of strangers, and to which conversation a message belongs."""
+
+    people: People
+    pairing: Pairing
+    strangers: Strangers
+    groups: Groups
+    continuing: Continuing
+
+
 class Door:
     def __init__(
         self,
         essentials: Essentials,
-        access: Access,
+        entrance: Entrance,
         commands: Commands,
         dispatcher: Dispatcher,
         courier: Courier,
         settlement: Settlement,
-        strangers: Strangers,
     ) -> None:
         self._store = essentials.store
         self._clock = essentials.clock
         self._limits = essentials.limits
         self._metrics = essentials.metrics
-        self._access = access
+        self._people = entrance.people
+        self._pairing = entrance.pairing
+        self._strangers = entrance.strangers
+        self._groups = entrance.groups
+        self._continuing = entrance.continuing
         self._commands = commands
         self._dispatcher = dispatcher
         self._courier = courier
         self._settlement = settlement
-        self._strangers = strangers
         self._early = EarlyParts()
         self._queue = QueueLimit()
 
-    def renew(self, limits: Limits) -> None:
+    def renew(self, limits: Limits, groups: Groups) -> None:
         self._limits = limits
+        self._groups = groups
 
     def receive_for(self, adapter: str, account: str) -> Receive:
         """The door for one adapter, with that adapter's notebook."""
@@ -108,13 +121,12 @@ class Door:
         fail_here("in.received")
         self._metrics.inbound[inbound.target.adapter] += 1
         self._metrics.heard_at[f"{inbound.target.adapter}@{inbound.target.account}"] = self._clock.wall()
-        inbound = self._courier.at_home(_storable(inbound))
-        judgement = policy.judge(inbound, self._access.ids)
-        if judgement is Judgement.IGNORE and policy.may_join(inbound, self._access.ids):
-            judgement = Judgement.JOIN
+        inbound = members.assign(self._courier.at_home(_storable(inbound)), self._groups.memory)
+        judgement = policy.judge(inbound, self._people.find(inbound).role)
         if judgement is Judgement.TELL:
             self._strangers.remember(inbound, self._clock.wall())
-        if judgement is Judgement.IGNORE or (judgement is Judgement.TELL and not self._access.tells_strangers):
+        is_silent = self._people.strangers == "ignore" and not self._is_open(inbound)
+        if judgement is Judgement.IGNORE or (judgement is Judgement.TELL and is_silent):
             if write_note:
                 await self._store.write(write_note)
             return Ignored()
@@ -125,11 +137,13 @@ class Door:
             if write_note:
                 write_note(tx)
             if judgement is Judgement.TELL:
-                return self._tell_stranger(tx, inbound)
-            if judgement is Judgement.JOIN and not inbox.continues_album(tx, inbound):
-                self._early.keep(inbound, self._clock.now())
+                return self._meet_stranger(tx, inbound)
+            # A hand-over that was stored just before counts already.
+            followed = self._continuing.follow(tx, inbound)
+            if judgement is Judgement.JOIN and not inbox.continues_album(tx, followed):
+                self._early.keep(followed, self._clock.now())
                 return _Taken(Ignored())
-            return self._take(tx, inbound, reserved)
+            return self._take(tx, followed, reserved)
 
         fail_here("in.pre_commit")
         stored = self._store.write(unit)
@@ -158,7 +172,9 @@ class Door:
         if len(inbound.text) > self._limits.message_characters and inbound.kind in (Kind.MESSAGE, Kind.COMMANDED):
             short = msgspec.structs.replace(inbound, text=inbound.text[:1000])
             return self._refuse(tx, short, Refusal.TOO_LONG, TOO_LONG)
-        command = self._commands.get(inbound.command) if inbound.kind is Kind.COMMANDED else None
+        command = self._command_of(inbound)
+        if command is not None and (refusal := self._commands.refusal(command, inbound)):
+            return self._obey(tx, inbound, command.name, lambda tx, inbound: Obeyed(refusal), reserved)
         if command is not None and command.handler is not None:
             return self._obey(tx, inbound, command.name, command.handler, reserved)
         if inbound.kind is Kind.PRESSED:
@@ -166,6 +182,17 @@ class Door:
         if inbound.kind in (Kind.EDITED, Kind.DELETED):
             return self._amend(tx, inbound)
         return self._store_message(tx, msgspec.structs.replace(inbound, kind=Kind.MESSAGE), reserved)
+
+    def _command_of(self, inbound: Inbound) -> Command | None:
+        """The command that the sender gives; a forwarded one is somebody else's text."""
+        if inbound.kind is not Kind.COMMANDED or inbound.forwarded:
+            return None
+        return self._commands.get(inbound.command)
+
+    def _is_open(self, inbound: Inbound) -> bool:
+        """Tells whether this is a command that strangers may use, too."""
+        command = self._command_of(inbound)
+        return command is not None and command.for_strangers
 
     def _store_message(self, tx: Transaction, inbound: Inbound, reserved: bool) -> _Taken:
         now, run, conversation = self._clock.now(), ids.new("run"), inbound.conversation.id
@@ -221,19 +248,27 @@ class Door:
 
     def _press(self, tx: Transaction, press: Inbound, reserved: bool) -> _Taken:
         """Turns the first press of an answer's button into a message; an unknown button gets a notice."""
+        if press.choice.startswith(PREFIX):
+            return self._answer_request(tx, press)
         asking, number = answer.asked_by(press.choice)
         offered = journal.outcome(tx, asking)
-        here = tx.one("SELECT 1 FROM inbox WHERE run = ? AND conversation = ?", asking, press.conversation.id)
-        if here is None or offered is None or number >= len(offered.choices):
+        question = inbox.find_message(tx, asking)
+        if question is None or not _is_asked_here(question, press) or offered is None or number >= len(offered.choices):
             run, now = ids.new("run"), self._clock.now()
             inbox.put_closed(tx, press, run, now, press.kind)
             if self._may_push(press.target):
                 body = Body(text=QUESTION_CLOSED)
                 outbox.put_notice(tx, Owed(ids.new("dlv"), Class.NOTICE, press.target, body, None, press.key), now)
             return _Taken(Stored(run=run))
-        # The key belongs to the question, so a second press finds it answered.
+        # The key and the conversation belong to the question, so a second press finds it answered.
         said = msgspec.structs.replace(
-            press, kind=Kind.MESSAGE, key=f"answer to {asking}", text=offered.choices[number]
+            press,
+            kind=Kind.MESSAGE,
+            key=f"answer to {asking}",
+            conversation=question.conversation,
+            began=question.began,
+            place=question.place,
+            text=offered.choices[number],
         )
         known = inbox.find(tx, said)
         if known is None and self._is_full(tx, said):
@@ -242,9 +277,25 @@ class Door:
         inbox.put_closed(tx, press, ids.new("run"), self._clock.now(), press.kind)
         return _Taken(Duplicate(run=known.run)) if known else self._store_message(tx, said, reserved)
 
+    def _answer_request(self, tx: Transaction, press: Inbound) -> _Taken:
+        """Passes a press on a stranger's request to pairing; people who may not answer it are told so alone."""
+        answered = self._pairing.press(tx, press)
+        if answered.refused:
+            return _Taken(Refused(reason=Refusal.NOT_PERMITTED))
+        run, now = ids.new("run"), self._clock.now()
+        inbox.put_closed(tx, press, run, now, press.kind)
+        if self._may_push(press.target):
+            body = Body(text=answered.words)
+            outbox.put(tx, Owed(ids.new("dlv"), Class.REPLY, press.target, body, run), now)
+        return _Taken(Stored(run=run))
+
     def _amend(self, tx: Transaction, change: Inbound) -> _Taken:
         """An edit corrects a waiting message and a deletion cancels it; neither becomes a run."""
         run, now = ids.new("run"), self._clock.now()
+        self._pairing.amend(tx, change)
+        if not change.sender.id and inbox.find(tx, msgspec.structs.replace(change, key=change.about)) is None:
+            # A platform tells of every deletion, also of messages that were never taken.
+            return _Taken(Ignored())
         inbox.put_closed(tx, change, run, now, change.kind)
         short = msgspec.structs.replace(change, text=change.text[: self._limits.message_characters])
         deleted = inbox.amend(tx, short)
@@ -252,16 +303,30 @@ class Door:
             self._settlement.cancel(tx, deleted["run"], "the message was deleted", remembered=False)
         return _Taken(Stored(run=run))
 
-    def _tell_stranger(self, tx: Transaction, inbound: Inbound) -> _Taken:
-        """Tells a stranger how to be admitted, at most once an hour."""
-        words = policy.how_to_be_admitted(inbound)
-        if self._may_push(inbound.target):
-            notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=words), None, "stranger")
-            outbox.put_notice(tx, notice, self._clock.now())
-        return _Taken(Refused(reason=Refusal.NOT_ADMITTED))
+    def _meet_stranger(self, tx: Transaction, inbound: Inbound) -> _Taken:
+        """Tells a stranger how to be admitted, seldom; a command that strangers may use decides by itself."""
+        if inbound.kind in (Kind.EDITED, Kind.DELETED):
+            self._pairing.amend(tx, inbound)
+            return _Taken(Ignored())
+        command = self._command_of(inbound) if inbound.argument and self._pairing.may_try(tx, inbound) else None
+        if command is not None and command.for_strangers and command.handler is not None:
+            if (known := inbox.find(tx, inbound)) is not None:
+                return _Taken(Duplicate(run=known.run))
+            return self._obey(tx, inbound, command.name, command.handler, False)
+        may_tell = self._may_push(inbound.target) and self._people.strangers != "ignore"
+        kept = msgspec.structs.replace(inbound, text=inbound.text[: self._limits.message_characters])
+        told = may_tell and self._pairing.greet(tx, kept)
+        return _Taken(Refused(reason=Refusal.NOT_ADMITTED, told=told))
 
     def _may_push(self, target: Target) -> bool:
         return self._settlement.may_push(target)
+
+
+def _is_asked_here(question: Inbound, press: Inbound) -> bool:
+    """Tells whether a button's question stands in this chat; in a continued talk, only while the talk goes on here."""
+    if members.place_of(question) != members.place_of(press):
+        return False
+    return question.began is None or question.conversation == press.conversation
 
 
 def _asked(tx: Transaction, obeying: Step, inbound: Inbound, name: str, handler: Handler) -> Obeyed:

@@ -18,6 +18,36 @@ def ask(tx: Transaction, run: str) -> None:
         raise Unknown(f"there is no run {run}")
 
 
+def ask_for_conversation(tx: Transaction, conversation: str) -> int:
+    """Marks all runs of a conversation to be forgotten; returns how many."""
+    return tx.count(
+        "UPDATE inbox SET forget = 1 WHERE conversation = ? AND kind = 'message'"
+        " AND state IN ('waiting', 'running', 'done')",
+        conversation,
+    )
+
+
+def is_asked(tx: Transaction, conversation: str) -> bool:
+    """Tells whether a run of this conversation is still to be forgotten."""
+    row = tx.one("SELECT 1 FROM inbox WHERE conversation = ? AND kind = 'message' AND forget = 1 LIMIT 1", conversation)
+    return row is not None
+
+
+def mark(tx: Transaction, run: str) -> None:
+    """Marks a run that may no longer exist."""
+    tx.execute("UPDATE inbox SET forget = 1 WHERE run = ? AND state <> 'closed'", run)
+
+
+def empty_closed(tx: Transaction, conversation: str, before: float) -> None:
+    """Removes the text of commands, edits and refused messages."""
+    rows = tx.all(
+        "SELECT run, message FROM inbox WHERE conversation = ? AND state = 'closed' AND accepted <= ? AND reason <> ?",
+        *(conversation, before, FORGOTTEN),
+    )
+    for row in rows:
+        empty(tx, row)
+
+
 def drop_checkpoints(tx: Transaction, conversation: str, generation: int, since: int) -> None:
     """Drops the checkpoints of runs from the row `since` on, which may contain the forgotten run."""
     tx.execute(

@@ -10,7 +10,7 @@ import msgspec
 from tidings.core.agent import Outcome
 from tidings.core.errors import Fenced
 from tidings.core.failpoints import fail_here
-from tidings.core.memory import conversations, history, preferences
+from tidings.core.memory import conversations, history, preferences, talks
 from tidings.core.outbound import view_rows
 from tidings.core.runs import journal
 from tidings.core.store import wakeups
@@ -22,6 +22,12 @@ ALBUM_QUIET_SECONDS = 1.0
 ALBUM_LONGEST_SECONDS = 10.0
 # How many runs of a conversation keep their checkpoints, so that they can be undone.
 KEPT_CHECKPOINTS = 10
+# The next waiting message of a conversation. The clocks of two platforms that write into it are never compared. The
+# account is chosen by the order and not by a condition, for which the database would go through the whole account.
+NEXT = (
+    "ORDER BY CASE WHEN (adapter, account) = (SELECT adapter, account FROM inbox WHERE conversation = ?"
+    " AND state = 'waiting' ORDER BY seq LIMIT 1) THEN 0 ELSE 1 END, said, seq LIMIT 1"
+)
 
 
 class Claim(NamedTuple):
@@ -125,6 +131,8 @@ def continues_album(tx: Transaction, inbound: Inbound) -> bool:
 
 def put_closed(tx: Transaction, inbound: Inbound, run: str, now: float, reason: str) -> None:
     """Stores a message that never becomes a run, so that a repetition is recognised."""
+    if inbound.kind in (Kind.COMMANDED, Kind.MESSAGE):
+        talks.note_owner(tx, inbound)
     _insert(tx, inbound, run, "closed", now, now, None, reason)
 
 
@@ -172,6 +180,11 @@ def waiting_in(tx: Transaction, conversation: str) -> int:
     return measure_queue(tx, conversation)[0]
 
 
+def waiting_runs(tx: Transaction, conversation: str) -> list[str]:
+    rows = tx.all("SELECT run FROM inbox WHERE conversation = ? AND state = 'waiting' ORDER BY seq", conversation)
+    return [row["run"] for row in rows]
+
+
 def measure_queue(tx: Transaction, conversation: str) -> tuple[int, int]:
     """How many messages wait in a conversation, and the number of the newest row of the inbox."""
     row = tx.one(
@@ -185,8 +198,7 @@ def measure_queue(tx: Transaction, conversation: str) -> tuple[int, int]:
 def next_ready(tx: Transaction, conversation: str) -> float | None:
     """When the conversation's oldest waiting message may be claimed; None without one."""
     row = tx.one(
-        "SELECT ready FROM inbox WHERE conversation = ? AND state = 'waiting' ORDER BY said, seq LIMIT 1",
-        conversation,
+        f"SELECT ready FROM inbox WHERE conversation = ? AND state = 'waiting' {NEXT}", conversation, conversation
     )
     return float(row["ready"]) if row else None
 
@@ -200,7 +212,8 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
     """Claims the oldest waiting message if the conversation is free and the message is due."""
     row = tx.one(
         "SELECT run, message, attempt, fence, generation, ready, checkpoint, album FROM inbox"
-        " WHERE conversation = ? AND state = 'waiting' ORDER BY said, seq LIMIT 1",
+        f" WHERE conversation = ? AND state = 'waiting' {NEXT}",
+        conversation,
         conversation,
     )
     if row is None or row["ready"] > now or live_run(tx, conversation) is not None:
@@ -251,9 +264,14 @@ def let_wait(tx: Transaction, run: str, conversation: str) -> None:
 
 def message_of(tx: Transaction, run: str) -> Inbound:
     """The message of a run, with all parts of its album."""
+    found = find_message(tx, run)
+    assert found is not None, "a run is a row"
+    return found
+
+
+def find_message(tx: Transaction, run: str) -> Inbound | None:
     row = tx.one("SELECT message, album FROM inbox WHERE run = ?", run)
-    assert row is not None, "a run is a row"
-    return _with_album(tx, run, msgspec.json.decode(row["message"], type=Inbound), row["album"])
+    return _with_album(tx, run, msgspec.json.decode(row["message"], type=Inbound), row["album"]) if row else None
 
 
 def _with_album(tx: Transaction, run: str, inbound: Inbound, album: str) -> Inbound:
@@ -294,6 +312,7 @@ def keep_memory(tx: Transaction, claimed: Claim, outcome: Outcome, at: float) ->
         history.remember(tx, conversation, claimed.generation, Author.BOT, outcome.text, run, at)
     if outcome.reason:
         history.remember(tx, conversation, claimed.generation, Author.NOTICE, outcome.reason, run, at)
+    talks.keep(tx, claimed.inbound, claimed.generation, run, at)
     conversations.keep_checkpoint(tx, conversation, claimed.generation, run)
     # Checkpoints can be large, so only the newest are kept; undoing more continues from the history instead.
     tx.execute(

@@ -53,7 +53,8 @@ def recover_run(tx: Transaction, run: str, clock: Clock, settlement: Settlement)
         # Later messages of the conversation waited for this run's end.
         inbox.announce_next(tx, row["conversation"])
         return
-    journal.write(tx, run, journal.number(claimed.journalled, [Restarted(row["attempt"] + 1)], clock.wall()))
+    restarted = journal.number(claimed.journalled, [Restarted(row["attempt"] + 1)], clock.wall())
+    journal.write(tx, run, restarted, person="")
     inbox.let_wait(tx, run, row["conversation"])
 
 

@@ -30,9 +30,10 @@ class Ending(NamedTuple):
     outcome: Outcome
     # Whether an answer is delivered to the person; an errand reports to its sender instead.
     owes: bool
-    # Events not stored yet, and the number of the last stored one.
+    # Events not stored yet, the number of the last stored one, and the id of the person that the run works for.
     pending: Sequence[JournalEvent] = ()
     last: int = 0
+    person: str = ""
     # Whether the exchange becomes part of the conversation's memory.
     remembered: bool = True
     # Whether the person has seen a sign of the run, so that its end is signalled too.
@@ -69,7 +70,9 @@ class Settlement:
         """Ends a run that no task works on, and stores its answer."""
         # The person may have seen the run start, so its end is signalled.
         owes, signals = self.may_push(claimed.inbound.target), claimed.attempt > 0
-        settled = self.settle(tx, Ending(claimed, outcome, owes, (), claimed.journalled, remembered, signals))
+        settled = self.settle(
+            tx, Ending(claimed, outcome, owes, (), claimed.journalled, remembered=remembered, signals=signals)
+        )
         if settled.final is not None:
             outbox.put(tx, settled.final, self._clock.now())
 
@@ -80,6 +83,13 @@ class Settlement:
             self.close(tx, claimed, Outcome(OutcomeKind.CANCELLED, reason, ""), remembered=remembered)
         return claimed is not None
 
+    def drop(self, tx: Transaction, run: str, reason: str) -> None:
+        """Ends a run that still waits without an answer, and without a trace in the memory."""
+        claimed = inbox.waiting_claim(tx, run)
+        if claimed is not None:
+            outcome = Outcome(OutcomeKind.CANCELLED, reason, "")
+            self.settle(tx, Ending(claimed, outcome, owes=False, last=claimed.journalled, remembered=False))
+
     def _close(self, tx: Transaction, ending: Ending) -> Outcome:
         """Stores the outcome, the terminal event, the memory and the usage."""
         claimed, outcome = ending.claimed, ending.outcome
@@ -88,7 +98,8 @@ class Settlement:
         if asked is not None and outcome.kind is not OutcomeKind.CANCELLED:
             outcome = msgspec.structs.replace(outcome, kind=OutcomeKind.CANCELLED, reason=f"stopped by {asked}")
         inbox.finish(tx, claimed, outcome, now)
-        journal.write(tx, claimed.run, journal.number(ending.last, [*ending.pending, outcome], wall))
+        entries = journal.number(ending.last, [*ending.pending, outcome], wall)
+        journal.write(tx, claimed.run, entries, ending.person)
         if ending.remembered:
             inbox.keep_memory(tx, claimed, outcome, wall)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidings.core.desk.health import Stranger
-from tidings.core.inbound import policy
+from tidings.core.people import names
 from tidings.core.types import Inbound
 
 # Older strangers are forgotten.
@@ -15,7 +15,7 @@ class Strangers:
         self._known: dict[str, Stranger] = {}
 
     def remember(self, inbound: Inbound, wall: float) -> None:
-        name = policy.names(inbound)[0]
+        name = names.name_of(inbound.target, inbound.sender)
         self._known.pop(name, None)
         self._known[name] = Stranger(name, inbound.sender.name, wall, str(inbound.target))
         if len(self._known) > KEPT:

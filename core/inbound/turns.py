@@ -12,6 +12,7 @@ from tidings.core.inbound import abilities
 from tidings.core.inbound.abilities import Can
 from tidings.core.inbound.bots import Bots
 from tidings.core.inbound.inbox import Claim
+from tidings.core.people.people import People
 from tidings.core.types import Capabilities, workspace_name
 
 
@@ -24,16 +25,18 @@ class Prepared(NamedTuple):
 
 
 class Turns:
-    def __init__(self, bots: Bots, desk: Desk, can: Can, workspaces: Path) -> None:
+    def __init__(self, bots: Bots, desk: Desk, can: Can, workspaces: Path, people: People) -> None:
         self._bots = bots
         self._desk = desk
         self._can = can
         self._workspaces = workspaces
+        self._people = people
 
     def prepare(self, claimed: Claim) -> Prepared:
         inbound = claimed.inbound
         bot = self._bots.find(inbound)
         folder = inbound.errand.workspace if inbound.errand else ""
+        person = self._people.of_asker(inbound.asker)
         session = Session(
             run=claimed.run,
             conversation=inbound.conversation,
@@ -42,6 +45,10 @@ class Turns:
             target=inbound.target,
             can=abilities.promisable(inbound, self._can),
             workspace=self._workspaces / (folder or workspace_name(inbound.conversation)),
+            person=person,
+            permissions=self._people.permissions(person),
+            began=inbound.began,
+            place=inbound.place if inbound.began else None,
             errand=inbound.errand,
         )
         turn = Turn(

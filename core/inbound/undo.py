@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from tidings.core.inbound import inbox
-from tidings.core.memory import conversations, history
+from tidings.core.memory import conversations, history, talks
 from tidings.core.store.store import Transaction
 from tidings.core.types import Inbound, Kind, Origin
 
@@ -21,7 +22,12 @@ class TakenBack(NamedTuple):
     words: str
 
 
-def take_back(tx: Transaction, conversation: str, purpose: str) -> TakenBack:
+NOT_YOURS = "The last message here is somebody else's. They can {purpose} it, and so can an owner or admin."
+
+
+def take_back(
+    tx: Transaction, conversation: str, purpose: str, may: Callable[[Inbound], bool] = lambda message: True
+) -> TakenBack:
     """Marks the last exchange as undone and restores the memory from before it; the history stays readable."""
     if inbox.live_run(tx, conversation) or inbox.waiting_in(tx, conversation):
         return TakenBack(None, "I am still working on an answer. Send /stop first, or wait for it.")
@@ -30,10 +36,13 @@ def take_back(tx: Transaction, conversation: str, purpose: str) -> TakenBack:
     if memory is None or last is None:
         return TakenBack(None, f"There is nothing here to {purpose}.")
     runs, message = last
+    if not may(message):
+        return TakenBack(None, NOT_YOURS.format(purpose=purpose))
     for run in runs:
         # The checkpoint of an undone run is never restored.
         tx.execute("UPDATE inbox SET undone = 1, checkpoint = NULL WHERE run = ?", run)
         history.take_back(tx, run)
+        talks.renew_title(tx, conversation, memory["generation"], run)
     conversations.restore_checkpoint(tx, conversation, memory["generation"])
     return TakenBack(message, f"Undone: “{_title(message)}”. I have forgotten that message and my answer.")
 
@@ -46,6 +55,9 @@ def again(taken: Inbound, command: Inbound) -> Inbound:
         kind=Kind.MESSAGE,
         target=command.target,
         sender=command.sender,
+        began=command.began,
+        place=command.place,
+        bot=taken.bot or command.bot,
         # The new message is no album, has no client's digest and does not end with a connection.
         group="",
         digest="",

@@ -5,8 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from tidings.core.desk.runs import ConversationLine, HistoryLine
+from tidings.core.memory import conversations as conversation_rows
+from tidings.core.people import names
+from tidings.core.people.people import People
 from tidings.core.store.store import Row, Transaction
-from tidings.core.types import Author, Conversation, Entry, Inbound, Target
+from tidings.core.types import Audience, Author, Conversation, Entry, Inbound, Target
 
 # Larger than the number of any message.
 NEVER = 2**62
@@ -144,6 +147,16 @@ def knows(tx: Transaction, conversation: str) -> bool:
     return tx.one("SELECT 1 FROM conversations WHERE id = ?", conversation) is not None
 
 
+def is_spoken_in(tx: Transaction, conversation: str) -> bool:
+    """Tells whether there is this conversation, or one of a single member in the same chat and thread."""
+    row = tx.one(
+        "SELECT 1 FROM conversations WHERE id = ? OR (id > ? AND id < ?) LIMIT 1",
+        conversation,
+        *conversation_rows.members_of(conversation),
+    )
+    return row is not None
+
+
 def is_known(tx: Transaction, target: Target) -> bool:
     """Tells whether a person has written to us in that chat or in one of its threads."""
     place = _place(target)
@@ -157,6 +170,29 @@ def newest(tx: Transaction, target: Target) -> Inbound | None:
     """The newest message to us in that chat; None if retention has removed all of them."""
     row = tx.one(
         "SELECT i.message FROM listing l JOIN inbox i ON i.seq = l.newest WHERE l.conversation = ?", _place(target)
+    )
+    return msgspec.json.decode(row["message"], type=Inbound) if row else None
+
+
+def is_closed(tx: Transaction, target: Target, people: People) -> bool:
+    """Tells whether this is the private chat of a person who may no longer talk: nothing is sent there by itself.
+
+    A group may have other members, so it is never closed by one of them.
+    """
+    if not target.chat or people.admits(target):
+        return False
+    last = newest(tx, target) or _last_closed(tx, target)
+    if last is not None:
+        return last.target.audience is Audience.PRIVATE and bool(people.lapsed(last.asker))
+    # Nobody is admitted under the id of this chat, so a known one is blocked.
+    return any(map(people.is_known, names.names_of(target)))
+
+
+def _last_closed(tx: Transaction, target: Target) -> Inbound | None:
+    """The last command or refused message there, for a person who has only ever written commands."""
+    row = tx.one(
+        "SELECT message FROM inbox WHERE conversation = ? AND state = 'closed' ORDER BY seq DESC LIMIT 1",
+        _place(target),
     )
     return msgspec.json.decode(row["message"], type=Inbound) if row else None
 

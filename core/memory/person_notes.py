@@ -1,4 +1,4 @@
-"""A bot's notes about a person, kept across all conversations of that person on a platform."""
+"""A bot's notes about a person, kept across all conversations of that person and all linked identities."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ class Reader(NamedTuple):
     """The person that a bot talks to, and whether the chat is private."""
 
     bot: str
-    # As adapter:sender.
+    # The identity, as adapter:sender.
     person: str
     private: bool
+    # The person's other identities: their notes are found too.
+    others: tuple[str, ...] = ()
 
 
 def keep(tx: Transaction, about: Reader, text: str, at: float) -> bool:
@@ -56,13 +58,23 @@ def find(tx: Transaction, about: Reader, words: str, limit: int) -> list[Remembe
     """
     # The database ignores case only in ASCII, so notes are compared here; a person has few.
     wanted = make_storable(words).casefold().split()
-    rows = tx.all(
-        "SELECT text, at FROM notes WHERE person = ? AND bot IN (?, '') AND private <= ? ORDER BY seq DESC",
-        *(about.person, about.bot, int(about.private)),
-    )
-    found = [
-        Remembered(row["text"], row["at"])
-        for row in rows
-        if not wanted or any(word in row["text"].casefold() for word in wanted)
+    rows = [
+        row
+        for identity in (about.person, *about.others)
+        for row in tx.all(
+            "SELECT seq, text, at FROM notes WHERE person = ? AND bot IN (?, '') AND private <= ? ORDER BY seq DESC",
+            *(identity, about.bot, int(about.private)),
+        )
     ]
-    return found[: max(limit, 0)]
+    # Two identities may have the same note.
+    found = {
+        row["text"]: Remembered(row["text"], row["at"])
+        for row in sorted(rows, key=lambda row: int(row["seq"]), reverse=True)
+        if not wanted or any(word in row["text"].casefold() for word in wanted)
+    }
+    return list(found.values())[: max(limit, 0)]
+
+
+def forget(tx: Transaction, identity: str) -> None:
+    """Removes every bot's notes about this identity."""
+    tx.execute("DELETE FROM notes WHERE person = ?", identity)

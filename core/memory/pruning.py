@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidings.core.desk.deliveries import Pruned
-from tidings.core.memory import conversations
+from tidings.core.memory import conversations, talks
 from tidings.core.store.pruning import FOR_EVER, LOOKED_AT, Slice, Terms
 from tidings.core.store.store import Transaction
 
@@ -11,7 +11,9 @@ from tidings.core.store.store import Transaction
 def old_history(tx: Transaction, after: int | str, terms: Terms) -> Slice:
     if terms.said == FOR_EVER:
         return Slice(None, Pruned())
-    page = tx.all("SELECT seq, at, conversation FROM history WHERE seq > ? ORDER BY seq LIMIT ?", after, LOOKED_AT)
+    page = tx.all(
+        "SELECT seq, at, conversation, generation FROM history WHERE seq > ? ORDER BY seq LIMIT ?", after, LOOKED_AT
+    )
     old = [row for row in page if row["at"] < terms.said]
     newest = tx.one("SELECT max(seq) AS seq FROM history")
     for row in old if not terms.rehearsal else ():
@@ -20,6 +22,8 @@ def old_history(tx: Transaction, after: int | str, terms: Terms) -> Slice:
             tx.execute("UPDATE history SET conversation = '', run = '', text = '' WHERE seq = ?", row["seq"])
         else:
             tx.execute("DELETE FROM history WHERE seq = ?", row["seq"])
+    for conversation, generation in {(row["conversation"], row["generation"]) for row in old if not terms.rehearsal}:
+        talks.drop_empty(tx, conversation, generation)
     gone = sum(row["conversation"] != "" for row in old)
     return Slice(page[-1]["seq"] if len(page) == LOOKED_AT and old else None, Pruned(history=gone))
 

@@ -17,15 +17,16 @@ import msgspec
 from tidings.core.clock import Clock
 from tidings.core.inbound import forgetting, inbox
 from tidings.core.inbound import pruning as inbound_pruning
-from tidings.core.memory import conversations, history
+from tidings.core.memory import conversations, history, talks
 from tidings.core.operations import old_files
 from tidings.core.outbound import pruning as outbound_pruning
 from tidings.core.outbound import view_rows
 from tidings.core.part import Part
 from tidings.core.runs import journal
 from tidings.core.store.store import Row, Store, Transaction
-from tidings.core.types import Inbound, is_passing, workspace_name
+from tidings.core.types import Inbound, is_passing, workspace_name, workspace_of
 from tidings.core.work.processes import processes
+from tidings.core.work.schedules import rows as schedule_rows
 from tidings.core.work.tasks import rows as task_rows
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,16 @@ class Erasure(Part):
         since = self._clock.now() - PATIENCE_SECONDS
         for run in await self._store.insist(lambda tx: wanted(tx, since)):
             await self._erase(run)
+        for conversation, before in await self._store.insist(forgettable):
+            await self._erase_conversation(conversation, before)
+
+    async def _erase_conversation(self, conversation: str, before: float) -> None:
+        """Removes what is left of a conversation once all its runs are erased."""
+        tasks = await self._store.insist(lambda tx: [each["id"] for each in _tasks_of(tx, conversation)])
+        outputs = [self._home / "processes" / task for task in tasks]
+        for path in (self._home / "workspaces" / workspace_of(conversation), *outputs):
+            await asyncio.to_thread(_remove, path)
+        await self._store.insist(lambda tx: erase_conversation(tx, conversation, before))
 
     async def _erase(self, run: str) -> None:
         if self._is_followed(run) or not await self._store.insist(lambda tx: is_over(tx, run)):
@@ -96,17 +107,14 @@ def erase(tx: Transaction, run: str) -> None:
     row = _row(tx, run)
     conversation, generation = row["conversation"], row["generation"]
     for task in _tasks(tx, conversation, run):
-        if task["work"] and tx.one("SELECT 1 FROM inbox WHERE run = ? AND state = 'done'", task["work"]):
-            erase(tx, task["work"])
-        # The history keeps the notice about a task under the task's id.
-        history.erase(tx, task["id"])
-        processes.remove(tx, task["id"])
-        task_rows.remove(tx, task["id"])
+        _erase_task(tx, task)
     for delivery in _deliveries(tx, run):
         outbound_pruning.remove(tx, delivery["id"])
     view_rows.remove(tx, run)
     journal.erase(tx, run)
     history.erase(tx, run)
+    talks.renew_title(tx, conversation, generation, run)
+    talks.drop_empty(tx, conversation, generation)
     # Later checkpoints may contain the run, so memory returns to the last one before it; the history supplies the rest.
     forgetting.drop_checkpoints(tx, conversation, generation, row["seq"])
     conversations.restore_checkpoint(tx, conversation, generation)
@@ -114,6 +122,53 @@ def erase(tx: Transaction, run: str) -> None:
         forgetting.empty(tx, part)
     if is_passing(conversation) and not _others(tx, conversation, run):
         inbound_pruning.leave_nothing(tx, conversation)
+
+
+def forgettable(tx: Transaction) -> list[tuple[str, float]]:
+    """Conversations to forget in which nothing is left to erase run by run, and nothing works or is on its way."""
+    return [
+        (conversation, before) for conversation, before in conversations.to_forget(tx) if _is_quiet(tx, conversation)
+    ]
+
+
+def _is_quiet(tx: Transaction, conversation: str) -> bool:
+    return (
+        not forgetting.is_asked(tx, conversation)
+        and inbox.live_run(tx, conversation) is None
+        and all(task["ended"] is not None for task in _tasks_of(tx, conversation))
+        and not schedule_rows.is_at_work(tx, conversation)
+        and (_has_member(conversation) or not outbound_pruning.is_on_its_way(tx, conversation))
+    )
+
+
+def erase_conversation(tx: Transaction, conversation: str, before: float) -> None:
+    """Erases commands, replies, notices, tasks, schedules and memory from before."""
+    if not _is_quiet(tx, conversation):
+        return
+    forgetting.empty_closed(tx, conversation, before)
+    if not _has_member(conversation):
+        # In a private chat, everything that was ever sent was for this person.
+        outbound_pruning.remove_from_lane(tx, conversation, before)
+    for task in _tasks_of(tx, conversation):
+        _erase_task(tx, task)
+    for run in schedule_rows.erase(tx, conversation):
+        forgetting.mark(tx, run)
+    conversations.end_forgetting(tx, conversation)
+    if not _others(tx, conversation, ""):
+        inbound_pruning.leave_nothing(tx, conversation)
+
+
+def _has_member(conversation: str) -> bool:
+    return conversation.count(":") > 3
+
+
+def _erase_task(tx: Transaction, task: Row) -> None:
+    if task["work"] and tx.one("SELECT 1 FROM inbox WHERE run = ? AND state = 'done'", task["work"]):
+        erase(tx, task["work"])
+    # The history keeps the notice about a task under the task's id.
+    history.erase(tx, task["id"])
+    processes.remove(tx, task["id"])
+    task_rows.remove(tx, task["id"])
 
 
 def files_of(tx: Transaction, run: str, home: Path) -> list[Path]:
@@ -148,6 +203,10 @@ def _deliveries(tx: Transaction, run: str) -> list[Row]:
 
 def _tasks(tx: Transaction, owner: str, run: str) -> list[Row]:
     return tx.all("SELECT id, work, ended FROM tasks WHERE owner = ? AND run = ?", owner, run)
+
+
+def _tasks_of(tx: Transaction, owner: str) -> list[Row]:
+    return tx.all("SELECT id, work, ended FROM tasks WHERE owner = ?", owner)
 
 
 def _others(tx: Transaction, conversation: str, run: str) -> bool:

@@ -10,62 +10,40 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from tidings.core.clock import SystemClock
 from tidings.core.desk.deliveries import DeliveryLine, Pruned
 from tidings.core.desk.health import Overview
 from tidings.core.errors import TidingsError
-from tidings.core.inbound import access
+from tidings.core.inbound.pairing import Pairing
+from tidings.core.inbound.people_service import PeopleService
+from tidings.core.inbound.settlement import Settlement
 from tidings.core.operations import backup, old_files, overview, retention
 from tidings.core.outbound import repair
+from tidings.core.people import rows
+from tidings.core.people.people import People
+from tidings.core.people.register import Register
+from tidings.core.settings import Access
 from tidings.core.settings import Retention as Periods
-from tidings.core.store import adapter_state, at_rest, steady_time
-from tidings.core.store.at_rest import StoreFile
+from tidings.core.store import at_rest, steady_time
+from tidings.core.store.at_rest import StoreAtRest, StoreFile
 from tidings.core.store.checks import inspect
 from tidings.core.store.lock import HomeLock, is_there
 from tidings.core.store.sqlite import DATABASE
-from tidings.core.store.store import Transaction
-from tidings.core.types import Note
-
-
-class OfflineNotebook:
-    """An adapter's notebook without a gateway; each entry is stored at once."""
-
-    def __init__(self, tx: Transaction, adapter: str, account: str) -> None:
-        self._tx = tx
-        self._adapter = adapter
-        self._account = account
-
-    async def read(self, name: str) -> str | None:
-        return adapter_state.read(self._tx, self._adapter, self._account, name)
-
-    async def write(self, name: str, value: str) -> None:
-        adapter_state.write(self._tx, self._adapter, self._account, Note(name=name, value=value))
-
-
-def allow(home: Path, id: str) -> bool:
-    with _opened(home) as store:
-        return access.admit(store.tx, id, SystemClock().now())
-
-
-def withdraw(home: Path, id: str) -> None:
-    """Raises Unknown for an id that `tidings allow` did not admit."""
-    _need_store(home)
-    with _opened(home) as store:
-        access.withdraw(store.tx, id)
-
-
-def admitted(home: Path) -> frozenset[str]:
-    """The ids admitted with `tidings allow`, without those of the settings."""
-    if not (home / DATABASE).exists():
-        return frozenset()
-    with _opened(home) as store:
-        return access.admitted(store.tx)
 
 
 @contextmanager
-def open_notebook(home: Path, adapter: str, account: str) -> Iterator[OfflineNotebook]:
-    with _opened(home) as store:
-        yield OfflineNotebook(store.tx, adapter, account)
+def open_people(home: Path, settings: Access, *, only_reads: bool = False) -> Iterator[PeopleService]:
+    """The service for people without a gateway, under the home's lock; what it changes is stored at once.
+
+    If it only reads, a home without a store stays as it is.
+    """
+    with _nothing() if only_reads and not is_there(home, DATABASE) else _opened(home) as file:
+        store, clock = StoreAtRest(file), steady_time.read(file.tx)
+        people = People(store, settings)
+        people.become(rows.read(file.tx))
+        register = Register(people)
+        pairing = Pairing(store, people, register, clock, None, lambda name: False)
+        settlement = Settlement(clock, lambda target: None, {})
+        yield PeopleService(store, clock, people, register, pairing, settlement)
 
 
 def check_store(home: Path) -> list[str]:
@@ -146,6 +124,13 @@ def drop(home: Path, id: str) -> None:
     _need_store(home)
     with _opened(home) as store, store.transaction() as tx:
         repair.drop(tx, id, steady_time.read(tx).now())
+
+
+@contextmanager
+def _nothing() -> Iterator[StoreFile]:
+    """An empty store somewhere else, which is removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="tidings-") as folder, at_rest.opened(Path(folder, DATABASE)) as store:
+        yield store
 
 
 @contextmanager

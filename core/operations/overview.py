@@ -51,7 +51,7 @@ def overview(tx: Transaction, ahead: float) -> Overview:
             )
             for row in lost
         ),
-        admitted=_count(tx, "SELECT count(*) AS n FROM access"),
+        admitted=_count(tx, "SELECT count(*) AS n FROM persons WHERE role NOT IN ('', 'blocked')"),
     )
 
 

@@ -14,6 +14,7 @@ from tidings.core.inbound.pruning import old_runs
 from tidings.core.memory.pruning import old_checkpoints, old_history
 from tidings.core.operations import old_files
 from tidings.core.outbound.pruning import old_deliveries
+from tidings.core.people.audit import old_entries
 from tidings.core.settings import Retention as Periods
 from tidings.core.store.pruning import FOR_EVER, Terms, Walk
 from tidings.core.store.store import Store, Transaction
@@ -39,6 +40,7 @@ WALKS: tuple[Walk, ...] = (
     old_history,
     old_checkpoints,
     old_cards,
+    old_entries,
 )
 
 
@@ -55,7 +57,7 @@ class Step(NamedTuple):
 
 
 def terms(periods: Periods, clock: Clock, *, older_than: float | None = None, rehearsal: bool = False) -> Terms:
-    """`older_than` replaces every period except those of the history and of cards."""
+    """`older_than` replaces every period except those of the history, of cards and of the audit trail."""
 
     def since(now: float, days: float) -> float:
         return now - max(days * DAY_SECONDS, SHORTEST_SECONDS) if days else FOR_EVER
@@ -72,6 +74,7 @@ def terms(periods: Periods, clock: Clock, *, older_than: float | None = None, re
         fired=since(wall, periods.runs_days if days is None else days),
         cards=since(now, periods.cards_days),
         records=since(wall, periods.runs_days if days is None else days),
+        audit=since(wall, periods.audit_days),
         rehearsal=rehearsal,
     )
 
@@ -155,6 +158,7 @@ def describe(pruned: Pruned) -> str:
         "tasks": "ended tasks and firings",
         "history": "lines of history",
         "cards": "lines of ended cards",
+        "audit": "audit entries",
     }
     told = [f"{count} {noun}" for name, noun in words.items() if (count := getattr(pruned, name))]
     if pruned.files:

@@ -36,6 +36,11 @@ def choose(tx: Transaction, target: Target, now: float) -> None:
     outbox.put(tx, Owed(ids.new("dlv"), Class.NOTICE, before, Body(text=words), None, "home"), now)
 
 
+def remove(tx: Transaction, target: Target) -> None:
+    """Leaves the account without a home; nobody is told, because the people there may no longer be."""
+    tx.execute("DELETE FROM homes WHERE adapter = ? AND account = ?", target.adapter, target.account)
+
+
 def find(tx: Transaction, adapter: str, account: str) -> Target | None:
     row = tx.one("SELECT target FROM homes WHERE adapter = ? AND account = ?", adapter, account)
     return msgspec.json.decode(row["target"], type=Target) if row else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tidings.core.memory import history
+from tidings.core.memory import handovers, history
 from tidings.core.store.store import Transaction
 from tidings.core.types import Author, Body, Conversation, Receipt, Target
 
@@ -23,12 +23,12 @@ class Notice(NamedTuple):
 
 
 def land(tx: Transaction, notice: Notice, target: Target, receipt: Receipt, wall: float) -> None:
-    """Adds a notice to the conversation where it landed and the one that a reply opens, with its receipt."""
+    """Adds a notice to the conversation that goes on where it landed and the one that a reply opens."""
     chat = _origin(tx, target, receipt.chat or target.chat)
     threads = {target.thread, receipt.opens or target.thread}
     for thread in sorted(threads):
         place = Conversation(adapter=target.adapter, account=target.account, chat=chat, thread=thread)
-        remember(tx, place.id, notice, wall)
+        remember(tx, handovers.continued(tx, place.id), notice, wall)
 
 
 def remember(tx: Transaction, conversation: str, notice: Notice, wall: float) -> None:

@@ -149,6 +149,22 @@ def put_once(tx: Transaction, owed: Owed, now: float) -> str:
     return str(known["id"])
 
 
+def withdraw(tx: Transaction, key: str, now: float) -> None:
+    """Gives up the message with this key if it was not sent yet, without a notice: it has become pointless."""
+    row = tx.one("SELECT id, lane FROM deliveries WHERE key = ? AND key <> '' AND state IN ('waiting', 'held')", key)
+    if row is None or tx.one(
+        "SELECT 1 FROM parts WHERE delivery = ? AND (state <> 'waiting' OR tried IS NOT NULL)", row["id"]
+    ):
+        return
+    tx.execute("UPDATE parts SET state = 'dead' WHERE delivery = ?", row["id"])
+    tx.execute(
+        "UPDATE deliveries SET state = 'dead', closed = ?, untold = 0, dismissed = 1, reason = 'superseded'"
+        " WHERE id = ?",
+        *(now, row["id"]),
+    )
+    tx.announce(Lane(row["lane"]))
+
+
 def safe(body: Body) -> Body:
     """Redacts a body and makes it storable; every body passes here on its way into a row."""
     return Body(
@@ -158,8 +174,8 @@ def safe(body: Body) -> Body:
     )
 
 
-def put_notice(tx: Transaction, owed: Owed, now: float, *, every: float = NOTICE_SECONDS) -> None:
-    """Stores a notice, unless the same one went to the same lane within `every` seconds."""
+def put_notice(tx: Transaction, owed: Owed, now: float, *, every: float = NOTICE_SECONDS) -> bool:
+    """Stores a notice, unless the same one went to the same lane within `every` seconds; tells whether it did."""
     recent = tx.one(
         "SELECT 1 FROM deliveries WHERE kind = 'notice' AND lane = ? AND cause = ? AND created > ?",
         owed.target.lane,
@@ -168,6 +184,7 @@ def put_notice(tx: Transaction, owed: Owed, now: float, *, every: float = NOTICE
     )
     if recent is None:
         put(tx, owed, now)
+    return recent is None
 
 
 def _supersede_opening(tx: Transaction, run: str | None, now: float) -> None:

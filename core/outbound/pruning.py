@@ -37,3 +37,25 @@ def _is_told_by_another(tx: Transaction, row: Row) -> bool:
 def remove(tx: Transaction, delivery: str) -> None:
     tx.execute("DELETE FROM parts WHERE delivery = ?", delivery)
     tx.execute("DELETE FROM deliveries WHERE id = ?", delivery)
+
+
+def is_on_its_way(tx: Transaction, lane: str) -> bool:
+    row = tx.one(
+        "SELECT 1 FROM deliveries WHERE lane = ? AND state <> 'delivered' AND state IN ('waiting', 'held', 'doubtful')"
+        " LIMIT 1",
+        lane,
+    )
+    return row is not None
+
+
+def remove_from_lane(tx: Transaction, lane: str, before: float) -> None:
+    """Removes the replies and notices of a private chat that have ended."""
+    rows = tx.all(
+        "SELECT id FROM deliveries WHERE lane = ? AND kind = 'reply' AND created <= ?"
+        " AND state IN ('delivered', 'dead')"
+        " UNION ALL SELECT id FROM deliveries WHERE lane = ? AND kind = 'notice' AND created <= ?"
+        " AND state IN ('delivered', 'dead')",
+        *(lane, before) * 2,
+    )
+    for row in rows:
+        remove(tx, row["id"])

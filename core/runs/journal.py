@@ -1,4 +1,7 @@
-"""The journal of a run: every event is numbered, stored before it is shown, and can be read again from any point."""
+"""The journal of a run: every event is numbered, stored before it is shown, and can be read again from any point.
+
+The start of a tool with an effect is stored with its entry in the audit trail.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import msgspec
 
 from tidings.core.agent import (
     Checkpoint,
+    Effect,
     Ended,
     JournalEvent,
     Outcome,
@@ -17,10 +21,12 @@ from tidings.core.agent import (
     ReasoningDelta,
     Restarted,
     TextDelta,
+    ToolStarted,
 )
 from tidings.core.clock import Clock
 from tidings.core.desk.runs import Numbered
 from tidings.core.errors import Fenced
+from tidings.core.people import audit
 from tidings.core.store.store import Row, Store, Transaction
 from tidings.core.store.wakeups import RunGrew
 
@@ -42,11 +48,15 @@ KeepCheckpoint = Callable[[Transaction, str, bytes, int], None]
 class Journal:
     """The writer of one run: one write at a time, numbers without gaps; a writer with an old fence is refused."""
 
-    def __init__(self, store: Store, clock: Clock, keep: KeepCheckpoint, run: str, *, fence: int, last: int) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, keep: KeepCheckpoint, run: str, *, person: str, fence: int, last: int
+    ) -> None:
+        """`person` is the id of the person that the run works for."""
         self._store = store
         self._clock = clock
         self._keep = keep
         self._run = run
+        self.person = person
         self._fence = fence
         self._last = last
         self._pending: list[JournalEvent] = []
@@ -139,7 +149,7 @@ class Journal:
 
         def unit(tx: Transaction) -> None:
             check_fence(tx, self._run, self._fence)
-            write(tx, self._run, entries)
+            write(tx, self._run, entries, self.person)
             if checkpoint is not None:
                 self._keep(tx, self._run, checkpoint, self._last)
 
@@ -156,7 +166,8 @@ def number(last: int, events: Sequence[JournalEvent], wall: float) -> list[Numbe
     return [Numbered(seq, event, wall) for seq, event in enumerate(events, start=last + 1)]
 
 
-def write(tx: Transaction, run: str, entries: list[Numbered]) -> None:
+def write(tx: Transaction, run: str, entries: list[Numbered], person: str) -> None:
+    """Stores entries of a run that works for this person; effects become part of the audit trail."""
     for entry in entries:
         tx.execute(
             "INSERT INTO journal (run, seq, kind, event, at) VALUES (?, ?, ?, ?, ?)",
@@ -166,6 +177,8 @@ def write(tx: Transaction, run: str, entries: list[Numbered]) -> None:
             _encode(entry.event),
             entry.at,
         )
+        if isinstance(entry.event, ToolStarted) and entry.event.effect is Effect.EFFECT:
+            audit.write(tx, person, "tool", entry.event.name, entry.at, run)
     tx.announce(RunGrew(run, tuple(entries)))
 
 

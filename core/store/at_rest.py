@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from tidings.core.errors import StoreRefused, TidingsError
+from tidings.core.errors import StoreRefused, TidingsError, Unstored
 from tidings.core.store import migrate
 from tidings.core.store.connection import connect
 from tidings.core.store.sqlite import SqliteTransaction, spare_bytes
+from tidings.core.store.store import Unit
+from tidings.core.store.wakeups import Wakeups
+
+T = TypeVar("T")
 
 
 class Found(NamedTuple):
@@ -32,7 +37,7 @@ class StoreFile:
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self.tx = SqliteTransaction(connection)
         self._connection = connection
-        self._path = path
+        self.path = path
 
     @contextmanager
     def transaction(self) -> Iterator[SqliteTransaction]:
@@ -45,9 +50,46 @@ class StoreFile:
 
     def shrink(self) -> None:
         """Rewrites the store without unused space, if the disk has room for two copies."""
-        if self.spare_bytes() and shutil.disk_usage(self._path.parent).free > 2 * self._path.stat().st_size:
+        if self.spare_bytes() and shutil.disk_usage(self.path.parent).free > 2 * self.path.stat().st_size:
             self._connection.execute("VACUUM")
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+class StoreAtRest:
+    """A store file as a `Store`: each unit is committed before its future is returned, and nobody hears wake-ups."""
+
+    fault = ""
+
+    def __init__(self, file: StoreFile) -> None:
+        self.wakeups = Wakeups()
+        self._file = file
+
+    def write(self, unit: Unit[T]) -> asyncio.Future[T]:
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        with self._file.transaction() as tx:
+            done.set_result(unit(tx))
+        return done
+
+    def read(self, unit: Unit[T]) -> asyncio.Future[T]:
+        return self.write(unit)
+
+    async def insist(self, unit: Unit[T]) -> T:
+        return await self.write(unit)
+
+    async def copy(self, to: Path) -> None:
+        raise Unstored("a store at rest is copied as a file")
+
+    async def size(self) -> int:
+        return self._file.path.stat().st_size
+
+    async def spare(self) -> int:
+        return self._file.spare_bytes()
+
+    async def damage(self) -> str:
+        return ""
+
+    async def close(self) -> None:
+        return
 
 
 @contextmanager

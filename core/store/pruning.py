@@ -18,7 +18,7 @@ FOR_EVER = float("-inf")
 class Terms(NamedTuple):
     """Rows that ended before these times may be removed; minus infinity keeps them for ever.
 
-    `said`, `fired`, `attachments` and `records` (logs of worker processes) are by the wall clock.
+    `said`, `fired`, `audit`, `attachments` and `records` (logs of worker processes) are by the wall clock.
     """
 
     journals: float
@@ -30,6 +30,7 @@ class Terms(NamedTuple):
     fired: float
     cards: float
     records: float
+    audit: float
     # A rehearsal only counts.
     rehearsal: bool = False
 

@@ -79,8 +79,8 @@ class BoardChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class AccessChanged:
-    """The list of admitted people has changed."""
+class PeopleChanged:
+    """People, their roles or keys have changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ Due = (
     | ScheduleDue
     | CommandDue
     | BoardChanged
-    | AccessChanged
+    | PeopleChanged
     | Changed
 )
 

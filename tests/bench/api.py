@@ -67,7 +67,7 @@ async def serving(kind: str, bot: Mapping[str, str] = MEASURED) -> AsyncIterator
             command, env=environment, cwd=ROOT, stdin=subprocess.DEVNULL, preexec_fn=_many_descriptors
         )
         try:
-            await _answers(port)
+            await (_is_healthy(port) if kind == "tidings" else _answers(port))
             yield Server(process, port)
         finally:
             process.send_signal(signal.SIGTERM)
@@ -93,6 +93,20 @@ async def _answers(port: int) -> None:
             else:
                 writer.close()
                 return
+
+
+async def _is_healthy(port: int) -> None:
+    """The port is open before the API has its routes; /health answers 200 once it has them."""
+    async with asyncio.timeout(30):
+        await _answers(port)
+        while True:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(_request("GET", "/health", headers="Connection: close\r\n"))
+            answer = await reader.read()
+            writer.close()
+            if answer.startswith(b"HTTP/1.1 200"):
+                return
+            await asyncio.sleep(0.01)
 
 
 def _request(method: str, path: str, body: object = None, headers: str = "") -> bytes:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from tests.chaos.played import Played, Seen
-from tests.chaos.steps import Expected, Say, expected
+from tests.chaos.steps import Expected, Fate, Say, Told, expected
 from tests.simulators.paper.simulator import Message
 from tidings.core.outbound.outbox import MARK
+from tidings.core.types import View
 
 # What changes the text of a message.
 TEXT_ACTS = {"post", "edit", "stream", "append", "stop"}
+# Sent to be edited, where a copy that may be a second one must be marked.
+PLACEHOLDER = "…"
 # A file in doubt is never sent twice; a sentence takes its place.
 _INSTEAD = re.compile(r"^I tried to send (.+), but the connection broke; it may not have arrived\.$", re.MULTILINE)
 
@@ -41,12 +45,19 @@ class Books:
             self.deliveries = rows("SELECT * FROM deliveries ORDER BY seq")
             self.tasks = rows("SELECT * FROM tasks")
             self.views = rows("SELECT run, view FROM views")
+            self.audit = rows("SELECT actor, action, object, detail FROM audit ORDER BY seq")
+            self.identities = rows(
+                "SELECT identities.id, person, role FROM identities JOIN persons ON persons.id = person"
+            )
         finally:
             connection.close()
 
+        self._by_key: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+        for row in self.inbox:
+            self._by_key[row["adapter"], row["account"], row["key"]].append(row)
+
     def of(self, say: Say) -> list[Row]:
-        place = (say.platform, say.account, say.key)
-        return [row for row in self.inbox if (row["adapter"], row["account"], row["key"]) == place]
+        return self._by_key.get((say.platform, say.account, say.key), [])
 
 
 class Copy(NamedTuple):
@@ -104,6 +115,7 @@ class Case:
         self.owed = list(self._owed())
         # What opened a view and was never finished.
         self.orphans = list(self._match())
+        self._set_lone_apart()
         # By delivery: how often a kill left a part of it in doubt.
         self.flights = Counter(flight.delivery for crash in played.crashes for flight in crash.flights)
         self.placeholders = sum(
@@ -116,6 +128,18 @@ class Case:
         # What a platform has turned away in its own words.
         self.refused: set[str] = set()
         self._hear_calls()
+
+    def _set_lone_apart(self) -> None:
+        """What opened a view is part of the answer only where the run kept it; its text may look complete."""
+        openings = {row["id"]: row["run"] for row in self.books.deliveries if row["kind"] == "opening"}
+        views = {row["run"]: _view_id(row["view"]) for row in self.books.views}
+        runs = {copy: openings.get(copy.message.key.partition(".")[0]) for copy in self.copies}
+        lone = {copy for copy, run in runs.items() if run is not None and views.get(run) != copy.message.id}
+        known = set(self.orphans)
+        self.orphans = [copy for copy in self.copies if copy in lone or copy in known]
+        for owed in self.owed:
+            for copies in owed.lines.values():
+                copies[:] = [copy for copy in copies if copy not in lone]
 
     def _hear_calls(self) -> None:
         openings = {row["id"] for row in self.books.deliveries if row["kind"] == "opening"}
@@ -150,7 +174,48 @@ class Case:
         return turned_away or (not self.settles(owed) and self.doubts[owed.row["id"]] > 1)
 
     def answers(self, say: Say) -> list[Copy]:
-        return [copy for copy in self.copies if copy.message.reply_to == say.key]
+        found = [copy for copy in self.copies if copy.message.reply_to == say.key]
+        return [*found, *self.answers_later(say)]
+
+    def answers_later(self, say: Say) -> list[Copy]:
+        """What answers a stranger who was admitted: in their chat, below no message."""
+        return [copy for copy in self.loose if say.becomes is Fate.LATER and self.admitted(copy) == say]
+
+    def admitted(self, copy: Copy) -> Say | None:
+        """What a stranger had said, and is answered by this since they were admitted."""
+        say = self.said_for.get(self._runs.get(copy.message.key.partition(".")[0]) or "")
+        return say if say is not None and say.becomes is Fate.LATER else None
+
+    def is_placeholder(self, copy: Copy) -> bool:
+        """A bubble without words, where the delivery that it was sent for belongs; how many may stay is counted."""
+        rows = (row for row in self.books.deliveries if row["id"] == copy.message.key.partition(".")[0])
+        targets = (msgspec.json.decode(row["target"]) for row in rows)
+        names = ("adapter", "account", "chat", "thread")
+        return copy.text == PLACEHOLDER and any(copy.place == tuple(each[name] for name in names) for each in targets)
+
+    @cached_property
+    def _runs(self) -> dict[str, str | None]:
+        """By delivery."""
+        return {row["id"]: row["run"] for row in self.books.deliveries}
+
+    @cached_property
+    def loose(self) -> list[Copy]:
+        """What answers nothing that was said: news, questions, and the answers to buttons."""
+        return [copy for copy in self.copies if copy.message.reply_to not in self.said]
+
+    def told(self, place: tuple[str, str, str, str], text: str) -> list[Told]:
+        """What of this kind the bot may say there without being asked."""
+        platform, _, chat, _ = place
+        return [
+            each
+            for each in self.played.scenario.told
+            if (each.platform, each.chat) == (platform, chat) and text.startswith(each.begins)
+        ]
+
+    @cached_property
+    def said_for(self) -> dict[str, Say]:
+        """By run."""
+        return {row["run"]: say for say in self.said.values() for row in self.books.of(say)}
 
     def messages(self) -> Iterator[tuple[Say, Expected]]:
         """What was said and must be answered by a run."""
@@ -173,7 +238,13 @@ class Case:
     def _owed(self) -> Iterator[Owed]:
         # A target need not name what it answers as it was stored.
         targets = [(row["key"], msgspec.json.decode(row["message"])["target"]) for row in self.books.inbox]
-        answered = {_address(target): key for key, target in targets if key in self.said}
+        answered = {
+            _address(target): key
+            for key, target in targets
+            if key in self.said
+            and self.said[key].platform == target["adapter"]
+            and self.said[key].becomes is not Fate.LATER
+        }
         for row in self.books.deliveries:
             if row["kind"] != "opening":
                 target, body = msgspec.json.decode(row["target"]), msgspec.json.decode(row["body"])
@@ -186,6 +257,11 @@ class Case:
         """Gives each copy to the deliveries whose lines it shows; yields what shows anything else."""
         for copy in self.copies:
             owed = [each for each in self.owed if each.reply_to == copy.message.reply_to]
+            if copy.message.reply_to not in self.said:
+                # The same may be told twice there; each is known by its delivery, or by the run that it ends.
+                delivery = copy.message.key.partition(".")[0]
+                run = self._runs.get(delivery)
+                owed = [each for each in owed if each.row["id"] == delivery or (run and each.row["run"] == run)]
             if all(any(line in each.lines for each in owed) for line in copy.lines):
                 for each in owed:
                     for line in each.lines.keys() & set(copy.lines):
@@ -204,6 +280,16 @@ def file_line(name: str) -> str:
 
 def lines_of(text: str) -> list[str]:
     return [line.strip() for line in text.split("\n") if line.strip()]
+
+
+def _view_id(data: bytes) -> str:
+    """The message that is the view; where messages are numbered by chat, the handle names both."""
+    handle: dict[str, Any] = msgspec.json.decode(msgspec.json.decode(data, type=View).handle)
+    if "id" in handle:
+        return str(handle["id"])
+    if "ts" in handle:
+        return f"{handle['channel']}:{handle['ts']}"
+    return f"{handle['chat']}:{handle.get('message', '')}" if "chat" in handle else str(handle["message"])
 
 
 def _copies(seen: Seen) -> Iterator[Copy]:

@@ -2,10 +2,10 @@
 
 `python -m tests.chaos.chaos --seed 1 --messages 2000 --kills 100`, or `make chaos SEED=1 MESSAGES=2000 KILLS=100`.
 
-Exact for a seed: who says what, where and in which order; which fault befalls the n-th call of each method in each
-chat; between which messages a kill falls, and at which label or after how long. Not exact, since time is real: what
-the gateway has come to at that moment, and so how many calls there are. A red seed is red again when the fault is not
-one of microseconds; the home, the log and the ledger of the run that was red are kept.
+Exact for a seed: who says what, where and in which order; who visits, and what becomes of them; which fault befalls the
+n-th call of each method in each chat; between which messages a kill falls, and at which label or after how long. Not
+exact, since time is real: what the gateway has come to at that moment, and so how many calls there are. A red seed is
+red again when the fault is not one of microseconds; the home, the log and the ledger of the run that was red are kept.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from tests.chaos.plans import Plan, plan
 from tests.chaos.played import Crash, Flight, Seen, rows_of
 from tests.chaos.scripted import Ledger
 from tests.chaos.steps import Say
+from tests.chaos.visitors import Visitors
 from tests.worlds.api import KEY
 
 # Memory is as durable as a disk for a process that is killed, and a good deal quicker.
@@ -103,6 +104,7 @@ class Chaos:
         self._reached[0].set()
         self._port = api_clients.free_port()
         self._clients = api_clients.Clients(plan.asks, self._port, self._reached.__getitem__)
+        self._visitors = Visitors(plan.visits, self._reached.__getitem__)
         self._boots = 0
         self._killed = 0
         # By the wall clock.
@@ -124,6 +126,7 @@ class Chaos:
             async with asyncio.TaskGroup() as group:
                 asking = group.create_task(self._clients.run())
                 group.create_task(self._say())
+                group.create_task(self._visitors.run())
                 group.create_task(self._break())
                 # Nobody is left to answer when that is over.
                 group.create_task(self._live()).add_done_callback(lambda _: asking.cancel())
@@ -134,6 +137,7 @@ class Chaos:
         process = self._start("")
         for paper in self._papers.values():
             self._said += await crowd.introduce(paper)
+        self._visitors.settle_in(self._papers)
         async with asyncio.timeout(STUCK_SECONDS):
             while self._owing():  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
@@ -172,6 +176,7 @@ class Chaos:
         # The last outage may have to end yet; from here on everybody is well.
         for paper in self._papers.values():
             paper.heal()
+        await process.outlive(self._visitors.leave(self._open))
         await self._drain(process)
         await process.outlive(self._clients.look_back())
         if not self._clients.has_looked_back:
@@ -217,7 +222,8 @@ class Chaos:
         flights = rows_of(copy / "tidings.db", "SELECT delivery, position, kind FROM parts WHERE state = 'sending'")
         stored = set(rows_of(copy / "tidings.db", "SELECT adapter, key FROM inbox"))
         shutil.rmtree(copy)
-        confirmed = [(name, key) for name, paper in self._papers.items() for key in dict.fromkeys(paper.confirmed)]
+        later = {(say.platform, say.key) for say in self._visitors.said if not say.is_stored_at_once}
+        confirmed = {(name, key) for name, paper in self._papers.items() for key in paper.confirmed} - later
         return Crash(
             flights=tuple(Flight(*row) for row in flights),
             unstored=tuple(f"{key} on {name}" for name, key in confirmed if (name, key) not in stored),
@@ -253,7 +259,8 @@ class Chaos:
             if not known >= TABLES:
                 return ["no tables yet"]
             stored = set(connection.execute("SELECT adapter, key FROM inbox"))
-            waiting = [say for say in self._heard(stored) if (say.platform, say.key) not in stored]
+            heard = [say for say in self._heard(stored) if say.is_stored_at_once]
+            waiting = [say for say in heard if (say.platform, say.key) not in stored]
             return [f"{say.key} is not stored" for say in waiting] + [row[0] for row in connection.execute(OPEN)]
 
     def _heard(self, stored: set[tuple[Any, ...]]) -> list[Say]:
@@ -261,7 +268,7 @@ class Chaos:
         once = {key: told for paper in self._papers.values() for key, told in crowd.told_once(paper).items()}
         return [
             say
-            for say in self._said
+            for say in (*self._said, *self._visitors.said)
             if say.key not in once
             or (say.platform, say.key) in stored
             or not self._has_died(say.platform, once[say.key].at)
@@ -289,8 +296,16 @@ class Chaos:
         platforms = tuple(stand.platform for stand in crowd.STANDS.values())
         database = self._folder / "home" / "tidings.db"
         stored = set(rows_of(database, "SELECT adapter, key FROM inbox"))
+        visits = self._visitors.seen()
         return Night(
-            scenario=Crowd(platforms, tuple(self._heard(stored))),
+            scenario=Crowd(
+                platforms,
+                tuple(self._heard(stored)),
+                told=visits.told,
+                decisions=visits.decisions,
+                roles=visits.roles,
+                linked=visits.linked,
+            ),
             messages=len(self._plan.said),
             unheard=self._unheard(),
             kills=self._killed,
@@ -300,7 +315,8 @@ class Chaos:
             # The last one came when all was done, and counts as no kill.
             crashes=tuple(self._crashes),
             cuts={name: tuple(self._cuts[name]) for name in self._papers},
-            faults=tuple(self._faults),
+            faults=(*self._faults, *self._visitors.faults),
+            presses=visits.presses,
             api=self._clients.told,
             troubles=self._clients.troubles,
         )
@@ -357,6 +373,7 @@ def _tell(night: Night, verdict: Verdict, seconds: float) -> bool:
         )
     troubles = ", ".join(f"{times} times {what}" for what, times in sorted(night.troubles.items()))
     print(f"api: {len(night.api)} runs; their clients were {troubles}", file=sys.stderr)
+    print(f"people: {len(night.scenario.decisions)} decisions about visitors", file=sys.stderr)
     flights = sum(len(crash.flights) for crash in night.crashes)
     print(
         f"{seconds:.0f} s; {flights} parts were in flight at a kill; {verdict.given_up} runs were given up after three",

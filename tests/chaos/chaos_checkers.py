@@ -6,19 +6,18 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from tests.chaos import api_checkers, checkers
+from tests.chaos import api_checkers, checkers, people_checkers
 from tests.chaos.api_checkers import GIVEN_UP
 from tests.chaos.api_clients import Told
 from tests.chaos.case import Case, Copy, Owed, Row, file_line
 from tests.chaos.played import Crash, Seen
-from tests.chaos.steps import Expected, Platform, Say, Scenario, expected
+from tests.chaos.steps import Expected, Fate, Platform, Say, Scenario, expected
 from tests.simulators.paper.simulator import Call, Kind
 from tidings.core.outbound.resolver import ANCHORS
-from tidings.core.types import View
 
 # The platform's own word on a call, which the caller also heard unless it was killed.
 _DEFINITE = ("ok", "400", "401", "403", "404", "409", "413", "429")
@@ -59,9 +58,14 @@ class Night(NamedTuple):
     cuts: dict[str, tuple[float, ...]]
     # What went wrong with the run itself.
     faults: tuple[str, ...]
+    # Presses of buttons, by their keys.
+    presses: frozenset[str]
     # What the clients of the HTTP API saw, and how often what went wrong for them.
     api: tuple[Told, ...]
     troubles: Counter[str]
+    # Nobody presses who may not, and whoever misses something is a fault of the run.
+    refused: frozenset[str] = frozenset()
+    missed: tuple[str, ...] = ()
 
 
 class NightCase(Case):
@@ -70,14 +74,6 @@ class NightCase(Case):
     def __init__(self, night: Night) -> None:
         super().__init__(night)
         self.night = night
-        views = {row["run"]: _view_id(row["view"]) for row in self.books.views}
-        # What opened a view is part of the answer only where the run kept it; its text may look complete.
-        lone = {copy for copy in self.copies if self._is_lone(copy, views)}
-        known = set(self.orphans)
-        self.orphans = [copy for copy in self.copies if copy in lone or copy in known]
-        for owed in self.owed:
-            for copies in owed.lines.values():
-                copies[:] = [copy for copy in copies if copy not in lone]
         self._count_doubts()
 
     def _count_doubts(self) -> None:
@@ -107,15 +103,11 @@ class NightCase(Case):
                 self.doubts[final["id"]] += 1
         self.placeholders += call.method in _SENDS and (row["kind"] == "opening" or part.startswith("0"))
 
-    def _is_lone(self, copy: Copy, views: dict[str, str]) -> bool:
-        row = self._rows.get(copy.message.key.partition(".")[0])
-        return row is not None and row["kind"] == "opening" and views.get(row["run"]) != copy.message.id
-
     def finals(self, run: str) -> list[Row]:
         return self._finals[run]
 
     def answers(self, say: Say) -> list[Copy]:
-        return self._answers[say.key]
+        return [*self._answers[say.key], *self.answers_later(say)]
 
     @cached_property
     def _rows(self) -> dict[str, Row]:
@@ -157,16 +149,6 @@ def _is_cut(call: Call, cuts: tuple[float, ...]) -> bool:
     return any(cut - ANSWER_SECONDS < call.at < cut + ANSWER_SECONDS for cut in cuts)
 
 
-def _view_id(data: bytes) -> str:
-    """The message that is the view; where messages are numbered by chat, the handle names both."""
-    handle: dict[str, Any] = msgspec.json.decode(msgspec.json.decode(data, type=View).handle)
-    if "id" in handle:
-        return str(handle["id"])
-    if "ts" in handle:
-        return f"{handle['channel']}:{handle['ts']}"
-    return f"{handle['chat']}:{handle.get('message', '')}" if "chat" in handle else str(handle["message"])
-
-
 def outcomes(case: NightCase) -> list[str]:
     """I3, I11: what the script asks for, what a person stopped, or an interruption that says so."""
     found = []
@@ -175,6 +157,7 @@ def outcomes(case: NightCase) -> list[str]:
             if row["kind"] != "message":
                 found.append(f"{say.key} was stored as {row['kind']}")
             excused = _is_interrupted(row, wanted, case.night.kills) or _is_stopped(case, say, row)
+            excused = excused or _is_withdrawn(say, row)
             unstopped = say.text == "slow" and row["outcome"] == "completed"
             if row["outcome"] != wanted.outcome and not excused and not unstopped:
                 found.append(f"{say.key} ({say.text}) ended as {row['outcome']} ({row['reason']})")
@@ -185,6 +168,11 @@ def _is_stopped(case: NightCase, say: Say, row: Row) -> bool:
     """A stop hits whatever runs in its conversation when it comes."""
     stops = {each._replace(key="", text="") for each in case.said.values() if each.text == "/stop"}
     return row["outcome"] == "cancelled" and say._replace(key="", text="") in stops
+
+
+def _is_withdrawn(say: Say, row: Row) -> bool:
+    """Its person was removed or blocked, and it may have ended before that."""
+    return say.becomes is Fate.OPEN and row["outcome"] == "cancelled"
 
 
 def _is_interrupted(row: Row, wanted: Expected, kills: int) -> bool:
@@ -225,6 +213,8 @@ def _due(case: NightCase, say: Say) -> list[str]:
         return []
     if _is_stopped(case, say, rows[0]):
         return ["Stopped"]
+    if _is_withdrawn(say, rows[0]):
+        return []
     if rows[0]["outcome"] != wanted.outcome or rows[0]["reason"] == GIVEN_UP:
         return ["⚠ I could not finish this: interrupted"]
     lost = any(task["run"] == rows[0]["run"] and task["state"] == "lost" for task in case.books.tasks)
@@ -253,7 +243,9 @@ def unsaid(case: NightCase) -> list[str]:
     return [
         f"{row['key']} is in the inbox of {row['adapter']}, and nobody said it"
         for row in case.books.inbox
-        if row["adapter"] != "api" and (row["adapter"], row["account"], row["key"]) not in known
+        if row["adapter"] != "api"
+        and (row["adapter"], row["account"], row["key"]) not in known
+        and row["key"] not in case.night.presses
     ]
 
 
@@ -269,6 +261,7 @@ FIGURES: dict[str, tuple[Callable[[NightCase], list[str]], ...]] = {
     "misplaced": (checkers.misplaced, checkers.order),
     "unmarked_duplicates": (duplicates, unsaid, checkers.orphans),
     "terminal_errors": (checkers.terminal,),
+    "people": (people_checkers.people,),
     **{name: (check,) for name, check in api_checkers.FIGURES.items()},
 }
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from tests.chaos import crowd, mutants, scripted
+from tests.chaos import crowd, mutants, scripted, visitors
+from tests.chaos.steps import OWNER
 from tests.worlds.fakes import FakeLocal
 from tidings.adapters.api.adapter import ADAPTER, ApiAdapter
 from tidings.adapters.api.settings import HttpSettings
@@ -75,7 +76,7 @@ def _gateway(life: Life, http: HttpSettings, server: HttpServer) -> Gateway:
     allowed = tuple(f"{name}:{person}" for name, stand in crowd.STANDS.items() for person in stand.people)
     return Gateway(
         Path(life.home),
-        Core(access=Access(allow=allowed)),
+        Core(access=Access(allow=allowed, owners=(f"{visitors.DESK}:{OWNER}",))),
         platforms,
         Team({"crowd": agent}, "crowd", scripted.kinds(clock)),
         FakeLocal(),

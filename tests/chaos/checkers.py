@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from tests.chaos import people_checkers
 from tests.chaos.case import TEXT_ACTS, Books, Case, Copy, Owed, Row, file_line
 from tests.chaos.played import Played
-from tests.chaos.steps import REPLIES, Expected, Say, expected
+from tests.chaos.steps import REPLIES, Expected, Fate, Say, expected
+from tidings.core.outbound.outbox import MARK
 
 __all__ = ["CHECKERS", "Books", "Case", "Copy", "Expected", "Owed", "Row", "Verdict", "expected", "judge"]
 
@@ -32,7 +34,8 @@ def _places(case: Case, say: Say) -> set[tuple[str, str, str, str]]:
 def acked(case: Case) -> list[str]:
     """I1: whatever the platform saw confirmed is stored."""
     known = {(row["adapter"], row["key"]) for row in case.books.inbox}
-    known |= {(say.platform, say.key) for say in case.said.values() if not say.is_stored}
+    known |= {(say.platform, say.key) for say in case.said.values() if not say.is_stored or say.becomes is Fate.OPEN}
+    known |= {(name, key) for name in case.played.seen for key in case.played.refused}
     found = [
         f"{key} was confirmed to {name} and is not in the inbox"
         for name, seen in case.played.seen.items()
@@ -53,7 +56,7 @@ def lost(case: Case) -> list[str]:
         f"{key} on {name} was never confirmed" for name, seen in case.played.seen.items() for key in seen.unconfirmed
     ]
     for say in case.said.values():
-        if len(rows := case.books.of(say)) != int(say.is_stored):
+        if len(rows := case.books.of(say)) not in ((0, 1) if say.becomes is Fate.OPEN else (int(say.is_stored),)):
             found.append(f"{say.key} is {len(rows)} times in the inbox")
     for row in case.books.inbox:
         if row["state"] not in ("done", "closed", "joined"):
@@ -65,7 +68,9 @@ def lost(case: Case) -> list[str]:
             found.append(f"{row['kind']} {row['id']} is still {row['state']}")
     for row in case.books.tasks:
         given_up = row["kind"] == "frail" and row["state"] == "lost" and bool(case.played.kills)
-        if row["state"] != "succeeded" and not given_up:
+        say = case.said_for.get(row["run"])
+        wanted = "cancelled" if say and say.becomes is Fate.WITHDRAWN else "succeeded"
+        if row["state"] != wanted and not given_up:
             found.append(f"task {row['id']} is {row['state']} {row['reason']}")
     return found
 
@@ -122,8 +127,8 @@ def _due(case: Case, say: Say, wanted: Expected) -> list[str]:
 def _unreported(case: Case) -> list[str]:
     found = []
     for task in case.books.tasks:
-        say = next(say for say, _ in case.messages() if case.books.of(say)[0]["run"] == task["run"])
-        report = expected(say).report if task["state"] == "succeeded" else "was lost in a restart"
+        say = case.said_for[task["run"]]
+        report = "was lost in a restart" if task["state"] == "lost" else expected(say).report
         if not any(report in copy.text for copy in case.answers(say)):
             found.append(f"the report that was promised to {say.key} was never seen")
     return found
@@ -134,15 +139,11 @@ def _unanswered(case: Case) -> list[str]:
     found = []
     for say in case.said.values():
         texts = [copy.text for copy in case.answers(say)]
-        if say.text in REPLIES and not any(text.startswith(REPLIES[say.text]) for text in texts):
+        replies = (say.reply,) if say.reply else REPLIES.get(say.text, ())
+        if replies and not any(text.startswith(replies) for text in texts):
             found.append(f"{say.key} ({say.text}) was not answered")
         if not say.addressed and texts:
             found.append(f"{say.key} was not said to us, and was answered")
-    strangers = [say for say in case.said.values() if say.addressed and not say.is_stored]
-    for place in {_place(say) for say in strangers}:
-        told = [copy for say in strangers if _place(say) == place for copy in case.answers(say)]
-        if not any("tidings allow" in copy.text for copy in told):
-            found.append(f"the stranger at {place} was not told how to be admitted")
     return found
 
 
@@ -150,26 +151,38 @@ def misplaced(case: Case) -> list[str]:
     """I7: every text that ever stood on a platform stood where it was asked for."""
     found = []
     for copy in case.copies:
-        say = case.said.get(copy.message.reply_to)
+        say = case.said.get(copy.message.reply_to) or case.admitted(copy)
+        if say is None and (case.told(copy.place, copy.text) or case.is_placeholder(copy)):
+            continue
         if say is None:
             found.append(f"{copy.message.text!r} at {copy.place} answers nobody")
         elif copy.place not in _places(case, say):
             found.append(f"the answer to {say.key} is at {copy.place}, not at {_place(say)}")
     spoken = {place for say in case.said.values() for place in _places(case, say)}
     for name, seen in case.played.seen.items():
-        replies = {message.id: message.reply_to for message in seen.messages}
+        copies = {copy.message.id: copy for copy in case.copies if copy.place[0] == name}
         for effect in seen.effects:
             place = (name, effect.account, effect.chat, effect.thread)
             tokens = set(_TOKEN.findall(effect.text))
             if effect.act in TEXT_ACTS:
-                foreign = tokens - {replies[effect.message]}
-                found += [f"{token}'s text stood in the answer to {replies[effect.message]}" for token in foreign]
+                copy = copies[effect.message]
+                foreign = tokens - _own_tokens(case, copy, effect.text)
+                found += [f"{token}'s text stood in the answer to {copy.message.reply_to}" for token in foreign]
             elif effect.act == "typing" and place not in spoken:
                 found.append(f"typing was shown at {place}")
             elif effect.act == "draft":
                 foreign = {token for token in tokens if place not in _places(case, case.said[token])}
                 found += [f"{token}'s text stood in a draft at {place}" for token in foreign]
     return found
+
+
+def _own_tokens(case: Case, copy: Copy, text: str) -> set[str]:
+    """What a text may speak of: the message that it answers, or what is told there without being asked."""
+    say = case.said.get(copy.message.reply_to) or case.admitted(copy)
+    if say is not None:
+        return {say.key}
+    told = case.told(copy.place, text.removeprefix(MARK).strip())
+    return {token for each in told for token in _TOKEN.findall(each.begins)}
 
 
 def duplicates(case: Case) -> list[str]:
@@ -271,6 +284,7 @@ CHECKERS: dict[str, Callable[[Case], list[str]]] = {
     "effects": effects,
     "integrity": integrity,
     "left_behind": orphans,
+    "people": people_checkers.people,
 }
 
 

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import os
+import random
 import re
 import socket
 import sqlite3
@@ -27,11 +28,13 @@ from tidings.core import failpoints, ids
 from tidings.core.adapter import Host, Platform, Receive, Reports, Taken
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.gateway.options import Options, Team
+from tidings.core.people import codes
 from tidings.core.settings import Access, Core
 from tidings.core.store import sqlite
 from tidings.core.store.store import Unit
 from tidings.core.store.wakeups import Wakeups
 from tidings.core.types import Absent, Part, Receipt, Signal, Target, Unreadable, Value, View
+from tidings.core.work.schedules import schedules
 
 _WRITES = re.compile(r"\s*(INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)", re.IGNORECASE)
 
@@ -131,6 +134,7 @@ class Child:
 
     async def run(self, control: socket.socket) -> None:
         _number_ids(self._spec.boot)
+        _draw_lots(self._spec.boot)
         _watch_units(self._stage)
         _trace_commits(Path(self._spec.trace), self._clock)
         mutants.become(os.environ.get(mutants.VARIABLE, ""))
@@ -166,11 +170,15 @@ class Child:
             self._clock.tick()
 
     def _build(self) -> Gateway:
-        allowed = tuple(f"{settings.name}:{scenario.PERSON}" for _, settings in self._spec.adapters)
+        platforms = dict.fromkeys(settings.name for _, settings in self._spec.adapters)
+        access = Access(
+            allow=tuple(f"{name}:{scenario.PERSON}" for name in platforms),
+            owners=tuple(f"{name}:{scenario.OWNER}" for name in platforms),
+        )
         agent = scripted.ScriptedAgent(self._clock, scripted.Ledger(Path(self._spec.ledger)))
         return Gateway(
             Path(self._spec.home),
-            Core(access=Access(allow=allowed)),
+            Core(access=access),
             [
                 Platform(settings.name, account, lambda host, a=account, s=settings: self._adapter(a, s, host))  # type: ignore[misc]
                 for account, settings in self._spec.adapters
@@ -196,6 +204,19 @@ def _number_ids(boot: int) -> None:
         return f"{name}{next(counts[name])}"
 
     ids.new = new
+
+
+class Lots(random.Random):
+    """Stands for `secrets` where a person reads what was drawn."""
+
+    def token_hex(self, count: int) -> str:
+        return self.randbytes(count).hex()
+
+
+def _draw_lots(boot: int) -> None:
+    """Codes and the ids of schedules, which are the same in every run too."""
+    lots = Lots(f"start {boot}")
+    codes.secrets = schedules.secrets = lots  # type: ignore[assignment]
 
 
 def _watch_units(stage: Stage) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import signal
 from collections import Counter
@@ -15,7 +16,7 @@ from tests.chaos.nursery import PATIENCE_SECONDS, Died, Nursery, Process
 from tests.chaos.played import SHORT, START, Commit, Crash, Flight, Kill, Played, Seen, commit_of, parse, rows_of
 from tests.chaos.scripted import Ledger
 from tests.chaos.stage import WALL_AHEAD
-from tests.chaos.steps import Delete, Do, Edit, Say, Scenario, Stop, Wait
+from tests.chaos.steps import PERSON, Delete, Do, Edit, Press, Say, Scenario, Stop, Wait
 from tests.simulators.paper.client import PaperSettings
 from tests.simulators.paper.simulator import PaperServer
 from tidings.core.clock import Clock, Timer
@@ -28,6 +29,7 @@ DOWN_SECONDS = 1.0
 STOPPED_SECONDS = 30.0
 # Of real time; after so long without a confirmation only the clock can help, unless a kill is to come.
 GLANCE_SECONDS = 0.3
+CODE = re.compile(r"\b[0-9A-Z]{4}-[0-9A-Z]{4}\b")
 
 
 class DriverClock(Clock):
@@ -88,6 +90,10 @@ class Play:
         self._until = START
         self._next: float | None = None
         self._crashes: list[Crash] = []
+        # Presses by people who may not: refused, and not stored.
+        self._refused: set[str] = set()
+        # What a person looked for and did not find.
+        self._missed: list[str] = []
         self._faults: list[str] = []
         self._boots = 0
         self._is_to_die = False
@@ -158,12 +164,14 @@ class Play:
                     self._happens(step)
                     await self._confirmed(process, step.platform)
 
-    def _happens(self, step: Say | Edit | Delete) -> None:
+    def _happens(self, step: Say | Edit | Delete | Press) -> None:
         paper = self._papers[step.platform]
         match step:
+            case Press() as press:
+                self._press(paper, press)
             case Say() as say:
                 paper.says(
-                    say.text,
+                    self._words(say),
                     key=say.key,
                     chat=say.chat,
                     thread=say.thread,
@@ -178,6 +186,26 @@ class Play:
                 paper.edits(about, text)
             case Delete(about=about):
                 paper.deletes(about)
+
+    def _words(self, say: Say) -> str:
+        """With the code that stands in the chat where it was given."""
+        if say.code is None:
+            return say.text
+        platform, chat = say.code
+        codes = [code for post in self._papers[platform].posts_in(chat) for code in CODE.findall(post)]
+        if not codes:
+            self._missed.append(f"nobody was told a code in {chat} on {platform}")
+            return say.text
+        return say.text.format(code=codes[-1])
+
+    def _press(self, paper: PaperServer, press: Press) -> None:
+        for message in reversed(paper.visible(press.chat)):
+            for choice in message.choices:
+                if choice.label == press.label and press.about in message.text:
+                    key = paper.presses(message.id, choice.id, sender=press.sender)
+                    self._refused |= {key} if press.sender == PERSON else set()
+                    return
+        self._missed.append(f"there is no button to press about {press.about}")
 
     async def _confirmed(self, process: Process, platform: str) -> None:
         paper = self._papers[platform]
@@ -275,7 +303,7 @@ class Play:
             (name, key)
             for name, paper in self._papers.items()
             for key in dict.fromkeys(paper.confirmed)
-            if key not in said or said[key].is_stored
+            if key not in self._refused and (key not in said or said[key].is_stored_at_once)
         ]
         return Crash(
             flights=tuple(Flight(*row) for row in flights),
@@ -298,6 +326,8 @@ class Play:
             commits=tuple(self._commits(boot) for boot in range(1, self._boots + 1)),
             faults=tuple(self._faults),
             labels=tuple(dict(self._passed(boot)) for boot in range(1, self._boots + 1)),
+            refused=frozenset(self._refused),
+            missed=tuple(dict.fromkeys(self._missed)),
         )
 
     def _seen(self, name: str, paper: PaperServer) -> Seen:

@@ -52,8 +52,8 @@ def _security(file: str, name: str) -> tuple[str, ...]:
     return (f"tests/security/test_{file}.py::test_{file.split('_')[0]}_{name}",)
 
 
-def _swept(touching: str, checker: str) -> tuple[str, ...]:
-    return "--touching", touching, "--until", checker
+def _swept(touching: str, checker: str, scenario: str = "ten") -> tuple[str, ...]:
+    return "--scenario", scenario, "--touching", touching, "--until", checker
 
 
 MUTANTS: dict[str, Mutant] = {
@@ -479,6 +479,31 @@ MUTANTS: dict[str, Mutant] = {
             _security("s7_revoked", "an_idle_stream_ends_although_nothing_happens_in_it"),
         ),
         Mutant(
+            "S7: a stream outlives its person",
+            api.stream_outlives_its_person,
+            _security("s7_revoked", "streams_end_with_the_person_whose_key_it_is"),
+        ),
+        Mutant(
+            "D2: scopes without a role",
+            api.routes_without_a_role,
+            _security("s8_scopes", "a_key_with_every_scope_opens_what_its_persons_role_permits"),
+        ),
+        Mutant(
+            "C7: a header user is the holder",
+            api.named_person_is_the_holder,
+            _test("api_tenants", "whom_a_client_names_is_a_member_at_most"),
+        ),
+        Mutant(
+            "a bound key writes anywhere",
+            api.bound_in_words_only,
+            _test("api_tenants", "a_key_is_bound_to_targets_and_writes_nowhere_else"),
+        ),
+        Mutant(
+            "a member changes others' jobs",
+            api.everybodys_jobs,
+            _test("api_tenants", "a_members_jobs_are_theirs_and_others_do_not_exist"),
+        ),
+        Mutant(
             "GHSA-rqpp: self-declared scopes",
             api.scopes_by_the_client,
             _security("s8_scopes", "a_key_opens_what_it_was_made_for_and_nothing_else"),
@@ -574,6 +599,44 @@ MUTANTS: dict[str, Mutant] = {
             _test("assistant_tools", "an_effectful_tool_acts_only_if_the_settings_name_it"),
         ),
         Mutant(
+            "the bot does what a guest wants",
+            assistant.toolbox_forgets_the_role,
+            _security("s18_deputies", "a_guest_right_after_the_owner_gets_nothing_done"),
+        ),
+        Mutant(
+            "a lower role waits for the next run",
+            assistant.run_keeps_the_role_it_began_with,
+            (
+                *_test("assistant_tools", "a_person_with_a_lower_role_gets_nothing_more_done_by_the_run_at_work"),
+                *_test("hosted", "a_person_with_a_lower_role_gets_nothing_more_done_by_the_run_at_work"),
+            ),
+        ),
+        Mutant(
+            "what others planned is changed",
+            assistant.model_changes_what_others_planned,
+            _security("s18_deputies", "a_member_changes_no_schedule_of_somebody_else_by_the_model"),
+        ),
+        Mutant(
+            "a retry lends its rights",
+            inbound.retry_lends_its_rights,
+            _security("s18_deputies", "a_guests_words_stay_a_guests_when_the_owner_has_them_answered_again"),
+        ),
+        Mutant(
+            "audited when it is over",
+            inbound.audit_after_the_effect,
+            _test("effects_audited", "an_effect_is_known_before_it_happens_and_once_after_a_crash"),
+        ),
+        Mutant(
+            "the last effect is in no audit",
+            inbound.settlement_audits_nobody,
+            _test("effects_audited", "what_the_journal_had_not_stored_is_audited_with_the_end_of_the_run"),
+        ),
+        Mutant(
+            "an errand takes a confidence along",
+            inbound.notes_follow_an_errand_anywhere,
+            _test("notes_of_people", "a_schedule_made_in_private_takes_no_private_note_into_a_group"),
+        ),
+        Mutant(
             "I11: acts, then says that it began",
             assistant.tool_acts_before_it_is_stored,
             _test("assistant_tools", "a_tool_that_acts_finds_itself_stored_as_started"),
@@ -607,12 +670,60 @@ MUTANTS: dict[str, Mutant] = {
         Mutant(
             "anybody takes the home",
             access.anybody_takes_the_home,
-            _test("homes", "only_who_is_an_owner_takes_the_home_and_the_old_one_is_told"),
+            _test("homes", "only_an_owner_or_admin_takes_the_home_and_the_old_one_is_told"),
         ),
         Mutant(
             "S16: a group makes owners",
             access.owner_by_group,
-            _test("homes", "only_who_is_an_owner_takes_the_home_and_the_old_one_is_told"),
+            _test("homes", "only_an_owner_or_admin_takes_the_home_and_the_old_one_is_told"),
+        ),
+        Mutant(
+            "a door without the check",
+            access.door_without_the_check,
+            _test("roles", "a_guest_talks_where_their_group_is_admitted_and_nowhere_else"),
+        ),
+        Mutant(
+            "a removed entry that still admits",
+            access.removed_entry_still_admits,
+            _swept("DELETE FROM identities", "people", "people"),
+        ),
+        Mutant("S15: a code used twice", access.reusable_code, _swept("UPDATE codes", "people", "people")),
+        Mutant("S15: a code for ever", access.expired_code, _test("pairing", "a_code_expires_after_an_hour")),
+        Mutant(
+            "S15: codes are guessed",
+            access.codes_without_limit,
+            _test("pairing", "five_wrong_codes_close_admitting_by_code_for_an_hour_also_after_a_restart"),
+        ),
+        Mutant(
+            "a link by text",
+            access.link_by_text,
+            _test("linking", "what_somebody_says_about_themselves_links_nothing"),
+        ),
+        Mutant(
+            "D2: a link raises its maker",
+            access.link_raises_its_maker,
+            _test("linking", "a_code_never_raises_the_one_who_made_it"),
+        ),
+        Mutant(
+            "told that they are in, then killed",
+            access.admitted_after_the_welcome,
+            _swept("UPDATE codes", "people", "people"),
+        ),
+        Mutant(
+            "a stranger nobody hears of",
+            access.owner_asked_behind_the_code,
+            _swept("INSERT INTO codes", "people", "people"),
+        ),
+        Mutant(
+            "a paired message answered twice",
+            access.paired_message_under_another_key,
+            _swept("UPDATE codes", "people", "people"),
+        ),
+        Mutant("a press answered twice", access.press_not_stored, _swept("UPDATE codes", "people", "people")),
+        Mutant(
+            "a removed person's plans fire",
+            access.lapsed_plans_fire,
+            _swept("DELETE FROM identities", "people", "people"),
         ),
         Mutant(
             "S18: the board goes around the rules",

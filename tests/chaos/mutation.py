@@ -66,7 +66,7 @@ def is_red(mutant: Mutant, ran: Ran) -> bool:
 
 def name_of_catcher(mutant: Mutant) -> str:
     if mutant.is_swept:
-        touching, checker = mutant.caught_by[1], mutant.caught_by[3]
+        touching, checker = mutant.caught_by[-3], mutant.caught_by[-1]
         return f"sweep of “{touching}”: {checker}"
     return mutant.caught_by[0].removeprefix("tests/").removeprefix("scenario/")
 

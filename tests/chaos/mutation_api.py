@@ -5,7 +5,7 @@ The API is imported by who becomes one of these, and by nobody else: its library
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,7 +16,8 @@ from tidings.core.errors import Unknown
 
 def any_key_is_right() -> None:
     """That there is a key is checked, and not which one."""
-    from tidings.adapters.api.keys import Key, Keys
+    from tidings.adapters.api.keys import Keys
+    from tidings.core.desk.people import Key
 
     def find(self: Keys, secret: str) -> Key | None:
         return self.all()[0]
@@ -27,13 +28,14 @@ def any_key_is_right() -> None:
 def wrong_keys_lock_out_the_right_one() -> None:
     """Whoever shares an address with a guesser waits for it, whatever key they have."""
     from tidings.adapters.api.guard import Call, Gate
-    from tidings.adapters.api.keys import Scope
+    from tidings.core.desk.people import Scope
+    from tidings.core.roles import Permission
 
     real = Gate.admit
 
-    async def admit(self: Gate, request: Any, names: Mapping[str, str], scope: Scope) -> Call:
+    async def admit(self: Gate, request: Any, names: Mapping[str, str], scope: Scope, needs: Permission) -> Call:
         await self._guesses._clock.sleep(self._guesses.delay(request.remote or ""))
-        return await real(self, request, names, scope)
+        return await real(self, request, names, scope, needs)
 
     swap(Gate, "admit", admit)
 
@@ -60,25 +62,86 @@ def idle_connections_keep_their_places() -> None:
 
 def stream_outlives_its_key() -> None:
     """A revoked key is only noticed by who asks anew."""
-    from tidings.adapters.api.keys import Key, Keys
+    from tidings.adapters.api.keys import Keys
 
     @asynccontextmanager
-    async def serving(self: Keys, key: Key) -> AsyncIterator[None]:
+    async def serving(self: Keys, check: Callable[[], object]) -> AsyncIterator[None]:
         yield
 
     swap(Keys, "serving", serving)
 
 
+def stream_outlives_its_person() -> None:
+    """Open requests end with their key, and nobody thinks of the person who has it."""
+    from tidings.adapters.api.keys import Keys
+
+    def check_served(self: Keys) -> None:
+        return
+
+    swap(Keys, "_check_served", check_served)
+
+
+def routes_without_a_role() -> None:
+    """A key's scopes are looked at, and not the role of the person whose key it is."""
+    from tidings.adapters.api.guard import Gate
+    from tidings.core.desk.people import Key, Scope
+    from tidings.core.roles import Permission, Person
+
+    real = Gate.check
+
+    def check(self: Gate, key: Key, user: str, scope: Scope, needs: Permission) -> Person:
+        return real(self, key, user, scope, Permission.TALK)
+
+    swap(Gate, "check", check)
+
+
+def named_person_is_the_holder() -> None:
+    """Whom a client names has the role of the person whose key it is."""
+    from tidings.adapters.api import identities
+    from tidings.core.desk.people import Key
+    from tidings.core.types import Sender
+
+    def sender(key: Key, user: str) -> Sender:
+        return Sender(id=key.id, name=user or key.name, key=key.id)
+
+    swap(identities, "sender", sender)
+
+
+def bound_in_words_only() -> None:
+    """The bots and targets of a key are listed, and nobody looks at them."""
+    from tidings.adapters.api import service
+    from tidings.core.types import Target
+
+    def covers(bound: Target, target: Target) -> bool:
+        return bound.at == target.at
+
+    swap(service, "_covers", covers)
+
+
+def everybodys_jobs() -> None:
+    """A member's key sees and changes what others have planned."""
+    from tidings.adapters.api.guard import Call
+    from tidings.adapters.api.handlers import schedules
+    from tidings.adapters.api.service import ApiService
+    from tidings.core.desk.work import Schedule
+
+    def may_see(api: ApiService, call: Call, schedule: Schedule) -> bool:
+        return True
+
+    swap(schedules, "_may_see", may_see)
+
+
 def scopes_by_the_client() -> None:
     """A client says itself what it may."""
     from tidings.adapters.api.guard import Call, Gate
-    from tidings.adapters.api.keys import Scope
+    from tidings.core.desk.people import Scope
+    from tidings.core.roles import Permission
 
     real = Gate.admit
 
-    async def admit(self: Gate, request: Any, names: Mapping[str, str], scope: Scope) -> Call:
+    async def admit(self: Gate, request: Any, names: Mapping[str, str], scope: Scope, needs: Permission) -> Call:
         claimed = scope if "X-Scopes" not in request.headers else Scope.CHAT
-        return await real(self, request, names, claimed)
+        return await real(self, request, names, claimed, needs)
 
     swap(Gate, "admit", admit)
 
@@ -90,7 +153,7 @@ def anybodys_run() -> None:
     from tidings.adapters.api.service import ApiService
     from tidings.core.desk.runs import Run
 
-    async def own_run(self: ApiService, call: Call, id: str, what: str = "run") -> Run:
+    async def own_run(self: ApiService, call: Call, id: str, what: str = "run", user: str = "") -> Run:
         try:
             return await self.desk.run(id)
         except Unknown:
@@ -160,7 +223,7 @@ def anybodys_items() -> None:
     from tidings.adapters.api.service import ApiService
     from tidings.core.desk.runs import Run
 
-    async def stored(api: ApiService, call: Call, id: str) -> Run:
+    async def stored(api: ApiService, call: Call, id: str, user: str = "") -> Run:
         return await api.desk.run(response_items.run_of(id))
 
     swap(response_items, "stored", stored)
@@ -172,7 +235,7 @@ def person_by_the_body() -> None:
     from tidings.adapters.api.guard import Call
     from tidings.adapters.api.handlers import chat
 
-    def named(call: Call, by_body: str | None = None) -> str | None:
+    def named(call: Call, by_body: str | None = None) -> str:
         return by_body or person_named(call)
 
     swap(chat, "person_named", named)

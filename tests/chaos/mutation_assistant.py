@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from tidings.bots.assistant.run import Work
     from tidings.bots.assistant.settings import Assistant as Settings
     from tidings.bots.assistant.settings import ModelChoice
-    from tidings.bots.assistant.tools.tool import Tool
+    from tidings.bots.assistant.tools.tool import Occasion, Tool
     from tidings.bots.assistant.tools.toolbox import Refusal, Toolbox
     from tidings.bots.assistant.turnstile import Turnstile
     from tidings.bots.assistant.use_tools import Round, Using
-    from tidings.core.types import Errand
+    from tidings.core.context import Session
+    from tidings.core.desk.desk import Desk
+    from tidings.core.roles import Permission, Role
+    from tidings.core.types import Asker, Errand
 
 
 def stream_that_stops_is_whole() -> None:
@@ -109,6 +112,46 @@ def tool_that_nobody_named() -> None:
         return self._tools.get(name) or self._closed.get(name) or real(self, name)
 
     swap(Toolbox, "find", find)
+
+
+def toolbox_forgets_the_role() -> None:
+    """Everybody who may talk has what the settings name done for them."""
+    from tidings.bots.assistant import use_tools
+    from tidings.bots.assistant.tools.toolbox import Toolbox
+
+    real = Toolbox.find
+
+    def find(self: Toolbox, name: str) -> Tool | Refusal:
+        return self._tools[name] if name in self._permitted else real(self, name)
+
+    def barred(session: Session, desk: Desk, needs: Permission) -> Role | None:
+        return None
+
+    swap(Toolbox, "find", find)
+    swap(use_tools, "barred", barred)
+
+
+def run_keeps_the_role_it_began_with() -> None:
+    """A person's role is looked at when their run begins, and holds until its end."""
+    from tidings.bots.assistant import use_tools
+    from tidings.bots.hosted import tool_gate
+
+    def barred(session: Session, desk: Desk, needs: Permission) -> Role | None:
+        return None if needs in session.permissions else session.person.role
+
+    swap(use_tools, "barred", barred)
+    swap(tool_gate, "barred", barred)
+
+
+def model_changes_what_others_planned() -> None:
+    """A tool does not look for whom the work was begun."""
+    from tidings.bots.assistant.tools import processes, schedules
+
+    def may_change(asker: Asker | None, occasion: Occasion) -> bool:
+        return True
+
+    swap(schedules, "may_change", may_change)
+    swap(processes, "may_change", may_change)
 
 
 def tool_acts_before_it_is_stored() -> None:

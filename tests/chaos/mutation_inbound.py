@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from contextvars import ContextVar, Token
 from sqlite3 import Connection
 from typing import Any
@@ -13,26 +14,29 @@ import msgspec
 from tests.chaos.mutation_seams import later, swap
 from tidings.core import context
 from tidings.core.adapter import Receive
-from tidings.core.agent import Ended, Outcome
+from tidings.core.agent import Ended, Outcome, ToolFinished
 from tidings.core.context import Session
 from tidings.core.desk.runs import Numbered, Remembered
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.inbound import door, inbox, recovery, undo
+from tidings.core.inbound.commands import Commands, Obeyed
 from tidings.core.inbound.dispatcher import Dispatcher
 from tidings.core.inbound.door import Door
 from tidings.core.inbound.inbox import Claim
+from tidings.core.inbound.settlement import Ending, Settlement
 from tidings.core.inbound.undo import TakenBack
 from tidings.core.memory import person_notes
 from tidings.core.outbound import outbox
 from tidings.core.outbound.courier import Courier, Reserved
 from tidings.core.outbound.outbox import Head, Owed
+from tidings.core.people import audit
 from tidings.core.runs import journal
 from tidings.core.runs.journal import Journal
 from tidings.core.runs.runner import Interrupt
 from tidings.core.store import sqlite
 from tidings.core.store.sqlite import SqliteTransaction
 from tidings.core.store.store import Transaction
-from tidings.core.types import Admission, Capabilities, Duplicate, Inbound, Note, Stored
+from tidings.core.types import Admission, Capabilities, Duplicate, Inbound, Note, Stored, Target
 
 
 def acknowledge_before_commit() -> None:
@@ -125,8 +129,8 @@ def terminal_event_twice() -> None:
     """A run's end is written once by whoever ran it and once more by whoever tidied up."""
     real = journal.write
 
-    def write(tx: Transaction, run: str, entries: list[Numbered]) -> None:
-        real(tx, run, entries)
+    def write(tx: Transaction, run: str, entries: list[Numbered], person: str) -> None:
+        real(tx, run, entries, person)
         if entries and isinstance(entries[-1].event, Ended):
             last = entries[-1]
             # Under another kind, since the schema itself would refuse it.
@@ -154,10 +158,12 @@ def retries_crowd_out_the_memory() -> None:
     """What was taken back counts among the memories that are kept."""
     real = undo.take_back
 
-    def take_back(tx: Transaction, conversation: str, purpose: str) -> TakenBack:
+    def take_back(
+        tx: Transaction, conversation: str, purpose: str, may: Callable[[Inbound], bool] = lambda message: True
+    ) -> TakenBack:
         sql = "SELECT run, checkpoint FROM inbox WHERE conversation = ? AND checkpoint IS NOT NULL"
         kept = tx.all(sql, conversation)
-        taken = real(tx, conversation, purpose)
+        taken = real(tx, conversation, purpose, may)
         for row in kept:
             tx.execute("UPDATE inbox SET checkpoint = ? WHERE run = ?", row["checkpoint"], row["run"])
         return taken
@@ -247,6 +253,62 @@ def a_units_fault_is_the_stores() -> None:
         return done
 
     swap(sqlite, "_perform", perform)
+
+
+def notes_follow_an_errand_anywhere() -> None:
+    """Private is what was asked for in private, wherever the answer goes."""
+    from tidings.core.gateway import desk
+
+    def places(session: Session) -> tuple[Target, Target]:
+        asked = session.asker.target if session.asker else session.target
+        return asked, asked
+
+    swap(desk, "_places", places)
+
+
+def retry_lends_its_rights() -> None:
+    """Whoever has a message answered again is taken for its author."""
+
+    def retry(self: Commands, tx: Transaction, inbound: Inbound) -> Obeyed:
+        taken = undo.take_back(tx, inbound.conversation.id, "try again")
+        return Obeyed(again=undo.again(taken.message, inbound)) if taken.message else Obeyed(taken.words)
+
+    swap(Commands, "_retry", retry)
+
+
+def audit_after_the_effect() -> None:
+    """What a tool did is written down when it has done it, and a crash in between leaves no trace."""
+    write_now, write_event = audit.write, journal.write
+    held: list[tuple[str, str, str, float, str]] = []
+
+    def write_later(tx: Transaction, actor: str, action: str, object: str, wall: float, detail: str = "") -> None:
+        if action == "tool":
+            held.append((actor, action, object, wall, detail))
+        else:
+            write_now(tx, actor, action, object, wall, detail)
+
+    def write(tx: Transaction, run: str, entries: list[Numbered], person: str) -> None:
+        write_event(tx, run, entries, person)
+        if any(isinstance(entry.event, ToolFinished) for entry in entries):
+            for line in held:
+                write_now(tx, *line)
+            held.clear()
+
+    swap(audit, "write", write_later)
+    swap(journal, "write", write)
+
+
+def settlement_audits_nobody() -> None:
+    """Only what the journal itself has stored is audited."""
+    real = Settlement._close
+
+    def close(self: Settlement, tx: Transaction, ending: Ending) -> Outcome:
+        newest = tx.one("SELECT coalesce(max(seq), 0) AS seq FROM audit")
+        outcome = real(self, tx, ending)
+        tx.execute("DELETE FROM audit WHERE seq > ?", newest["seq"] if newest else 0)
+        return outcome
+
+    swap(Settlement, "_close", close)
 
 
 def notes_shown_to_everybody() -> None:

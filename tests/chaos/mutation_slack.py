@@ -73,8 +73,8 @@ def mention_is_another_message() -> None:
 
     real = Reader._said
 
-    def said(self: Reader, event: Mapping[str, Any], channel: str, team: str) -> Inbound | None:
-        inbound = real(self, event, channel, team)
+    def said(self: Reader, event: Mapping[str, Any], channel: str, payload: Mapping[str, Any]) -> Inbound | None:
+        inbound = real(self, event, channel, payload)
         is_mention = event.get("type") == "app_mention"
         return msgspec.structs.replace(inbound, key=f"{inbound.key}:mention") if inbound and is_mention else inbound
 

@@ -1,4 +1,4 @@
-"""All that a seed decides of a chaos run: who says what and when, the kills and outages, and who asks the API."""
+"""All that a seed decides of a chaos run: who says what and when, who visits or asks the API, kills and outages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.chaos import api_clients, crowd
+from tests.chaos import api_clients, crowd, visitors
 from tests.chaos.steps import Say
 
 # Between two kills on average, and between two messages at least.
@@ -58,6 +58,7 @@ class Plan(NamedTuple):
     kills: tuple[Kill, ...]
     outages: tuple[Outage, ...]
     asks: tuple[api_clients.Ask, ...]
+    visits: tuple[visitors.Visit, ...]
 
 
 def plan(seed: int, messages: int, kills: int) -> Plan:
@@ -74,6 +75,7 @@ def plan(seed: int, messages: int, kills: int) -> Plan:
         tuple(_kills(lots, messages, kills)),
         tuple(sorted(outages)),
         tuple(api_clients.ask_all(seed, messages)),
+        tuple(visitors.plan_visits(seed, messages)),
     )
 
 

@@ -105,6 +105,10 @@ class Played(NamedTuple):
     faults: tuple[str, ...]
     # For each start: how often it passed each failpoint, where that was asked for.
     labels: tuple[dict[str, int], ...] = ()
+    # Keys of presses that were refused, and so need not be stored.
+    refused: frozenset[str] = frozenset()
+    # What a person looked for on a platform and did not find, in words.
+    missed: tuple[str, ...] = ()
 
 
 def rows_of(database: Path, sql: str) -> list[tuple[Any, ...]]:

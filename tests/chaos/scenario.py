@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.chaos.scripted import KINDS, Ledger, ScriptedAgent
-from tests.chaos.steps import PERSON, Delete, Do, Edit, Expected, Platform, Say, Scenario, Step, Stop, Wait, expected
+from tests.chaos.steps import (
+    OWNER,
+    PERSON,
+    Delete,
+    Do,
+    Edit,
+    Expected,
+    Fate,
+    Platform,
+    Press,
+    Say,
+    Scenario,
+    Step,
+    Stop,
+    Told,
+    Wait,
+    expected,
+)
 from tests.simulators.paper.chats import Kind
 
 __all__ = [
     "KINDS",
+    "OWNER",
     "PERSON",
     "Delete",
     "Do",
@@ -32,6 +52,9 @@ BARE = Platform("bare", Kind(streaming="none", typing=False, reactions=False))
 
 # Liveness asks for an outcome within 60 s and an attempt within 15 s; who is not done by then never will be.
 REST = Wait(90.0)
+
+# What a stranger is told.
+PAIRING = "I don't know you yet. Your code is "
 
 TEN = Scenario(
     (KEYED, READBACK, NEITHER),
@@ -180,7 +203,7 @@ SIXTY = Scenario(
         # Files, strangers, a task that cannot be resumed, a guardrail.
         Say("n13", "neither", "file", chat="7"),
         Say("k15", "keyed", "file", chat="6"),
-        Say("n14", "neither", "plain", chat="8", sender="66"),
+        Say("n14", "neither", "plain", chat="8", sender="66", reply=PAIRING),
         Say("n15", "neither", "plain", chat="8", sender="66"),
         Say("n16", "neither", "plain", chat="9", addressed=False),
         Say("o2", "keyed@other", "frail"),
@@ -190,4 +213,108 @@ SIXTY = Scenario(
     ),
 )
 
-SCENARIOS = {"ten": TEN, "odd": ODD, "sixty": SIXTY}
+
+def _owner(key: str, text: str, reply: str, **others: Any) -> Say:
+    return Say(key, "keyed", text, chat="home", sender=OWNER, reply=reply, **others)
+
+
+def _at(key: str, where: str, text: str, who: str, fate: Fate, reply: str = "", **others: Any) -> Say:
+    """Somebody in their own private chat."""
+    return Say(key, where, text, chat=who, sender=who, fate=fate, reply=reply, **others)
+
+
+# Strangers pair, members are removed, blocked and admitted again in the middle of their work, and people link.
+PEOPLE = Scenario(
+    (KEYED, READBACK, NEITHER),
+    (
+        _owner("k1", "/sethome", "Gateway alerts"),
+        # Admitted by a button, once; the code and the button are used up, and a member's press counts for nothing.
+        _at("n1", "neither", "plain", "8", Fate.LATER, PAIRING),
+        _at("n2", "neither", "plain", "8", Fate.UNHEARD),
+        Wait(1.0),
+        Press("keyed", "home", "neither:8", "Admit", sender=PERSON),
+        Press("keyed", "home", "neither:8", "Admit"),
+        Press("keyed", "home", "neither:8", "Admit"),
+        Wait(1.0),
+        _at("n3", "neither", "stream", "8", Fate.TAKEN),
+        # The platform tells once more what they said as a stranger.
+        _at("n1", "neither", "plain", "8", Fate.LATER, PAIRING),
+        Wait(9.0),
+        _owner("k2", "/people admit {code}", "This code is wrong, expired or already used", code=("neither", "8")),
+        # Admitted by id, and removed while one message runs, another waits, and a schedule and a task are to come.
+        _at("n4", "neither", "plain", "9", Fate.LATER, PAIRING),
+        _owner("k3", "/people admit neither:9", "neither:9 may talk to the bot now"),
+        Wait(1.0),
+        _at("n5", "neither", "/every 1m plain", "9", Fate.TAKEN, "Planned"),
+        _at("n6", "neither", "vow", "9", Fate.WITHDRAWN),
+        _at("n7", "neither", "hold", "9", Fate.ENDED),
+        _at("n8", "neither", "plain", "9", Fate.ENDED),
+        Wait(0.5),
+        Say("k4", "keyed", "/people remove neither:9", reply="You can't use /people"),
+        _owner("k5", "/people remove neither:9", "neither:9 may no longer talk to the bot"),
+        _at("n9", "neither", "plain", "9", Fate.LATER, PAIRING),
+        Wait(1.0),
+        # Blocked as a stranger, and as a member whose message runs.
+        _at("r1", "readback", "plain", "10", Fate.UNHEARD, PAIRING),
+        Wait(1.0),
+        Press("keyed", "home", "readback:10", "Block"),
+        _at("r2", "readback", "plain", "10", Fate.UNHEARD),
+        _at("n10", "neither", "hold", "8", Fate.ENDED),
+        Wait(0.5),
+        _owner("k6", "/people block neither:8", "neither:8 is blocked."),
+        _at("n11", "neither", "/help", "8", Fate.UNHEARD),
+        # Linked by a code that works once: with a stranger's account, and with one that is known, said twice.
+        Say("k7", "keyed", "/link", reply="Your code is "),
+        Wait(1.0),
+        _at("r3", "readback", "/link {code}", "70", Fate.TAKEN, "Done: this is now also you", code=("keyed", "1")),
+        _at("r4", "readback", "/link {code}", "71", Fate.TAKEN, "This code is wrong", code=("keyed", "1")),
+        _at("r5", "readback", "stream", "70", Fate.TAKEN),
+        _at("r6", "readback", "plain", "71", Fate.UNHEARD, PAIRING),
+        Say("k8", "keyed", "/link", reply="Your code is "),
+        Wait(1.0),
+        Say("n12", "neither", "/link {code}", reply="This makes you and ", code=("keyed", "1")),
+        Say("n13", "neither", "/link {code}", reply="Done: this is now also you", code=("keyed", "1")),
+        # What the removed one had planned comes due; then they are admitted once more.
+        Wait(70.0),
+        _owner("k9", "/people admit neither:9", "neither:9 may talk to the bot now"),
+        Wait(1.0),
+        _at("n14", "neither", "stream", "9", Fate.TAKEN),
+        REST,
+    ),
+    told=(
+        Told("keyed", "home", "neither:8 would like to talk to the bot."),
+        Told("keyed", "home", "neither:8 is admitted as a member."),
+        Told("keyed", "home", "This request has already been answered"),
+        Told("neither", "8", "You're in."),
+        Told("keyed", "home", "neither:9 would like to talk to the bot.", 2),
+        Told("neither", "9", "You're in.", 2),
+        Told("keyed", "home", "“plain” (schedule) did not run and is paused, because neither:9 may no longer"),
+        Told("keyed", "home", "“[n6]” (task) did not run, because neither:9 may no longer", task_of="n6"),
+        Told("keyed", "home", "readback:10 would like to talk to the bot."),
+        Told("keyed", "home", "readback:10 is blocked."),
+        Told("keyed", "home", "readback:71 would like to talk to the bot."),
+        Told("keyed", "1", "readback:70 is now linked with you."),
+        Told("keyed", "1", "neither:7 is now linked with you."),
+    ),
+    decisions=(
+        ("admitted", "neither:8 member"),
+        ("admitted", "neither:9 member"),
+        ("removed", "neither:9"),
+        ("blocked", "readback:10"),
+        ("blocked", "neither:8"),
+        ("linked", "readback:70"),
+        ("linked", "neither:7"),
+        ("admitted", "neither:9 member"),
+    ),
+    roles=(
+        ("neither:8", "blocked"),
+        ("neither:9", "member"),
+        ("readback:10", "blocked"),
+        ("keyed:7", ""),
+        ("readback:70", ""),
+        ("neither:7", ""),
+    ),
+    linked=(("keyed:7", "readback:70", "neither:7"),),
+)
+
+SCENARIOS = {"ten": TEN, "odd": ODD, "sixty": SIXTY, "people": PEOPLE}

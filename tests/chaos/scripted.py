@@ -12,6 +12,7 @@ from tests.chaos.steps import (
     REPORT_SECONDS,
     SLOW_SECONDS,
     STREAMED,
+    VOW_SECONDS,
     bold_text,
     long_text,
     report,
@@ -81,6 +82,7 @@ class ScriptedAgent:
             "fail": self._fail,
             "task": self._task,
             "frail": self._task,
+            "vow": self._task,
         }
         async for event in scripts[turn.message.text.split()[0]](turn, token):
             yield event
@@ -215,7 +217,7 @@ class ScriptedAgent:
         call = f"{turn.message.key}-promise"
         kind = "frail" if turn.message.text == "frail" else "report"
         yield ToolStarted(call, "promise", token, Effect.EFFECT)
-        await turn.desk.begin(kind, token, REPORT_SECONDS)
+        await turn.desk.begin(kind, token, VOW_SECONDS if turn.message.text == "vow" else REPORT_SECONDS)
         yield ToolFinished(call, "promised")
         yield TextDelta(f"{token} I will report back.")
         yield Finished()

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from typing import NamedTuple
 
 from tests.simulators.paper.chats import Kind
 
-# Who is admitted; anybody else is a stranger.
+# Whom the settings admit on every platform, as a member and as an owner; anybody else is a stranger.
 PERSON = "7"
+OWNER = "1"
+
+
+class Fate(Enum):
+    """What becomes of a message, by who its sender is when they say it and afterwards."""
+
+    # Stored, and answered.
+    TAKEN = auto()
+    # A stranger's: answered once they are admitted, and never before.
+    LATER = auto()
+    # A stranger's or a blocked person's: neither stored nor answered.
+    UNHEARD = auto()
+    # Stored; its run is cut short, or never begins, because its person is removed or blocked.
+    ENDED = auto()
+    # Answered; what was promised in it is cancelled, because its person is removed.
+    WITHDRAWN = auto()
+    # Said while its sender is being removed or blocked: any of the others, and never more than one answer.
+    OPEN = auto()
 
 
 class Platform(NamedTuple):
@@ -40,11 +59,25 @@ class Say(NamedTuple):
     file: str = ""
     # False is said in a group, and not to us.
     addressed: bool = True
+    # None is taken if the settings admit the sender, and unheard if not.
+    fate: Fate | None = None
+    # How the line begins that answers it besides, or instead of, a run.
+    reply: str = ""
+    # The platform and chat whose last code stands for {code} in the text.
+    code: tuple[str, str] | None = None
+
+    @property
+    def becomes(self) -> Fate:
+        return self.fate or (Fate.TAKEN if self.sender in (PERSON, OWNER) else Fate.UNHEARD)
 
     @property
     def is_stored(self) -> bool:
         """Whoever is not admitted, or does not speak to us, leaves no row behind."""
-        return self.sender == PERSON and self.addressed
+        return self.becomes is not Fate.UNHEARD and self.addressed
+
+    @property
+    def is_stored_at_once(self) -> bool:
+        return self.is_stored and self.becomes not in (Fate.LATER, Fate.OPEN)
 
     @property
     def platform(self) -> str:
@@ -76,6 +109,27 @@ class Do(NamedTuple):
     arguments: tuple[object, ...]
 
 
+class Press(NamedTuple):
+    """A person presses a button below the newest message in a chat that says this."""
+
+    platform: str
+    chat: str
+    about: str
+    label: str
+    sender: str = OWNER
+
+
+class Told(NamedTuple):
+    """What the bot says in a chat without answering a message there, so often."""
+
+    platform: str
+    chat: str
+    begins: str
+    times: int = 1
+    # Only if that message began a task, which a kill may have kept it from.
+    task_of: str = ""
+
+
 class Wait(NamedTuple):
     seconds: float
 
@@ -100,12 +154,19 @@ class Expected(NamedTuple):
     file: str = ""
 
 
-Step = Say | Edit | Delete | Do | Wait | Stop
+Step = Say | Edit | Delete | Do | Press | Wait | Stop
 
 
 class Scenario(NamedTuple):
     platforms: tuple[Platform, ...]
     steps: tuple[Step, ...]
+    told: tuple[Told, ...] = ()
+    # Every decision about people, as the audit trail has it: what was done, and the ids behind it.
+    decisions: tuple[tuple[str, str], ...] = ()
+    # Every stored identity in the end, with its role in the store.
+    roles: tuple[tuple[str, str], ...] = ()
+    # Which of them are one person, for each who has several.
+    linked: tuple[tuple[str, ...], ...] = ()
 
     def said(self) -> dict[str, Say]:
         """Every message once, as it was corrected."""
@@ -138,11 +199,15 @@ BROKEN = "the agent broke as it was told"
 SLOW_SECONDS = 1.0
 REPORT_SECONDS = 2.0
 FRAIL_SECONDS = 1.0
+# Later than any removal that follows, however many kills come between.
+VOW_SECONDS = 20.0
 
 
 def expected(say: Say) -> Expected:
     token = f"[{say.key}]"
     word, _, rest = say.text.partition(" ")
+    if say.becomes is Fate.ENDED:
+        return Expected(outcome="cancelled", is_open=True)
     match word:
         case "plain" | "late":
             return Expected(f"{token} A plain answer.")
@@ -178,6 +243,9 @@ def expected(say: Say) -> Expected:
             return Expected(f"{token} It began well.\n\n⚠ I could not finish this: {BROKEN}.", outcome="failed")
         case "task" | "frail":
             return Expected(f"{token} I will report back.", tool="promise", report=report(token))
+        case "vow":
+            kept = f"“{token}” was cancelled: " if say.becomes is Fate.WITHDRAWN else report(token)
+            return Expected(f"{token} I will report back.", tool="promise", report=kept)
         case "(deleted)":
             return Expected("the message was deleted.", outcome="cancelled")
         case _:

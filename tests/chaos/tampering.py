@@ -18,14 +18,14 @@ from msgspec.structs import replace
 
 from tests.chaos import checkers, driver, zygote
 from tests.chaos.driver import Played, Seen
-from tests.chaos.scenario import SIXTY, TEN
+from tests.chaos.scenario import PEOPLE, SIXTY, TEN
 from tests.simulators.paper.simulator import Message
 from tidings.core.outbound.outbox import MARK
 
 Tamper = Callable[[Played], Played]
 
 
-def _sql(statement: str) -> Tamper:
+def _sql(*statements: str) -> Tamper:
     def tamper(played: Played) -> Played:
         connection = sqlite3.connect(played.database, isolation_level=None)
         connection.execute("PRAGMA writable_schema = ON")
@@ -33,7 +33,8 @@ def _sql(statement: str) -> Tamper:
         connection.execute("DELETE FROM sqlite_master WHERE name IN ('one_end_per_run', 'one_final_per_run')")
         connection.close()
         connection = sqlite3.connect(played.database, isolation_level=None)
-        connection.execute(statement)
+        for statement in statements:
+            connection.execute(statement)
         connection.close()
         return played
 
@@ -69,11 +70,40 @@ def _without(key: str) -> Callable[[tuple[Message, ...]], tuple[Message, ...]]:
     return lambda messages: tuple(each for each in messages if each.reply_to != key)
 
 
+def _loose_without(begins: str) -> Callable[[tuple[Message, ...]], tuple[Message, ...]]:
+    return lambda messages: tuple(each for each in messages if not each.text.startswith(begins))
+
+
+def _loose_moved(begins: str, chat: str) -> Callable[[tuple[Message, ...]], tuple[Message, ...]]:
+    return lambda messages: tuple(
+        replace(each, chat=chat) if each.text.startswith(begins) else each for each in messages
+    )
+
+
+def _answering(known: str, unheard: str) -> Callable[[tuple[Message, ...]], tuple[Message, ...]]:
+    """What answered one message answers another one too."""
+    return lambda messages: (*messages, *(replace(m, reply_to=unheard) for m in messages if m.reply_to == known))
+
+
 def _drafted_elsewhere(played: Played) -> Played:
     seen = played.seen["drafts"]
     effects = tuple(replace(each, chat="2") if each.act == "draft" else each for each in seen.effects)
     return played._replace(seen={**played.seen, "drafts": seen._replace(effects=effects)})
 
+
+# As if the same transaction had been carried out twice.
+_AGAIN = (
+    "INSERT INTO deliveries (id, kind, lane, target, body, state, cause, created) SELECT id || 'x', kind, lane, target,"
+    " body, state, cause, created FROM deliveries"
+)
+_PARTED = (
+    "INSERT INTO persons (id, role, made_by, at) VALUES ('psn_other', '', 'owner', 0)",
+    "UPDATE identities SET person = 'psn_other' WHERE id = 'readback:70'",
+)
+_AUDIT_AGAIN = (
+    "INSERT INTO audit (at, actor, action, object, detail) SELECT at, actor, action, object, detail FROM audit"
+    " WHERE action = 'blocked'"
+)
 
 # A checker and a way to spoil what it looks after; some have several.
 TAMPERINGS: tuple[tuple[str, str, Tamper], ...] = (
@@ -124,10 +154,31 @@ LARGE_TAMPERINGS: tuple[tuple[str, str, Tamper], ...] = (
     ("effects", "a payment twice beside what may be repeated", _twice),
 )
 
+# The same for what only people do.
+PEOPLE_TAMPERINGS: tuple[tuple[str, str, Tamper], ...] = (
+    ("silent", "an admitted stranger without an answer", _messages("neither", _loose_without("[n1]"))),
+    ("silent", "a stranger who gets no code", _messages("neither", _without("n9"))),
+    ("misplaced", "an admitted stranger's answer elsewhere", _messages("neither", _loose_moved("[n1]", "9"))),
+    ("misplaced", "a question about a stranger elsewhere", _messages("keyed", _loose_moved("neither:8 would", "1"))),
+    ("acked", "a press that is gone", _sql("DELETE FROM inbox WHERE reason = 'pressed'")),
+    ("lost", "a removed person's task went on", _sql("UPDATE tasks SET state = 'succeeded'")),
+    ("outcomes", "a removed person's run went on", _sql("UPDATE inbox SET outcome = 'completed' WHERE key = 'n8'")),
+    ("people", "answered while still a stranger", _messages("neither", _answering("n1", "n2"))),
+    ("people", "answered after the block", _messages("neither", _answering("n10", "n11"))),
+    ("people", "welcomed twice", _sql(f"{_AGAIN} WHERE cause = 'pairing' AND lane = 'neither:main:8'")),
+    ("people", "the owner is not asked", _sql("DELETE FROM deliveries WHERE cause = 'pairing' AND lane LIKE '%home'")),
+    ("people", "a schedule held back unsaid", _sql("DELETE FROM deliveries WHERE cause = 'lapsed'")),
+    ("people", "a decision without a trace", _sql("DELETE FROM audit WHERE action = 'removed'")),
+    ("people", "one decision, two entries", _sql(_AUDIT_AGAIN)),
+    ("people", "somebody nobody admitted", _sql("UPDATE identities SET id = 'neither:66' WHERE id = 'neither:9'")),
+    ("people", "a block that is gone", _sql("UPDATE persons SET role = 'member' WHERE role = 'blocked'")),
+    ("people", "a link of two persons", _sql(*_PARTED)),
+)
+
 
 async def _tamper(line: socket.socket, folder: Path) -> int:
     blind = 0
-    for scenario, tamperings in ((TEN, TAMPERINGS), (SIXTY, LARGE_TAMPERINGS)):
+    for scenario, tamperings in ((TEN, TAMPERINGS), (SIXTY, LARGE_TAMPERINGS), (PEOPLE, PEOPLE_TAMPERINGS)):
         own = folder / f"{len(tamperings)} tamperings"
         own.mkdir()
         async with driver.Nursery(line).open() as nursery:

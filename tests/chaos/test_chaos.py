@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.chaos import chaos, crowd, plans
+from tests.chaos import chaos, crowd, plans, visitors
 from tests.chaos.mutants import VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 LINE = re.compile(
     r"chaos: seed=\d+ messages=\d+ kills=\d+ lost=\d+ silent=\d+ misplaced=\d+ unmarked_duplicates=\d+"
-    r" terminal_errors=\d+ api_unknown=\d+ api_twice=\d+ api_endings=\d+ api_events=\d+ api_texts=\d+"
+    r" terminal_errors=\d+ people=\d+ api_unknown=\d+ api_twice=\d+ api_endings=\d+ api_events=\d+ api_texts=\d+"
     r" api_status=\d+ api_leaks=\d+ orphans=\d+\n"
 )
 
@@ -65,7 +65,7 @@ def test_nothing_is_lost_hidden_misplaced_or_repeated(runs: dict[str, Run], name
     status, told, words = runs[name].ended()
     assert status == 0, words
     assert LINE.fullmatch(told), told
-    zeros = "lost=0 silent=0 misplaced=0 unmarked_duplicates=0 terminal_errors=0 api_unknown=0 api_twice=0"
+    zeros = "lost=0 silent=0 misplaced=0 unmarked_duplicates=0 terminal_errors=0 people=0 api_unknown=0 api_twice=0"
     zeros += " api_endings=0 api_events=0 api_texts=0 api_status=0 api_leaks=0"
     assert told.startswith(f"chaos: seed={runs[name].seed} messages=80 kills=6 {zeros} "), told
 
@@ -89,6 +89,7 @@ def test_a_seed_decides_everything_that_can_be_decided() -> None:
     assert (len(drawn.said), len({say.key for say in drawn.said}), len(drawn.kills)) == (300, 300, 20)
     assert {say.platform for say in drawn.said} == crowd.STANDS.keys()
     assert len({ask.key for ask in drawn.asks}) == 30
+    assert {visit.story for visit in drawn.visits} == set(visitors.STORIES)
 
 
 def test_what_is_said_on_each_platform_has_keys_of_its_own() -> None:

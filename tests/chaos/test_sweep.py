@@ -13,7 +13,7 @@ from tests.chaos.crew import Ask
 from tests.chaos.mutants import MUTANTS, VARIABLE
 from tests.chaos.played import Commit
 from tests.chaos.sweep import kills, part
-from tests.chaos.tampering import TAMPERINGS
+from tests.chaos.tampering import PEOPLE_TAMPERINGS, TAMPERINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,7 +41,17 @@ def test_nothing_is_lost_whichever_commit_a_kill_hits() -> None:
     assert report.counts["recovery"] > 3
 
 
-@pytest.mark.parametrize(("scenario", "messages"), [("ten", 12), ("odd", 7), ("sixty", 60)])
+@pytest.mark.parametrize("touching", ["INSERT INTO audit", "INSERT INTO codes"])
+def test_people_are_admitted_removed_blocked_and_linked_once_whichever_decision_a_kill_hits(touching: str) -> None:
+    # Before or after each of them, in turns; `make sweep` has both at every commit, and a second kill behind each.
+    report = Report("--scenario", "people", "--touching", touching, "--part", "1/2", "--doubles", "3")
+    assert report.status == 0, report.text
+    assert report.counts["people"] == report.counts["misplaced"] == report.counts["unmarked_duplicates"] == 0
+    assert report.counts["cases"] > 8
+    assert report.counts["double"] > 1
+
+
+@pytest.mark.parametrize(("scenario", "messages"), [("ten", 12), ("odd", 7), ("sixty", 60), ("people", 29)])
 def test_the_commits_are_the_same_in_every_run(scenario: str, messages: int) -> None:
     report = Report("--scenario", scenario, "--runs", "3")
     assert report.status == 0, report.text
@@ -70,12 +80,13 @@ def test_a_kill_that_never_comes_is_no_success() -> None:
     assert report.counts["harness"] > 0
 
 
-# For each seeded bug: the commits around which it shows, and the checker that must see it.
+# For each seeded bug: the commits of a scenario around which it shows, and the checker that must see it.
 SIGNS = {
-    "acknowledge-before-commit": ("INSERT INTO inbox", "acked"),
-    "delivery-in-second-transaction": ("INSERT INTO history", "lost"),
-    "no-doubtful-state": ("UPDATE parts; UPDATE deliveries", "unmarked_duplicates"),
-    "drop-when-in-doubt": ("UPDATE parts; UPDATE deliveries", "silent"),
+    "acknowledge-before-commit": ("ten", "INSERT INTO inbox", "acked"),
+    "delivery-in-second-transaction": ("ten", "INSERT INTO history", "lost"),
+    "no-doubtful-state": ("ten", "UPDATE parts; UPDATE deliveries", "unmarked_duplicates"),
+    "drop-when-in-doubt": ("ten", "UPDATE parts; UPDATE deliveries", "silent"),
+    "admitted-after-the-welcome": ("people", "UPDATE codes", "people"),
 }
 
 
@@ -85,16 +96,16 @@ def test_every_sign_is_of_a_mutant() -> None:
 
 @pytest.mark.parametrize("mutant", SIGNS)
 def test_the_sweep_finds_a_seeded_bug(mutant: str) -> None:
-    touching, checker = SIGNS[mutant]
-    report = Report("--touching", touching, "--until", checker, mutant=mutant)
+    scenario, touching, checker = SIGNS[mutant]
+    report = Report("--scenario", scenario, "--touching", touching, "--until", checker, mutant=mutant)
     assert report.status == 1, report.text
     assert report.counts[checker] > 0, report.text
     assert report.counts["harness"] == 0, report.text
-    assert f"{VARIABLE}={mutant} python -m tests.chaos.sweep --scenario ten --at " in report.text
+    assert f"{VARIABLE}={mutant} python -m tests.chaos.sweep --scenario {scenario} --at " in report.text
 
 
 def test_every_checker_sees_spoilt_traces() -> None:
-    assert {checker for checker, _, _ in TAMPERINGS} == CHECKERS.keys()
+    assert {checker for checker, _, _ in (*TAMPERINGS, *PEOPLE_TAMPERINGS)} == CHECKERS.keys()
     command = [sys.executable, "-m", "tests.chaos.tampering"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -51,6 +51,8 @@ from tidings.core.types import (
     Part,
     PartKind,
     Receipt,
+    Refusal,
+    Refused,
     Signal,
     Stored,
     Target,
@@ -156,6 +158,11 @@ class Harness(Protocol):
         ...
 
     @property
+    def whispers(self) -> list[str]:
+        """What only the person who pressed a button was told, oldest first."""
+        ...
+
+    @property
     def typings(self) -> int: ...
     @property
     def reactions(self) -> int: ...
@@ -180,15 +187,16 @@ class Harness(Protocol):
 
 
 class Door:
-    """Takes what comes, as the gateway's own does; holds it while the gate is shut."""
+    """Takes what comes, as the gateway's own does; holds it while the gate is shut, or refuses it."""
 
-    def __init__(self, unstored: int = 0) -> None:
+    def __init__(self, unstored: int = 0, refusal: Refusal | None = None) -> None:
         # In order of the calls; what raised Unstored is in here each time.
         self.calls: list[Inbound] = []
         self.taken: list[Inbound] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self._unstored = unstored
+        self._refusal = refusal
         self._news = asyncio.Event()
 
     async def __call__(self, inbound: Inbound, note: Note | None = None) -> Admission:
@@ -201,6 +209,8 @@ class Door:
         known = any(inbound.key == other.key for other in self.taken)
         self.taken.append(inbound)
         self._tell()
+        if self._refusal is not None:
+            return Refused(reason=self._refusal)
         run = f"run_{inbound.key}"
         return Duplicate(run=run) if known else Stored(run=run)
 
@@ -776,6 +786,40 @@ class AdapterContract:
         assert pressed.key != seen.id
         assert (pressed.target.chat, pressed.target.thread) == (platform.here.chat, platform.here.thread)
 
+    async def test_a_press_that_is_refused_is_answered_to_that_person_alone(self, platform: Harness) -> None:
+        """D5: the question stays as it is."""
+        if not platform.can.buttons:
+            return
+        asked = Body(text="Shall I?", choices=(Choice(id="y", label="Yes"),))
+        await send_all(platform, platform.adapter.compose(platform.here, asked))
+        question = only(platform.visible())
+        door = Door(refusal=Refusal.NOT_PERMITTED)
+        async with listening(platform, door):
+            await platform.presses(question.id, "y")
+            await platform.until(lambda: platform.whispers)
+        words = only(platform.whispers)
+        assert "owner or admin" in words
+        assert [seen for seen in platform.visible() if seen.text != words] == [question]
+
+    async def test_buttons_stand_below_a_notice_too(self, platform: Harness, tmp_path: Path) -> None:
+        """Nobody has asked for it, so there is no message to answer and no run."""
+        if not (platform.can.buttons and platform.can.async_delivery):
+            return
+        asked = Body(text="Shall I?", choices=(Choice(id="y", label="Yes"), Choice(id="n", label="No")))
+        async with self.gateway(platform, tmp_path) as gateway:
+            await gateway.desk.owe(replace(platform.here, reply_to="", handle=""), asked, "test")
+            await platform.until(lambda: [seen for seen in platform.visible() if seen.choices])
+        question = only(platform.visible(platform.here))
+        assert (question.text, question.choices) == ("Shall I?", ("y", "n"))
+        # The gateway has closed its adapter.
+        platform.adapter = await platform.reborn()
+        door = Door()
+        async with listening(platform, door):
+            await platform.presses(question.id, "y")
+            pressed = only(await door.has_taken(1))
+        assert (pressed.kind, pressed.about, pressed.choice) == (Kind.PRESSED, question.id, "y")
+        assert pressed.target.chat == platform.here.chat
+
     async def test_buttons_stand_once_below_a_long_question(self, platform: Harness) -> None:
         if not platform.can.buttons:
             return
@@ -856,10 +900,7 @@ class AdapterContract:
 
     async def is_refused_by_the_desk(self, platform: Harness, home: Path, ability: str, body: Body) -> None:
         """Up front, before anything is stored that could never arrive."""
-        adapter = platform.adapter
-        platforms = [Platform(adapter.name, adapter.account, lambda host: adapter)]
-        agents = {"bot": _Silent()}
-        async with Gateway(home / "home", Core(), platforms, Team(agents, "bot"), FakeLocal(), FakeServer()) as gateway:
+        async with self.gateway(platform, home) as gateway:
             desk = gateway.desk
             with pytest.raises(Unsupported) as refusal:
                 await desk.owe(platform.here, body, "test")
@@ -867,6 +908,12 @@ class AdapterContract:
         missing = "async_delivery" if not platform.can.async_delivery else ability
         assert refusal.value.ability == missing
         assert sum(owed.values()) == 0
+
+    def gateway(self, platform: Harness, home: Path) -> Gateway:
+        adapter = platform.adapter
+        platforms = [Platform(adapter.name, adapter.account, lambda host: adapter)]
+        team = Team({"bot": _Silent()}, "bot")
+        return Gateway(home / "home", Core(), platforms, team, FakeLocal(), FakeServer())
 
 
 class _Silent:

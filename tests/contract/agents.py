@@ -12,10 +12,12 @@ import pytest
 
 from tests.worlds.builders import capabilities, inbound
 from tests.worlds.fakes import FakeDesk, settle
+from tests.worlds.tool_bench import permissions_of
 from tidings.core import context
 from tidings.core.agent import Agent, ApprovalAsked, Event, Finished, ToolFinished, ToolStarted, Turn
 from tidings.core.context import Session
 from tidings.core.errors import NoSession
+from tidings.core.roles import Person, Role
 
 # An agent that says nothing for so long is stuck; a test must not be.
 PATIENCE_SECONDS = 30.0
@@ -54,7 +56,7 @@ class Heard(NamedTuple):
     error: Exception | None
 
 
-def session_of(run: str, chat: str = "1") -> Session:
+def session_of(run: str, chat: str = "1", role: Role = Role.OWNER) -> Session:
     message = inbound(chat=chat)
     return Session(
         run=run,
@@ -64,6 +66,8 @@ def session_of(run: str, chat: str = "1") -> Session:
         target=message.target,
         can=capabilities(),
         workspace=Path("workspaces") / run,
+        person=Person(id="paper:7", role=role),
+        permissions=permissions_of(role),
     )
 
 

@@ -134,6 +134,10 @@ class ApiHarness:
     async def presses(self, message: str, choice: str) -> None:
         raise NotImplementedError
 
+    @property
+    def whispers(self) -> list[str]:
+        raise NotImplementedError
+
     async def erase(self, message: str) -> None:
         raise NotImplementedError
 

@@ -200,6 +200,10 @@ class ConsoleHarness:
     async def presses(self, message: str, choice: str) -> None:
         raise NotImplementedError
 
+    @property
+    def whispers(self) -> list[str]:
+        raise NotImplementedError
+
     async def erase(self, message: str) -> None:
         raise NotImplementedError
 

@@ -130,6 +130,10 @@ class DiscordHarness(SimulatedHarness[DiscordServer]):
         self._ada.presses(message, choice)
 
     @property
+    def whispers(self) -> list[str]:
+        return [message.text for message in self._discord.sent if message.only_for]
+
+    @property
     def confirmed(self) -> list[str]:
         return [name for name in self._said if int(name) <= self._cursor(self._discord.message(name).channel)]
 

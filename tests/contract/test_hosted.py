@@ -17,7 +17,9 @@ import pytest
 from msgspec.structs import replace
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry, PromptedOutput, TextOutput
+from pydantic_ai.capabilities import NativeTool
 from pydantic_ai.models import Model
+from pydantic_ai.native_tools import WebSearchTool
 
 from tests.contract.agents import AgentBench, AgentContract, WatchedDesk, session_of, turn_of
 from tests.simulators.provider.pair import model_for
@@ -29,6 +31,7 @@ from tidings.bots.hosted.agent import NO_ANSWER, HostedAgent
 from tidings.core import context
 from tidings.core.agent import Agent as Hosting
 from tidings.core.agent import Checkpoint, Effect, OutcomeKind, ReasoningDelta, TextDelta, ToolFinished, ToolStarted
+from tidings.core.roles import Role
 from tidings.core.types import Author, Entry, Given
 
 ACTING = 'go: CALL pay {"sum": 5}'
@@ -138,8 +141,8 @@ def elsewhere() -> Iterator[ProviderServer]:
         thread.join()
 
 
-async def hear(agent: HostedAgent, text: str = "hi", **turn: Any) -> list[Any]:
-    with context.bind(session_of("run_1")):
+async def hear(agent: HostedAgent, text: str = "hi", *, role: Role = Role.OWNER, **turn: Any) -> list[Any]:
+    with context.bind(session_of("run_1", role=role)):
         return [event async for event in agent.run(replace(turn_of(text, WatchedDesk()), **turn))]
 
 
@@ -248,6 +251,43 @@ async def test_a_tool_that_is_not_permitted_does_not_run_and_the_model_is_told_w
     assert not any(isinstance(event, ToolStarted) for event in events)
     assert "the settings of this bot do not permit it" in "".join(provider.last.results.values())
     assert events[-1].kind is OutcomeKind.COMPLETED
+
+
+async def test_no_tool_runs_for_a_guest_and_the_model_is_told_why(
+    provider: ProviderServer, model: Model, till: Till
+) -> None:
+    provider.script(Call("pay", {"sum": 5}), Say("I may not."))
+    events = await hear(HostedAgent(agent_with(model, till), PERMITTED), role=Role.GUEST)
+    assert till.paid == []
+    assert not any(isinstance(event, ToolStarted) for event in events)
+    assert "pay did not run: you work for a guest" in "".join(provider.last.results.values())
+    assert (said(events), events[-1].kind) == ("I may not.", OutcomeKind.COMPLETED)
+
+
+async def test_an_output_function_does_nothing_for_a_guest(provider: ProviderServer, model: Model) -> None:
+    done: list[str] = []
+
+    async def post(text: str) -> str:
+        done.append(text)
+        return f"posted: {text}"
+
+    provider.script(Say("hello"))
+    agent = HostedAgent(Agent(model, output_type=TextOutput(post)), frozenset())
+    events = await hear(agent, role=Role.GUEST)
+    assert done == []
+    assert "I may not do this for a guest." in said(events)
+    assert not any(isinstance(event, ToolStarted) for event in events)
+
+
+@pytest.mark.parametrize(("role", "offered"), [(Role.GUEST, False), (Role.MEMBER, True)])
+async def test_tools_of_the_provider_are_not_offered_for_a_guest(
+    provider: ProviderServer, role: Role, offered: bool
+) -> None:
+    async with model_for(provider, "responses") as model:
+        agent = HostedAgent(Agent(model, capabilities=[NativeTool(WebSearchTool())]), frozenset({"web_search"}))
+        provider.script(Say("hello"))
+        await hear(agent, role=role)
+    assert ("web_search" in json.dumps(provider.last.body.get("tools", []))) == offered
 
 
 async def test_several_tools_at_once_each_wait_for_their_own_announcement(

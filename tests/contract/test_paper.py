@@ -114,6 +114,10 @@ class PaperHarness(SimulatedHarness[PaperServer]):
         self._paper.presses(message, choice)
 
     @property
+    def whispers(self) -> list[str]:
+        return [effect.text for effect in self._paper.effects if effect.act == "whisper"]
+
+    @property
     def typings(self) -> int:
         return len(self._paper.typing_times())
 
@@ -306,6 +310,17 @@ class DropsButtons(PaperAdapter):
         return tuple(replace(each, choices=()) for each in super().compose(target, body))
 
 
+class AnswersAPressForAll(PaperAdapter):
+    async def _whisper(self, press: Inbound, words: str) -> None:
+        await self._client.call("post", Ask(chat=press.target.chat, text=words))
+
+
+class LeavesNoticesWithoutButtons(PaperAdapter):
+    async def _ask(self, part: Part) -> Ask:
+        asked = await super()._ask(part)
+        return replace(asked, choices=()) if part.key.startswith("dlv") else asked
+
+
 class SendsTheFirstFile(PaperAdapter):
     def compose(self, target: Target, body: Body) -> tuple[Body, ...]:
         return super().compose(target, replace(body, files=body.files[:1]))
@@ -355,6 +370,8 @@ LIARS: list[tuple[type[PaperAdapter], str, dict[str, Any]]] = [
     (KeepsViewsInMemory, "a_view_outlives_the_process_that_opened_it", {}),
     (TypesAMessage, "reactions_and_typing_are_shown_where_they_are_declared", {}),
     (DropsButtons, "buttons_are_shown_and_can_be_pressed", {"tmp_path": True}),
+    (AnswersAPressForAll, "a_press_that_is_refused_is_answered_to_that_person_alone", {}),
+    (LeavesNoticesWithoutButtons, "buttons_stand_below_a_notice_too", {"tmp_path": True}),
     (SendsTheFirstFile, "files_arrive_once_each_with_their_text", {"tmp_path": True}),
     (LetsTheFileRaise, "a_file_that_is_gone_is_no_doubt", {"tmp_path": True}),
 ]

@@ -137,6 +137,10 @@ class SlackHarness(SimulatedHarness[SlackServer]):
         await self._attached()
         self._ada.presses(self._slack.message(message), choice)
 
+    @property
+    def whispers(self) -> list[str]:
+        return [text_of(message) for message in self._slack.whispers]
+
     async def _attached(self) -> None:
         """A socket is open, or a request that Slack makes to be sure is answered."""
         if self._http is None:

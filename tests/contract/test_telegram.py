@@ -104,6 +104,10 @@ class TelegramHarness(SimulatedHarness[TelegramServer]):
     async def presses(self, message: str, choice: str) -> None:
         self._server.presses(message, choice, self.here.chat, user="7")
 
+    @property
+    def whispers(self) -> list[str]:
+        return [effect.text for effect in self._server.effects if effect.act == "answer" and effect.text]
+
     async def erase(self, message: str) -> None:
         self._server.erase(message, self.here.chat)
 

@@ -163,7 +163,7 @@ def _first_start(box: Box, stage: dockerfile.Stage) -> None:
     if foreign or home.stat().st_mode & 0o077:
         raise Failed(f"not everything in {home} is the runner's alone: {foreign}")
     if os.geteuid() == 0:
-        refused = box.call([*program, "allow", "telegram:1"], 0, given, code=78)
+        refused = box.call([*program, "people", "admit", "telegram:1"], 0, given, code=78)
         print(f"  root is refused: {refused.strip()[:110]}…")
 
 

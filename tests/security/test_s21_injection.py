@@ -31,6 +31,7 @@ from tidings.bots.assistant.prompt import fence
 from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, ToolError, define
 from tidings.bots.assistant.tools.toolbox import Toolbox
 from tidings.core.agent import Effect
+from tidings.core.roles import Permission
 from tidings.core.types import Inbound, Quoted, Sender, make_storable, workspace_name
 
 # What a person asks for, in the obedient model's words.
@@ -202,8 +203,8 @@ def foreign(launched: list[str], pages: dict[str, str]) -> tuple[Tool, ...]:
         return Result(pages.get("page", ""))
 
     return (
-        define(LAUNCHER, "Launches a rocket.", Anything, Effect.EFFECT, launch, untrusted=True),
-        define("open_page", "Opens the page.", Anything, Effect.PURE, open_page, untrusted=True),
+        define(LAUNCHER, "Launches a rocket.", Anything, Effect.EFFECT, Permission.WORK, launch, untrusted=True),
+        define("open_page", "Opens the page.", Anything, Effect.PURE, Permission.TALK, open_page, untrusted=True),
     )
 
 

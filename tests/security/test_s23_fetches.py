@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.simulators.tools.web import Web, name_in_hello
 from tests.worlds.fakes import FakeDesk
+from tests.worlds.tool_bench import in_session
 from tidings.bots.assistant.tools import guard
 from tidings.bots.assistant.tools import web as fetching
 from tidings.bots.assistant.tools.tool import Occasion, Tool, ToolError
@@ -319,7 +320,8 @@ async def test_s23_a_secure_server_is_asked_by_its_name_at_the_checked_address(n
 
 
 async def call(tool: Tool, url: str) -> str:
-    result = await tool.act(json.dumps({"url": url}), Occasion(FakeDesk(), "call"))
+    with in_session():
+        result = await tool.act(json.dumps({"url": url}), Occasion(FakeDesk(), "call"))
     return result.text
 
 

@@ -15,6 +15,8 @@ from tests.worlds.api import ApiWorld
 from tests.worlds.world import Gate, Scripted
 from tidings.adapters.api import sse
 from tidings.adapters.local import socket
+from tidings.core.roles import OWNER, Role
+from tidings.core.settings import Access
 
 # As long as S7 allows, and well below the next sign of life: no event and no timer may be needed.
 WITHIN_SECONDS = 5.0
@@ -123,7 +125,7 @@ def is_stuck(api: ApiWorld) -> bool:
     return any(line is not None and line.get_write_buffer_size() > 0 for line in lines)
 
 
-async def test_s7_a_run_that_was_begun_for_good_goes_on_without_its_key(tmp_path: Path) -> None:
+async def test_s7_a_run_ends_with_the_key_that_began_it(tmp_path: Path) -> None:
     gate = Gate()
     async with ApiWorld(tmp_path, Scripted(gate, "done"), console=True) as api:
         async with api.client(await api.new_key("mine", "runs")) as http:
@@ -131,8 +133,61 @@ async def test_s7_a_run_that_was_begun_for_good_goes_on_without_its_key(tmp_path
             await gate.reached()
             await revoke(api, "mine")
             assert (await http.get(f"/v1/runs/{run}")).status_code == 401
-        gate.open()
-        assert (await api.ended(run))["output"] == "done"
+        assert (await api.ended(run))["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("deed", ["remove", "block"])
+@pytest.mark.parametrize("opened", [chat, response, run])
+async def test_s7_streams_end_with_the_person_whose_key_it_is(
+    tmp_path: Path, deed: str, opened: Callable[[httpx.AsyncClient, bool], Awaitable[httpx.Response]]
+) -> None:
+    """S7, with a person instead of a key."""
+    gate = Gate()
+    async with ApiWorld(tmp_path, Scripted("begun", gate, "ended")) as api:
+        people = api.gateway.desk.people
+        for who in ("paper:8", "paper:9"):
+            await people.admit(OWNER, who)
+        mine = await api.new_key("mine", "chat", "runs", person="paper:8")
+        other = await api.new_key("other", "chat", "runs", person="paper:9")
+        async with api.client(mine) as http, api.client(other) as neighbour:
+            stream, beside = await opened(http, True), await opened(neighbour, True)
+            heard = stream.aiter_text()
+            assert "begun" in await until(heard, "begun")
+            await gate.reached()
+            await getattr(people, deed)(OWNER, "paper:8")
+            async with asyncio.timeout(WITHIN_SECONDS):
+                with pytest.raises(httpx.RemoteProtocolError):
+                    await until(heard, "never said")
+            assert (await http.get("/v1/models")).status_code == 401
+            gate.open()
+            assert "ended" in await rest(beside)
+
+
+async def test_s7_a_person_who_only_the_settings_admitted_takes_the_key_along(tmp_path: Path) -> None:
+    async with ApiWorld(tmp_path, Scripted("hello"), allow=("paper:8",)) as api:
+        secret = await api.new_key("mine", "chat", person="paper:8")
+        async with api.client(secret) as http:
+            assert (await http.get("/v1/models")).status_code == 200
+            api.gateway._parts.people.renew(Access())
+            gone = await http.get("/v1/models")
+            assert (gone.status_code, gone.json()["error"]["code"]) == (401, "invalid_api_key")
+            assert "has been removed" in gone.json()["error"]["message"]
+
+
+async def test_s7_a_role_that_is_taken_away_closes_what_it_opened(tmp_path: Path) -> None:
+    """A request that is still being read ends when its person may no longer make it."""
+    async with ApiWorld(tmp_path, Scripted("hello")) as api:
+        people = api.gateway.desk.people
+        await people.admit(OWNER, "paper:8", Role.ADMIN)
+        secret = await api.new_key("mine", "people", person="paper:8")
+        async with connected(api.url) as client:
+            client.send(request("POST", "/v1/people", bearer(secret), JSON, "Content-Length: 1000"))
+            client.send(b'{"id": ')
+            async with asyncio.timeout(WITHIN_SECONDS):
+                await api.eventually(lambda: api.adapter._service._handlers)
+                await people.set_role(OWNER, "paper:8", Role.MEMBER)
+                answer = await client.answer()
+        assert (answer.status, answer.code) == (403, "missing_role")
 
 
 async def test_s7_a_request_whose_body_is_still_coming_is_not_served_any_more(tmp_path: Path) -> None:

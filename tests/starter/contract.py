@@ -56,6 +56,10 @@ class StarterHarness:
     async def presses(self, message: str, choice: str) -> None:
         raise NotImplementedError
 
+    @property
+    def whispers(self) -> list[str]:
+        raise NotImplementedError
+
     async def erase(self, message: str) -> None:
         raise NotImplementedError
 

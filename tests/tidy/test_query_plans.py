@@ -23,12 +23,17 @@ AT_REST = {
 # Tables that may be read from end to end, and why they stay small.
 SMALL = {
     "epoch": "one row",
-    "access": "people whom the owner admitted by hand",
+    "persons": "people whom somebody admitted or blocked by hand",
+    "identities": "a few for each person",
+    "keys": "each is made by hand",
+    "codes": "those of the last hour: three strangers for each account, and links of known people",
+    "code_guesses": "those of the last hour, within a limit for each account",
     "homes": "one for each account",
     "schedules": "each is made by hand, within a limit for each conversation",
     "processes": "commands that run or whose output can still be read, within a limit",
     "pauses": "one for each budget of a platform that asks us to wait; what is over is removed",
     "aliases": "one for each chat that has ever moved; read once, at the start",
+    "handovers": "one for each chat that goes on with another conversation; read when people change and at each sweep",
     "card_files": "a few for each card that hands something over; read once a day",
 }
 # Indexes that may be read from end to end, and why that is quick however old the store is.
@@ -37,6 +42,7 @@ SHORT = {
     "one_live_run_per_conversation": "runs at work",
     "inbox_waiting": "messages that wait",
     "inbox_to_forget": "what shall be forgotten and is not over yet",
+    "conversations_to_forget": "what shall be forgotten and is not over yet",
     "deliveries_waiting": "what we owe",
     "openings_on_their_way": "what we owe",
     "deliveries_in_trouble": "what we owe, and losses that the owner has not dismissed",
@@ -90,6 +96,9 @@ def _table(name: str, sql: str) -> str:
 def _is_a_page(table: str, sql: str) -> bool:
     """So many rows in order and no more, since nothing else chooses among them."""
     order = r"ORDER BY (?:\w+\.)?(\w+)(?: DESC)? LIMIT"
+    backwards = rf"FROM {table} WHERE (\w+) < \? ORDER BY \1 DESC LIMIT"
+    if re.search(backwards, sql):
+        return True
     return re.search(rf"FROM {table} (?:WHERE (\w+) > \? )?{order}", sql) is not None or any(
         re.search(rf"FROM {table} WHERE {re.escape(chosen)} {order}", sql) for chosen in ORDERED
     )

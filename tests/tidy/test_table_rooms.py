@@ -14,10 +14,11 @@ pytestmark = pytest.mark.xdist_group("house")
 
 ROOMS = {
     "core/store": {"epoch", "notebook"},
-    "core/memory": {"conversations", "history", "notes", "preferences", "usage"},
+    "core/memory": {"conversations", "handovers", "history", "notes", "preferences", "talks", "usage"},
     "core/outbound": {"aliases", "deliveries", "homes", "parts", "pauses", "views"},
     "core/runs": {"journal"},
-    "core/inbound": {"access", "inbox", "listing"},
+    "core/people": {"audit", "code_guesses", "codes", "identities", "keys", "persons"},
+    "core/inbound": {"inbox", "listing"},
     "core/work/tasks": {"tasks"},
     "core/work/processes": {"processes"},
     "core/work/schedules": {"firings", "schedules"},

@@ -290,6 +290,39 @@ def test_a_slash_command_in_private_is_private() -> None:
     assert (inbound.text, inbound.target.audience) == ("/stop", Audience.PRIVATE)
 
 
+def test_whatever_comes_from_a_server_names_it_and_in_private_there_is_none() -> None:
+    read, press = reader(), {"custom_id": "run_1/0", "component_type": 2}
+    for where, server in ((ROOM, GUILD), ("theirs", GUILD), (PRIVATE, "")):
+        place = PLACES[where]
+        edited = read.edited(mentioned("<@1> better", edited_timestamp="2026-01-02T03:04:05+00:00"), place)
+        assert edited is not None
+        inbounds = (
+            heard(mentioned("<@1> hi"), where),
+            edited,
+            read.deleted("5000", place),
+            read.commanded(asked(type=2, data={"name": "stop"}), place, Handle(token="t", ephemeral=True)),
+            read.pressed(asked(type=3, data=press, message={"id": "4000"}), place, Handle()),
+        )
+        assert [each.target.server for each in inbounds] == [server] * 5
+
+
+@pytest.mark.parametrize(
+    ("data", "where", "overheard"),
+    [
+        (message("hi"), ROOM, True),
+        (mentioned("<@1> hi"), ROOM, False),
+        (replied("hi", BOT), ROOM, False),
+        (message("!stop"), ROOM, False),
+        (message("hi"), "ours", False),
+        (message("hi"), PRIVATE, False),
+    ],
+)
+def test_what_only_the_rule_lets_us_hear_is_overheard(data: Any, where: str, overheard: bool) -> None:
+    inbound = heard(data, where, channels="all")
+    assert (inbound.addressed, inbound.overheard) == (True, overheard)
+    assert not heard(data, where).overheard
+
+
 def test_a_press_names_its_choice_and_its_message() -> None:
     data = asked(type=3, data={"custom_id": "run_1:0", "component_type": 2}, message={"id": "4000", "flags": 0})
     inbound = reader().pressed(data, PLACES["ours"], Handle())

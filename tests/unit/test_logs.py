@@ -13,6 +13,7 @@ import pytest
 
 from tidings.core import context, redaction
 from tidings.core.context import Session
+from tidings.core.roles import OWNER
 from tidings.core.telemetry import logs
 from tidings.core.types import Capabilities, Conversation, Sender, SendProof, Target
 
@@ -79,6 +80,8 @@ def session() -> Session:
         target=target,
         can=can,
         workspace=Path("/nowhere"),
+        person=OWNER,
+        permissions=frozenset(),
     )
 
 

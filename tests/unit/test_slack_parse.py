@@ -360,6 +360,43 @@ def test_a_press_says_what_was_chosen_and_where() -> None:
     assert (found.conversation.thread, found.target.audience, found.target.handle) == ("50.1", Audience.GROUP, "")
 
 
+@pytest.mark.parametrize("channel", ["C1", "D1"])
+def test_whatever_comes_names_the_workspace_of_the_account(channel: str) -> None:
+    """Also in a channel that another workspace shares; an organisation has many, and the payload says which."""
+    foreign = {"team_id": "T9", "authorizations": [{"team_id": "T5", "enterprise_id": "E1"}]}
+    container = {"message_ts": "60.1", "channel_id": channel}
+    edit = {"message": {"ts": "100.1", "user": "UANN", "text": "<@UBOT> b", "edited": {}}, "subtype": "message_changed"}
+    own = reader()
+    organisation = Reader("main", SlackAccount(), ME._replace(team="T0", enterprise="E1"), MENU)
+    for read, server in ((own, "T1"), (organisation, "T5")):
+        found = (
+            read.event(payload(channel=channel) | foreign),
+            read.event(payload(channel=channel, **edit) | foreign),
+            read.event(payload(channel=channel, subtype="message_deleted", deleted_ts="100.1") | foreign),
+            read.event(payload(channel=channel, type="agent_session_stopped", thread_ts="50.1") | foreign),
+            read.commanded(asked(channel_id=channel, team_id="T5"), 7.0),
+            read.pressed(pressed(channel={"id": channel}, container=container, team={"id": "T5"}), 7.0),
+        )
+        assert [each.target.server for each in found if each] == [server] * 6
+
+
+@pytest.mark.parametrize(
+    ("event", "overheard"),
+    [
+        ({}, True),
+        ({"text": "<@UBOT> hi"}, False),
+        ({"text": "!stop"}, False),
+        ({"thread_ts": "50.1", "parent_user_id": "UBOT"}, False),
+        ({"channel": "D1"}, False),
+    ],
+)
+def test_what_only_the_rule_lets_us_hear_is_overheard(event: dict[str, Any], overheard: bool) -> None:
+    found = reader(channels="all").event(payload(**event))
+    assert found is not None
+    assert (found.addressed, found.overheard) == (True, overheard)
+    assert not read(**event).overheard
+
+
 @pytest.mark.parametrize(
     ("container", "thread"),
     [

@@ -1,6 +1,8 @@
 """What a model is offered and what may run: one policy over our own tools and foreign ones."""
 
 import re
+from collections.abc import Iterator
+from contextvars import Context
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,14 +12,34 @@ from tests.worlds.fakes import FakeDesk
 from tests.worlds.tool_bench import in_session
 from tidings.bots.assistant import agent
 from tidings.bots.assistant.settings import Assistant
-from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, ToolError, define
-from tidings.bots.assistant.tools.toolbox import Refusal, Toolbox
+from tidings.bots.assistant.tools import board
+from tidings.bots.assistant.tools.tool import DEEDS, Arguments, Occasion, Result, Tool, ToolError, define
+from tidings.bots.assistant.tools.toolbox import Refusal, Toolbox, built_in
 from tidings.core.agent import Effect
-from tidings.core.errors import ConfigError
+from tidings.core.errors import ConfigError, NoSession
+from tidings.core.roles import Permission, Role
 from tidings.core.types import Errand
 
+# Every tool of our own: what the person that a run works for must be permitted. A new tool needs an entry here.
+NEEDS = {
+    **dict.fromkeys(("time", "list_files", "read_file", "search_files", "attach_file"), Permission.TALK),
+    **dict.fromkeys(("fetch_url", "remember", "recall"), Permission.TALK),
+    **dict.fromkeys(("write_file", "terminal", "process", "process_control"), Permission.WORK),
+    **dict.fromkeys(("send_message", "schedules", "delegate"), Permission.WORK),
+    **dict.fromkeys(("board_show", "board_comment", "board_attach", "board_heartbeat"), Permission.WORK),
+    **dict.fromkeys(("board_complete", "board_block", "board_request_review", "board_list"), Permission.WORK),
+    **dict.fromkeys(("board_create", "board_link", "board_unblock", "board_archive"), Permission.WORK),
+}
+EVERYTHING = ("time", "files", "fetch_url", "notes", "terminal", "send_message", "schedules", "board", "delegate")
 FILES = {"list_files", "read_file", "write_file", "search_files", "attach_file"}
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+@pytest.fixture(autouse=True)
+def session() -> Iterator[None]:
+    """A run that works for an owner, unless a test says otherwise."""
+    with in_session():
+        yield
 
 
 class Nothing(Arguments, frozen=True):
@@ -28,7 +50,8 @@ def foreign(name: str, effect: Effect = Effect.EFFECT, answer: str = "") -> Tool
     async def act(asked: Nothing, occasion: Occasion) -> Result:
         return Result(answer or name)
 
-    return define(name, f"Does {name}.", Nothing, effect, act)
+    needs = Permission.TALK if effect is Effect.PURE else Permission.WORK
+    return define(name, f"Does {name}.", Nothing, effect, needs, act)
 
 
 def names(box: Toolbox) -> set[str]:
@@ -125,8 +148,7 @@ async def test_names_that_collide_are_called_after_their_server() -> None:
     # A foreign tool never stands in for one of ours, not even for one that is off.
     assert "owner can add it to tools" in reason(box, "terminal")
     assert "allow of the server a, as terminal" in reason(box, "a_terminal")
-    with in_session(Path("workspace")):
-        assert "UTC" in await use(box, "time")
+    assert "UTC" in await use(box, "time")
 
 
 def test_every_name_is_unique_and_fit_for_every_provider() -> None:
@@ -158,3 +180,76 @@ async def test_a_delegate_hands_on_no_server_of_tools_that_it_was_not_given(tmp_
         pytest.raises(ToolError, match="You have no tools called bank; there are: delegate, mail"),
     ):
         await tool.act('{"goal": "pay", "tools": ["bank"]}', Occasion(FakeDesk(), "k"))
+
+
+def test_every_tool_of_our_own_has_an_entry_in_the_table() -> None:
+    assert {tool.name: tool.needs for tool in built_in()} == NEEDS
+    assert set(NEEDS) == {tool.name for tool in Toolbox(Assistant(tools=EVERYTHING)).tools}
+    # Every permission that a tool needs can be explained to the model.
+    assert set(NEEDS.values()) <= set(DEEDS)
+
+
+def test_what_has_an_effect_is_for_members_and_above() -> None:
+    assert all(tool.needs is not Permission.TALK for tool in built_in() if tool.effect is Effect.EFFECT)
+
+
+@pytest.mark.parametrize("role", list(Role))
+@pytest.mark.parametrize("name", sorted(NEEDS))
+def test_each_role_has_the_tools_that_it_may_use_and_no_other(role: Role, name: str) -> None:
+    box = Toolbox(Assistant(tools=EVERYTHING))
+    least = Role.GUEST if NEEDS[name] is Permission.TALK else Role.MEMBER
+    with in_session(role=role):
+        found = box.find(name)
+        described = next(tool.description for tool in box.offered() if tool.name == name)
+    assert isinstance(found, Tool) == role.includes(least)
+    assert ("may not have this done" in described) == (not role.includes(least))
+
+
+def test_the_model_is_told_for_whom_it_works_and_what_they_can_do() -> None:
+    box = Toolbox(Assistant(tools=("terminal",)))
+    with in_session(role=Role.GUEST):
+        assert reason(box, "terminal") == (
+            "terminal did not run: you work for a guest, who may not have you change things, run commands or plan "
+            "work. Tell them that an owner or admin can give them another role."
+        )
+
+
+def test_the_settings_come_before_the_role() -> None:
+    """What nobody may use is refused in the same words for everybody."""
+    with in_session(role=Role.GUEST):
+        assert "the settings of this bot do not permit it" in reason(Toolbox(Assistant()), "terminal")
+
+
+def test_a_foreign_tool_is_for_guests_only_if_it_changes_nothing() -> None:
+    tools = [foreign("look", Effect.PURE), foreign("put", Effect.IDEMPOTENT), foreign("star")]
+    box = Toolbox(Assistant(tools=()), {"hub": tools}, {"hub": frozenset({"star"})})
+    with in_session(role=Role.GUEST):
+        assert isinstance(box.find("look"), Tool)
+        assert "you work for a guest" in reason(box, "put")
+        assert "you work for a guest" in reason(box, "star")
+
+
+def test_a_lent_tool_asks_for_the_role_too() -> None:
+    box = Toolbox(Assistant(tools=())).lend(board.tools(everything=False))
+    assert isinstance(box.find("board_complete"), Tool)
+    with in_session(role=Role.GUEST):
+        assert "you work for a guest" in reason(box, "board_complete")
+
+
+def test_everybody_with_a_role_is_offered_the_same_list() -> None:
+    """A provider's cache begins with the tools, and their names and order do not depend on the role either."""
+    box = Toolbox(Assistant(tools=EVERYTHING))
+
+    def offered(role: Role, run: str) -> tuple[tuple[str, str], ...]:
+        with in_session(role=role, run=run):
+            return tuple((tool.name, tool.description) for tool in box.offered())
+
+    assert offered(Role.GUEST, "run_1") == offered(Role.GUEST, "run_2")
+    assert offered(Role.MEMBER, "run_1") == offered(Role.OWNER, "run_2")
+    assert [name for name, _ in offered(Role.GUEST, "r")] == [name for name, _ in offered(Role.OWNER, "r")]
+
+
+def test_no_tool_is_found_outside_of_a_run() -> None:
+    box = Toolbox(Assistant())
+    with pytest.raises(NoSession):
+        Context().run(box.find, "time")

@@ -35,7 +35,7 @@ from tests.simulators.discord.simulator import DiscordServer
 from tests.simulators.slack.simulator import SlackServer, text_of
 from tests.simulators.telegram.simulator import TelegramServer
 from tidings.adapters.api.adapter import ApiAdapter
-from tidings.adapters.api.keys import Scope
+from tidings.adapters.api.keys import Grant
 from tidings.adapters.api.settings import HttpSettings
 from tidings.adapters.console.adapter import ConsoleAdapter, _owner
 from tidings.adapters.console.settings import ConsoleSettings
@@ -51,6 +51,7 @@ from tidings.adapters.telegram.settings import TelegramAccount
 from tidings.core.adapter import NearbyHost, Platform
 from tidings.core.agent import Event, Finished, TextDelta, Turn
 from tidings.core.context import current
+from tidings.core.desk.people import Scope
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.gateway.options import Team
 from tidings.core.settings import Access, Core, Limits
@@ -365,7 +366,7 @@ class AllPlatforms:
         await discord.server.until(lambda server: server.attached())
         await slack.server.until(lambda server: server.attached())
         for number in range(KEYS):
-            secret = await self._api.keys.add(f"client{number}", (Scope.CHAT,), 0.0)
+            secret = await self._api.keys.add(f"client{number}", Grant((Scope.CHAT,)), 0.0)
             client = httpx.AsyncClient(
                 base_url=http_server.address,
                 headers={"Authorization": f"Bearer {secret}"},

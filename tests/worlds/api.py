@@ -11,7 +11,7 @@ ApiWorld(home, agent, ...)  agent is one Agent or {name: Agent}; settings={"stop
 api.url, api.key          where it is, and the owner's key
 api.http                  an httpx client with the owner's key; `api.client(secret)` is one with another
 api.openai                the OpenAI SDK with the owner's key, without retries; `api.sdk(secret)` with another
-await api.new_key(name, *scopes)  the secret of a new key
+await api.new_key(name, *scopes)  the secret of a new key; person=, bots=, targets= bind it
 await api.restart()       a clean stop and a start in the same home: another port, another `url`, another `http`
 await api.crash()         as kill -9 leaves it; then `await api.start()`
 api.adapter               the adapter itself; api.gateway.desk the desk
@@ -38,7 +38,7 @@ from pydantic import SecretStr
 from tests.simulators.paper.simulator import Kind
 from tests.worlds.world import World
 from tidings.adapters.api.adapter import ApiAdapter
-from tidings.adapters.api.keys import Scope
+from tidings.adapters.api.keys import Grant
 from tidings.adapters.api.settings import HttpSettings
 from tidings.adapters.console.adapter import ConsoleAdapter
 from tidings.adapters.console.settings import ConsoleSettings
@@ -46,6 +46,7 @@ from tidings.adapters.local.socket import LocalServer
 from tidings.adapters.shared.http_server import HttpServer, Limits
 from tidings.core.adapter import NearbyHost, Platform
 from tidings.core.agent import Agent
+from tidings.core.desk.people import Scope
 from tidings.core.types import Target
 
 if TYPE_CHECKING:
@@ -156,8 +157,11 @@ class ApiWorld(World):
         self._around.push_async_callback(client.close)
         return client
 
-    async def new_key(self, name: str, *scopes: str) -> str:
-        return await self.adapter.keys.add(name, tuple(Scope(scope) for scope in scopes), 0.0)
+    async def new_key(
+        self, name: str, *scopes: str, person: str = "", bots: tuple[str, ...] = (), targets: tuple[str, ...] = ()
+    ) -> str:
+        grant = Grant(tuple(Scope(scope) for scope in scopes), person, bots, targets)
+        return await self.adapter.keys.add(name, grant, 0.0)
 
     async def ended(self, run: str) -> dict[str, Any]:
         await self.watch(run)

@@ -13,10 +13,12 @@ from typing import Any
 from tidings.core.adapter import Adapter, Line, NearbyHost
 from tidings.core.clock import Clock
 from tidings.core.desk.health import Health
+from tidings.core.desk.people import Key
 from tidings.core.desk.runs import ConversationLine, HistoryLine, Numbered, Remembered, Run
 from tidings.core.errors import Unknown, Unstored
+from tidings.core.roles import OWNER, Permission, Person
 from tidings.core.telemetry.metrics import Meters
-from tidings.core.types import Admission, Attachment, Body, Delivery, Entry, Inbound, Note, Stored, Target
+from tidings.core.types import Admission, Asker, Attachment, Body, Delivery, Entry, Inbound, Note, Stored, Target
 
 # Enough turns of the loop for a chain of awaits to come to rest, where no thread or socket takes part.
 SETTLING_TURNS = 50
@@ -139,10 +141,36 @@ class MemoryNotebook:
         self.lines[name] = value
 
 
+class FakePeople:
+    """Knows the owner alone, who may do everything; keeps keys in memory."""
+
+    def __init__(self) -> None:
+        self._keys: list[Key] = []
+
+    def subscribe(self, hear: Callable[[], None]) -> None:
+        return
+
+    def keys(self) -> tuple[Key, ...]:
+        return tuple(self._keys)
+
+    async def add_key(self, by: Person, key: Key) -> None:
+        self._keys.append(key)
+
+    def holder(self, key: Key) -> Person:
+        return OWNER
+
+    def find(self, said: Inbound | Asker) -> Person:
+        return OWNER
+
+    def may(self, person: Person, permission: Permission) -> bool:
+        return True
+
+
 class FakeDesk:
     """Knows no run and no delivery; remembers what it was told."""
 
     def __init__(self) -> None:
+        self.people = FakePeople()
         self.owed: list[tuple[Target, Body, str]] = []
         self.begun: list[tuple[str, str, float]] = []
         self.stopped: list[tuple[str, str]] = []
@@ -200,6 +228,9 @@ class FakeDesk:
         raise Unknown(f"no attachment {attachment.name}")
 
     async def knows(self, conversation: str) -> bool:
+        return False
+
+    async def name_talk(self, run: str, title: str) -> bool:
         return False
 
     async def remember(self, text: str) -> bool:

@@ -13,10 +13,19 @@ from tests.worlds.fakes import FakeDesk
 from tidings.bots.assistant.tools.tool import Occasion, Result, Tool
 from tidings.core import context
 from tidings.core.context import Session
+from tidings.core.people import policy
+from tidings.core.roles import Permission, Person, Role
+
+
+def permissions_of(role: Role) -> frozenset[Permission]:
+    return frozenset(each for each in Permission if policy.may(role, each))
 
 
 @contextmanager
-def in_session(workspace: Path, *, run: str = "run_1", **can: Any) -> Iterator[Session]:
+def in_session(
+    workspace: Path = Path("workspace"), *, run: str = "run_1", role: Role = Role.OWNER, **can: Any
+) -> Iterator[Session]:
+    """Binds a session that works for a person with this role."""
     message = inbound()
     session = Session(
         run=run,
@@ -26,6 +35,8 @@ def in_session(workspace: Path, *, run: str = "run_1", **can: Any) -> Iterator[S
         target=message.target,
         can=capabilities(**can),
         workspace=workspace,
+        person=Person(id="paper:7", role=role, identities=("paper:7",)),
+        permissions=permissions_of(role),
     )
     with context.bind(session):
         yield session

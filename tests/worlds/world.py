@@ -12,6 +12,7 @@ World(home, agent, ...)   agent is one Agent or {name: Agent}; sender "7" is all
                           their class, a subclass of Doorway
 world.paper, .papers[n]   the platforms, which outlive the gateway
 world.gateway             the running gateway; world.gateway.desk is its desk
+world.admit(id, role)     admits somebody as the owner does; also remove(id) and set_home(target)
 world.receive(handed(..)) hands something to the door directly, with fields that paper cannot express
 await world.until(holds)  waits for anything, moving an owned clock (clock=OwnedClock())
 await world.rest()        nothing goes on by itself; an OwnedClock waits for this before each of its steps
@@ -55,11 +56,13 @@ from tidings.core import failpoints, ids
 from tidings.core.adapter import Host, Local, Platform, Receive, Server, Taken
 from tidings.core.agent import Agent, Ended, Event, Finished, JournalEvent, TextDelta, Turn
 from tidings.core.clock import Clock
+from tidings.core.desk.people import PersonLine
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.gateway.options import Options, Team
 from tidings.core.gateway.supervisor import USUAL, Pauses
 from tidings.core.inbound.commands import Command
-from tidings.core.settings import Access, Board, Core, Limits, Rule, Work
+from tidings.core.roles import OWNER, Role
+from tidings.core.settings import Access, Board, Core, Groups, Limits, Rule, Work
 from tidings.core.store.sqlite import DATABASE
 from tidings.core.store.store import Transaction
 from tidings.core.store.wakeups import Wakeups
@@ -277,6 +280,7 @@ class World:
         owners: Iterable[str] = (),
         access: Mapping[str, Any] | None = None,
         limits: Mapping[str, Any] | None = None,
+        groups: Mapping[str, Any] | None = None,
         work: Mapping[str, Any] | None = None,
         board: Mapping[str, Any] | None = None,
         owner: Target | None = None,
@@ -302,6 +306,7 @@ class World:
         self.access: dict[str, Any] = dict(access or {})
         self.notices: list[str] = []
         self.limits: dict[str, Any] = {"drain_seconds": 0, **(limits or {})}
+        self.groups: dict[str, Any] = dict(groups or {})
         self.work: dict[str, Any] = dict(work or {})
         self.board: dict[str, Any] = dict(board or {})
         self.owner = owner
@@ -364,7 +369,7 @@ class World:
             self.home,
             self._core(),
             self._platforms(),
-            Team(self.agents, next(iter(self.agents)), self.kinds, self.commands),
+            Team(self.agents, next(iter(self.agents)), self.kinds, lambda bot_of: self.commands),
             self._local,
             self._http,
             Options(
@@ -388,6 +393,7 @@ class World:
             limits=Limits(**self.limits),
             work=Work(**self.work),
             board=Board(**self.board),
+            groups=Groups(**self.groups),
             rules=self.rules,
         )
 
@@ -404,6 +410,16 @@ class World:
 
     def _present(self) -> list[str]:
         return [name for name in self.papers if name not in self.absent]
+
+    async def admit(self, who: str, role: Role | None = None) -> PersonLine:
+        """As the owner at the machine does."""
+        return await self.gateway.desk.people.admit(OWNER, who, role)
+
+    async def remove(self, who: str) -> PersonLine:
+        return await self.gateway.desk.people.remove(OWNER, who)
+
+    async def set_home(self, target: Target) -> None:
+        await self.gateway.desk.set_home(OWNER, target)
 
     async def stop(self) -> None:
         await self.settled()

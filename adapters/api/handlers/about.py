@@ -34,11 +34,11 @@ async def health_in_detail(api: ApiService, call: Call) -> web.StreamResponse:
 
 
 async def models(api: ApiService, call: Call) -> web.StreamResponse:
-    return answer({"object": "list", "data": [_model(name) for name in api.desk.bots()]})
+    return answer({"object": "list", "data": [_model(name) for name in api.bots(call.key)]})
 
 
 async def model(api: ApiService, call: Call) -> web.StreamResponse:
-    if call.names["id"] not in api.desk.bots():
+    if call.names["id"] not in api.bots(call.key):
         raise not_found("model")
     return answer(_model(call.names["id"]))
 
@@ -48,7 +48,7 @@ def _model(name: str) -> dict[str, Any]:
     return {"id": name, "root": name, **common}
 
 
-def capabilities(api: ApiService, endpoints: Iterable[tuple[str, str]]) -> dict[str, Any]:
+def capabilities(api: ApiService, call: Call, endpoints: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """What this server can do, in the words of clients that ask before they try."""
     features = {
         "chat_completions": True,
@@ -72,7 +72,7 @@ def capabilities(api: ApiService, endpoints: Iterable[tuple[str, str]]) -> dict[
     return {
         "object": "tidings.capabilities",
         "platform": "tidings",
-        "model": api.desk.bots()[0],
+        "model": next(iter(api.bots(call.key)), None),
         "auth": {"type": "bearer", "required": True},
         "runtime": {"mode": "server_agent", "tool_execution": "server", "split_runtime": False},
         "features": features,

@@ -23,7 +23,7 @@ async def complete(api: ApiService, call: Call) -> web.StreamResponse:
     body = await read_json(call.request)
     asked = validate(ChatRequest, body)
     said = messages.of_chat(asked.messages)
-    bot = api.bot(asked.model)
+    bot = api.bot(call.key, asked.model)
     conversation = api.conversation(call.key, conversation_named(call, said, None), person_named(call, asked.user))
     # The request's messages are all the model sees, also where the conversation has a name.
     begun = await api.ask(call, said, conversation, bot, body, alone=True, attended=api.settings.stop_when_gone)

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from tidings.adapters.api.errors import not_found
-from tidings.adapters.api.guard import Call, headers_of, query_of
-from tidings.adapters.api.keys import Scope
-from tidings.adapters.api.models import Page, Person
-from tidings.adapters.api.service import ADAPTER, ApiService, answer
+from tidings.adapters.api.guard import Call, query_of
+from tidings.adapters.api.identities import ADAPTER
+from tidings.adapters.api.models import Page
+from tidings.adapters.api.service import ApiService, answer
 from tidings.core.desk.runs import ConversationLine, HistoryLine
 from tidings.core.types import Conversation
 
@@ -22,11 +22,10 @@ L = TypeVar("L", ConversationLine, HistoryLine)
 
 
 async def list_all(api: ApiService, call: Call) -> web.StreamResponse:
-    """The newest first; a person sees their own, a key those of all its people, an admin everybody's."""
-    page, person = query_of(Page, call), headers_of(Person, call).user
-    mine = person or Scope.ADMIN not in call.key.scopes
-    adapter, chat = (ADAPTER, call.key.id) if mine else ("", "")
-    lines = await api.desk.conversations(adapter, chat, page.limit + 1, page.after, person)
+    """The newest first; a person sees their own, a key those of all its people, an owner with an admin key all."""
+    page = query_of(Page, call)
+    adapter, chat = ("", "") if api.sees_all(call) else (ADAPTER, call.key.id)
+    lines = await api.desk.conversations(adapter, chat, page.limit + 1, page.after, call.user)
     return answer(_list(lines, page.limit, _conversation))
 
 
@@ -39,9 +38,8 @@ async def messages(api: ApiService, call: Call) -> web.StreamResponse:
 
 async def _known(api: ApiService, call: Call) -> str:
     """The id as it was listed, put into the path as it is or encoded once more."""
-    person = headers_of(Person, call).user
     for place in (call.request.rel_url.raw_path.split("/")[3], call.names["id"]):
-        mine = (Scope.ADMIN in call.key.scopes and not person) or _is_of(place, api.account, call.key.id, person)
+        mine = api.sees_all(call) or _is_of(place, api.account, call.key.id, call.user)
         if mine and await api.desk.knows(place):
             return place
     raise not_found("conversation")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from typing import Any
+from urllib.parse import quote
 
 from aiohttp import web
 
 from tidings.adapters.api.errors import CONFLICT, FINAL, Problem, not_found
 from tidings.adapters.api.guard import Call, read_json, validate
-from tidings.adapters.api.keys import Scope
 from tidings.adapters.api.models import NotifyRequest
 from tidings.adapters.api.service import ApiService, answer, idempotency_key
 from tidings.core.errors import Conflict, Unknown, Unsupported
@@ -27,10 +27,7 @@ async def notify(api: ApiService, call: Call) -> web.StreamResponse:
         raise Problem(400, "text: there is nothing to send", "invalid_request", param="text")
     try:
         target = parse_target(asked.target)
-        if not await api.desk.permitted(target):
-            words = f"{target} is neither on the access list nor a known conversation"
-            hint = f"allow it with: tidings allow {target.adapter}:{target.chat}"
-            raise Problem(403, f"{words}; {hint}", "target_not_permitted", param="target")
+        await api.check_target(call, target)
         key, digest = idempotency_key(call), hashlib.sha256(body).hexdigest()
         delivery = await api.desk.owe(target, Body(text=asked.text), _cause(call), key, digest)
     except (Unknown, Unsupported) as error:
@@ -47,13 +44,15 @@ async def look(api: ApiService, call: Call) -> web.StreamResponse:
         delivery = await api.desk.delivery(call.names["delivery_id"])
     except Unknown:
         raise not_found("delivery") from None
-    if Scope.ADMIN not in call.key.scopes and delivery.cause != _cause(call):
+    # A key sees what all its people sent, each of them only their own.
+    is_own = delivery.cause == _cause(call) or (not call.user and delivery.cause.startswith(f"{_cause(call)}/"))
+    if not is_own and not api.sees_all(call):
         raise not_found("delivery")
     return answer(_described(delivery))
 
 
 def _cause(call: Call) -> str:
-    return f"api/{call.key.id}"
+    return f"api/{call.key.id}/{quote(call.user, safe='')}" if call.user else f"api/{call.key.id}"
 
 
 def _described(delivery: Delivery) -> dict[str, Any]:

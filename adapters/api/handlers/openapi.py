@@ -40,11 +40,10 @@ def faults(endpoint: Endpoint) -> list[int]:
     """Every status but the good one, by what such a request can do wrong."""
     found = {403, 421, *endpoint.faults}
     if endpoint.scope is not None:
-        found |= {401, 429}
+        # A person may be named in a header of every request with a key.
+        found |= {400, 401, 429}
     if _names(endpoint):
         found.add(404)
-    if endpoint.query or endpoint.headers:
-        found.add(400)
     if endpoint.method != "GET":
         found.add(415)
     if endpoint.body is not None:
@@ -60,7 +59,9 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     if endpoint.scope is not None:
         described["security"] = [{name: []} for name in SECURITY]
         described["x-scope"] = endpoint.scope.value
-    if parameters := [*_in_path(endpoint), *_in(endpoint.query, "query"), *_in(endpoint.headers, "header")]:
+        described["x-permission"] = endpoint.needs.value if endpoint.needs else None
+    headers = endpoint.headers if endpoint.scope is not None else None
+    if parameters := [*_in_path(endpoint), *_in(endpoint.query, "query"), *_in(headers, "header")]:
         described["parameters"] = parameters
     if endpoint.body is not None:
         described["requestBody"] = {

@@ -23,16 +23,17 @@ from tidings.core.types import Given
 async def create(api: ApiService, call: Call) -> web.StreamResponse:
     body = await read_json(call.request)
     asked = validate(ResponseRequest, body)
+    user = person_named(call, asked.user)
     given = Given()
     follows = before = ""
     if asked.previous_response_id:
-        given, follows, before = await response_items.chain(api, call, asked.previous_response_id)
-    said = messages.of_input(await response_items.resolve(api, call, asked.input), asked.instructions, given)
+        given, follows, before = await response_items.chain(api, call, asked.previous_response_id, user)
+    said = messages.of_input(await response_items.resolve(api, call, asked.input, user), asked.instructions, given)
     name = before or conversation_named(call, said, asked.conversation)
     alone = name is None or bool(follows)
-    conversation = api.conversation(call.key, name, person_named(call, asked.user))
+    conversation = api.conversation(call.key, name, user)
     attended = api.settings.stop_when_gone and not asked.background
-    bot = api.bot(asked.model)
+    bot = api.bot(call.key, asked.model)
     begun = await api.ask(
         call,
         said,

@@ -30,15 +30,16 @@ PREVIEW = 200
 async def begin(api: ApiService, call: Call) -> web.StreamResponse:
     body = await read_json(call.request)
     asked = validate(RunRequest, body)
+    user = person_named(call, asked.user)
     given = messages.of_history(asked.conversation_history or ())
     follows = before = ""
     if asked.previous_response_id and not given.history:
-        given, follows, before = await response_items.chain(api, call, asked.previous_response_id)
-    said = messages.of_input(await response_items.resolve(api, call, asked.input), asked.instructions, given)
+        given, follows, before = await response_items.chain(api, call, asked.previous_response_id, user)
+    said = messages.of_input(await response_items.resolve(api, call, asked.input, user), asked.instructions, given)
     alone = bool(asked.conversation_history or follows)
     name = conversation_named(call, said, asked.session_id or asked.conversation) or before
-    conversation = api.conversation(call.key, name, person_named(call, asked.user))
-    bot = api.bot(asked.model)
+    conversation = api.conversation(call.key, name, user)
+    bot = api.bot(call.key, asked.model)
     run = await api.ask(call, said, conversation, bot, body, alone=alone, attended=False, follows=follows)
     if not run.replayed:
         api.watch(run.run)

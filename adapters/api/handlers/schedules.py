@@ -14,16 +14,19 @@ from msgspec.structs import replace
 from tidings.adapters.api.errors import Problem
 from tidings.adapters.api.guard import Call, query_of, read_json, validate
 from tidings.adapters.api.models import JobChange, JobCommand, JobRequest, Listed, Runs
-from tidings.adapters.api.service import ApiService, answer
+from tidings.adapters.api.service import ApiService, answer, is_within
 from tidings.adapters.shared.targets import find_target
+from tidings.core.desk.people import Scope
 from tidings.core.desk.work import Firing, Missed, Plan, Schedule
 from tidings.core.errors import Declined, Overdrawn, Unkeepable, Unknown, Unsupported
+from tidings.core.roles import OWNER, Permission, Person
 from tidings.core.types import Target
 
 _ID = re.compile(r"[a-f0-9]{12}")
 ON_ITS_WAY = ("waiting", "held", "doubtful")
 ORIGIN = "“origin” has no meaning here: name a target such as telegram:123, or local"
 COMMAND = "a command can only be planned at the command line: tidings schedule add; here a job is a prompt"
+ELSEWHERE = "a job of yours reports to a chat of your own; with the scope notify, a key may name other chats"
 SEVERAL = "one target for each job: make another job for the next"
 
 
@@ -54,7 +57,9 @@ async def list_all(api: ApiService, call: Call) -> web.StreamResponse:
     with _told():
         asked = query_of(Listed, call)
         found = await api.desk.schedules.all(paused=asked.include_disabled)
-        return answer({"jobs": [described(each) for each in found]})
+        places = await api.places(call.key)
+        known = [each for each in found if _may_see(api, call, each) and _is_bound(api, call, each.plan, places)]
+        return answer({"jobs": [described(each) for each in known]})
 
 
 async def create(api: ApiService, call: Call) -> web.StreamResponse:
@@ -63,15 +68,16 @@ async def create(api: ApiService, call: Call) -> web.StreamResponse:
         plan = Plan(
             name=asked.name,
             when=asked.schedule,
-            target=await _target(api, asked.deliver),
+            target=await _target(api, call, asked.deliver),
             prompt=asked.prompt,
-            bot=asked.bot,
+            bot=_bot(api, call, asked.bot),
             zone=asked.timezone,
-            failures=await _target(api, asked.deliver_failures) if asked.deliver_failures else None,
+            failures=await _target(api, call, asked.deliver_failures) if asked.deliver_failures else None,
             on_missed=Missed(asked.on_missed),
             repeat=asked.repeat or 0,
             paused=asked.paused,
             paused_reason=asked.paused_reason,
+            asker=api.asker(call),
         )
         return answer({"job": described(await api.desk.schedules.add(plan))})
 
@@ -87,6 +93,11 @@ async def change(api: ApiService, call: Call) -> web.StreamResponse:
         asked = validate(JobChange, await _said(call))
         known = await _known(api, call)
         plan, said = known.plan, asked.model_fields_set
+        maker = _maker(api, known)
+        if not call.person.role.includes(maker.role):
+            # The job acts with its maker's role, so this caller must not choose what it does.
+            words = f"this job is the work of an {maker.role}; you may pause, run or delete it, but not change it"
+            raise JobProblem(403, words, "missing_role")
         if asked.prompt is not None and plan.command:
             raise JobProblem(400, "this job is a command, which only the command line can change", "invalid_job")
         plan = replace(
@@ -94,7 +105,7 @@ async def change(api: ApiService, call: Call) -> web.StreamResponse:
             name=asked.name or plan.name,
             when=asked.schedule or plan.when,
             prompt=plan.prompt if asked.prompt is None else asked.prompt,
-            target=await _target(api, asked.deliver) if asked.deliver else plan.target,
+            target=await _target(api, call, asked.deliver) if asked.deliver else plan.target,
             zone=asked.timezone if asked.timezone is not None else plan.zone,
             repeat=(asked.repeat or 0) if "repeat" in said else plan.repeat,
             paused=plan.paused if asked.enabled is None else not asked.enabled,
@@ -154,21 +165,59 @@ async def _known(api: ApiService, call: Call) -> Schedule:
     if not _ID.fullmatch(id):
         raise JobProblem(400, "the id of a job has twelve digits from 0 to f", "invalid_job_id")
     try:
-        return await api.desk.schedules.get(id)
+        known = await api.desk.schedules.get(id)
     except Unknown:
-        raise JobProblem(404, "there is no such job", "job_not_found") from None
+        known = None
+    places = await api.places(call.key)
+    if known is None or not _may_see(api, call, known) or not _is_bound(api, call, known.plan, places):
+        raise JobProblem(404, "there is no such job", "job_not_found")
+    return known
 
 
-async def _target(api: ApiService, deliver: str) -> Target:
+def _maker(api: ApiService, schedule: Schedule) -> Person:
+    """Whose job it is; what was planned at the command line is the owner's."""
+    asker = schedule.plan.asker
+    return api.desk.people.find(asker) if asker else OWNER
+
+
+def _may_see(api: ApiService, call: Call, schedule: Schedule) -> bool:
+    """Tells whether a job exists for this person: it is their own, or they may control what others began."""
+    return _maker(api, schedule).id == call.person.id or api.may(call, Permission.OTHERS)
+
+
+def _is_bound(api: ApiService, call: Call, plan: Plan, places: tuple[Target, ...]) -> bool:
+    """Tells whether a job exists for this key: its bot and its chats are among those that the key is bound to."""
+    if not all(is_within(places, target) for target in (plan.target, plan.failures or plan.target)):
+        return False
+    if not call.key.bots:
+        return True
+    every, own = api.desk.bots(), api.bots(call.key)
+    # Without a bot, or with one that is gone, the rules choose at each firing, and may choose any.
+    possible = (plan.bot,) if plan.bot in every else every
+    # No bot answers a command.
+    return not plan.command and all(bot in own for bot in possible)
+
+
+def _bot(api: ApiService, call: Call, name: str) -> str:
+    """The bot for a job; a key that is bound to bots has no others."""
+    bots = api.bots(call.key)
+    if not call.key.bots or name in bots:
+        return name
+    if name or not bots:
+        raise JobProblem(400, f"there is no bot named {name!r}; there are: {', '.join(bots)}", "invalid_job")
+    return bots[0]
+
+
+async def _target(api: ApiService, call: Call, deliver: str) -> Target:
     if deliver.strip() in ("origin", "all"):
         raise JobProblem(400, ORIGIN, "invalid_target")
     if "," in deliver:
         raise JobProblem(400, SEVERAL, "invalid_target")
     target = await find_target(api.desk, deliver.strip(), say="“deliver”")
-    if not await api.desk.permitted(target):
-        words = f"{target} is neither on the access list nor a known conversation"
-        hint = f"allow it with: tidings allow {target.adapter}:{target.chat}"
-        raise JobProblem(403, f"{words}; {hint}", "target_not_permitted")
+    await api.check_target(call, target)
+    is_own = any(f"{at}:{target.chat}" in call.person.identities for at in (target.adapter, target.at))
+    if not (is_own or call.key.may(Scope.NOTIFY) or api.may(call, Permission.OTHERS)):
+        raise JobProblem(403, ELSEWHERE, "target_not_permitted")
     return target
 
 

@@ -25,6 +25,7 @@ from tidings.core.desk.board import (
     link_to,
 )
 from tidings.core.errors import Fenced, Overdrawn, Unkeepable, Unknown, Unstored, Unsupported
+from tidings.core.roles import Permission
 from tidings.core.types import Origin
 
 KINDS = ", ".join(BY_WORKER)
@@ -189,7 +190,7 @@ def _said(name: str, words: str, arguments: type[A], act: Act[A]) -> Tool:
 
 
 def _made(name: str, words: str, arguments: type[A], effect: Effect, act: Act[A], *, untrusted: bool = False) -> Tool:
-    return define(name, words, arguments, effect, _speaking(act), untrusted=untrusted)
+    return define(name, words, arguments, effect, Permission.WORK, _speaking(act), untrusted=untrusted)
 
 
 def _speaking(act: Act[A]) -> Act[A]:

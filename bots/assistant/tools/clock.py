@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define
 from tidings.core.agent import Effect
+from tidings.core.roles import Permission
 
 
 class Zone(Arguments, frozen=True):
@@ -41,4 +42,4 @@ def in_words(now: datetime) -> str:
     return f"{now:%A}, {now:%Y-%m-%d %H:%M:%S} ({now.tzinfo}, UTC{offset[:3]}:{offset[3:5]})"
 
 
-TOOLS = (define("time", "Tells the date, the weekday and the time now.", Zone, Effect.PURE, tell),)
+TOOLS = (define("time", "Tells the date, the weekday and the time now.", Zone, Effect.PURE, Permission.TALK, tell),)

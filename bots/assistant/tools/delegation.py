@@ -12,6 +12,7 @@ from tidings.core import context
 from tidings.core.agent import Effect, Outcome, OutcomeKind
 from tidings.core.desk.work import Goal, Manner
 from tidings.core.errors import Overdrawn, Unstored, Unsupported
+from tidings.core.roles import Permission
 
 TITLE_CHARACTERS = 80
 DESCRIPTION = (
@@ -41,7 +42,7 @@ def tools(groups: Iterable[str], requests: int) -> tuple[Tool, ...]:
         return await _delegate(asked, occasion, own, requests)
 
     # Delegated work has the effects of the tools that it may use.
-    return (define("delegate", DESCRIPTION, Delegate, Effect.EFFECT, act, untrusted=True),)
+    return (define("delegate", DESCRIPTION, Delegate, Effect.EFFECT, Permission.WORK, act, untrusted=True),)
 
 
 async def _delegate(asked: Delegate, occasion: Occasion, own: tuple[str, ...], requests: int) -> Result:

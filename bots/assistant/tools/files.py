@@ -20,6 +20,7 @@ from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, ToolE
 from tidings.core import context
 from tidings.core.agent import Effect
 from tidings.core.errors import Unsupported
+from tidings.core.roles import Permission
 from tidings.core.types import File
 from tidings.core.work.processes import foreground, identity
 
@@ -250,6 +251,7 @@ TOOLS = (
         "Lists the files of this conversation's workspace with their sizes.",
         Listing,
         Effect.PURE,
+        Permission.TALK,
         list_files,
         untrusted=True,
     ),
@@ -258,6 +260,7 @@ TOOLS = (
         "Reads a text file of the workspace, by lines.",
         Reading,
         Effect.PURE,
+        Permission.TALK,
         read_file,
         untrusted=True,
     ),
@@ -266,6 +269,7 @@ TOOLS = (
         "Writes a text file in the workspace, and the folders above it; what it held before is replaced.",
         Writing,
         Effect.IDEMPOTENT,
+        Permission.WORK,
         write_file,
     ),
     define(
@@ -273,6 +277,7 @@ TOOLS = (
         "Finds lines with a text, or a regular expression, in the files of the workspace.",
         Searching,
         Effect.PURE,
+        Permission.TALK,
         search_files,
         untrusted=True,
     ),
@@ -281,6 +286,7 @@ TOOLS = (
         "Sends a file of the workspace along with your answer to this message.",
         Attaching,
         Effect.PURE,
+        Permission.TALK,
         attach_file,
     ),
 )

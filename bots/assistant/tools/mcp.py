@@ -22,6 +22,7 @@ from tidings.bots.assistant.tools.tool import Occasion, Result, Tool, ToolError
 from tidings.core.agent import Effect
 from tidings.core.clock import Clock, SystemClock
 from tidings.core.redaction import one_line
+from tidings.core.roles import Permission
 
 if TYPE_CHECKING:
     import anyio
@@ -299,6 +300,7 @@ class _Connection:
             description=description[:DESCRIPTION_CHARACTERS],
             schema={**schema, "type": "object"},
             effect=effect,
+            needs=Permission.TALK if effect is Effect.PURE else Permission.WORK,
             act=partial(self.server.call, name),
             untrusted=True,
             called=name,

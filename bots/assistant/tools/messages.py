@@ -12,6 +12,7 @@ from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, Tool,
 from tidings.core import context
 from tidings.core.agent import Effect
 from tidings.core.errors import ConfigError, Conflict, Unknown, Unstored, Unsupported
+from tidings.core.roles import Permission
 from tidings.core.types import Body, Target, parse_target
 
 DESCRIPTION = "Sends a message to another conversation. Answers to this one need no tool: just say them."
@@ -31,7 +32,7 @@ def tools(send_to: Iterable[str]) -> tuple[Tool, ...]:
     async def act(asked: Message, occasion: Occasion) -> Result:
         return await _send(asked, occasion, places)
 
-    return (define("send_message", DESCRIPTION, Message, Effect.EFFECT, act),)
+    return (define("send_message", DESCRIPTION, Message, Effect.EFFECT, Permission.WORK, act),)
 
 
 def _configured(place: str) -> Target:

@@ -1,4 +1,4 @@
-"""Notes about one person, kept across all their conversations on a platform."""
+"""Notes about one person, kept across all conversations of that person and all linked identities."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from msgspec import Meta
 from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define
 from tidings.core.agent import Effect
 from tidings.core.errors import Unkeepable, Unstored
+from tidings.core.roles import Permission
 
 NOTE_CHARACTERS = 2_000
 MOST_NOTES = 50
@@ -51,6 +52,7 @@ TOOLS = (
         "Keeps a note about the person you talk to, for all later conversations with them.",
         Note,
         Effect.IDEMPOTENT,
+        Permission.TALK,
         remember,
     ),
     define(
@@ -58,6 +60,7 @@ TOOLS = (
         "Finds the notes you kept about the person you talk to.",
         Question,
         Effect.PURE,
+        Permission.TALK,
         recall,
         # A note may hold a stranger's words.
         untrusted=True,

@@ -6,11 +6,12 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define
+from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define, may_change
 from tidings.core import context
 from tidings.core.agent import Effect
 from tidings.core.desk.work import Task
 from tidings.core.errors import Overdrawn, Unknown
+from tidings.core.roles import Permission
 from tidings.core.work.tasks import rows as task_rows
 from tidings.core.work.wording import lasting
 
@@ -33,6 +34,8 @@ ACTING = (
     "Acts on a command that terminal runs in the background of this conversation. send: a line for its standard "
     "input. kill: ends it with all that it has started. A promised notice of its end arrives all the same."
 )
+
+NOT_THEIRS = "Nothing was done: somebody else began “{title}”. They can end it, and so can an owner or admin."
 
 
 class Look(Arguments, frozen=True):
@@ -68,6 +71,8 @@ async def look(asked: Look, occasion: Occasion) -> Result:
 
 async def act(asked: Act, occasion: Occasion) -> Result:
     task = await _find(asked.id.strip(), occasion)
+    if not may_change(task.asker, occasion):
+        raise ToolError(NOT_THEIRS.format(title=task.title))
     match asked.action:
         case "send":
             return await _send(task, asked, occasion)
@@ -137,6 +142,6 @@ async def _kill(task: Task, occasion: Occasion) -> Result:
 
 # Two tools, so that a restart while the model only looks repeats no effect.
 TOOLS = (
-    define("process", LOOKING, Look, Effect.PURE, look, untrusted=True),
-    define("process_control", ACTING, Act, Effect.EFFECT, act, untrusted=True),
+    define("process", LOOKING, Look, Effect.PURE, Permission.WORK, look, untrusted=True),
+    define("process_control", ACTING, Act, Effect.EFFECT, Permission.WORK, act, untrusted=True),
 )

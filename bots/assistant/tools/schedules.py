@@ -8,15 +8,18 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define
+from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define, may_change
 from tidings.core import context
 from tidings.core.agent import Effect
 from tidings.core.desk.work import Plan, Schedule
 from tidings.core.errors import Overdrawn, Unkeepable, Unknown, Unstored, Unsupported
+from tidings.core.roles import Permission
 
 NAME_CHARACTERS = 60
 HEADLESS = "This is itself scheduled or delegated work, which may plan nothing. Do what can be done now."
 UNDELIVERABLE = "Nothing can be planned here: nothing can be delivered to this conversation later. Say so."
+
+NOT_THEIRS = "Nothing was changed: somebody else planned “{name}”. They can change it, and so can an owner or admin."
 
 
 class Wish(Arguments, frozen=True):
@@ -61,7 +64,9 @@ async def act(asked: Wish, occasion: Occasion) -> Result:
                 asker=session.asker,
             )
             return Result(f"Planned: {_line(await occasion.desk.schedules.add(plan))}")
-        known = await _own(occasion, session, asked.id)
+        known = await _find(occasion, session, asked.id)
+        if not may_change(known.plan.asker, occasion):
+            raise ToolError(NOT_THEIRS.format(name=known.plan.name))
         if asked.action == "remove":
             await occasion.desk.schedules.remove(known.id)
             return Result(f"{known.id} is removed.")
@@ -84,7 +89,7 @@ def _checked() -> context.Session:
     return session
 
 
-async def _own(occasion: Occasion, session: context.Session, id: str) -> Schedule:
+async def _find(occasion: Occasion, session: context.Session, id: str) -> Schedule:
     """The schedule with this id, if it belongs to this conversation; other schedules are unknown here."""
     for known in await occasion.desk.schedules.all(session.conversation.id):
         if id and known.id == id:
@@ -105,6 +110,7 @@ TOOLS = (
         "conversation. What you answer then is sent here as a message of its own.",
         Wish,
         Effect.EFFECT,
+        Permission.WORK,
         act,
     ),
 )

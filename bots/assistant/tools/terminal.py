@@ -15,6 +15,7 @@ from tidings.core import context
 from tidings.core.agent import Effect
 from tidings.core.desk.work import Launch, Manner
 from tidings.core.errors import Overdrawn, Unkeepable, Unstored
+from tidings.core.roles import Permission
 from tidings.core.work.processes import foreground
 
 USUAL_SECONDS = 60.0
@@ -86,7 +87,7 @@ def tools(seconds: float = USUAL_SECONDS) -> tuple[Tool, ...]:
             return await _launch(asked, occasion)
         return await _run(asked.command, asked.seconds or seconds)
 
-    return (define("terminal", DESCRIPTION, Command, Effect.EFFECT, act, untrusted=True),)
+    return (define("terminal", DESCRIPTION, Command, Effect.EFFECT, Permission.WORK, act, untrusted=True),)
 
 
 def _check(asked: Command) -> None:

@@ -8,9 +8,18 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tidings.core import context
 from tidings.core.agent import Effect
+from tidings.core.context import Session
 from tidings.core.desk.desk import Desk
-from tidings.core.types import File
+from tidings.core.roles import Permission, Role
+from tidings.core.types import Asker, File
+
+# What a person without a permission may not have a bot do; a tool can need no other permission.
+DEEDS = {
+    Permission.TALK: "use tools",
+    Permission.WORK: "change things, run commands or plan work",
+}
 
 
 class ToolError(Exception):
@@ -45,6 +54,8 @@ class Tool:
     # The JSON schema of the arguments: an object.
     schema: Mapping[str, Any]
     effect: Effect
+    # What the person that the run works for must be permitted.
+    needs: Permission
     # Takes the arguments as the model wrote them; raises ToolError that says what is wrong with them.
     act: Callable[[str, Occasion], Awaitable[Result]]
     # Whether the result was written by others, so that it is labelled for the model.
@@ -61,6 +72,7 @@ def define(
     description: str,
     arguments: type[A],
     effect: Effect,
+    needs: Permission,
     act: Callable[[A, Occasion], Awaitable[Result]],
     *,
     untrusted: bool = False,
@@ -68,7 +80,7 @@ def define(
     async def decode_and_act(written: str, occasion: Occasion) -> Result:
         return await act(decode(written, arguments), occasion)
 
-    return Tool(name, description, schema_of(arguments), effect, decode_and_act, untrusted)
+    return Tool(name, description, schema_of(arguments), effect, needs, decode_and_act, untrusted)
 
 
 def decode(written: str, arguments: type[A]) -> A:
@@ -77,6 +89,34 @@ def decode(written: str, arguments: type[A]) -> A:
         return msgspec.convert(msgspec.json.decode(written or "{}"), arguments, strict=False)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise ToolError(f"the arguments are wrong: {error}") from error
+
+
+def may_change(asker: Asker | None, occasion: Occasion) -> bool:
+    """Tells whether the person of this run may change work that was begun for `asker`: their own, or as an admin."""
+    session = context.current()
+    if barred(session, occasion.desk, Permission.OTHERS) is None:
+        return True
+    return asker is not None and occasion.desk.people.find(asker).id == session.person.id
+
+
+def barred(session: Session, desk: Desk, needs: Permission) -> Role | None:
+    """The role for which a tool may not act: as the run began, or as it is by now; None if the tool may act.
+
+    A higher role counts from the next run on, because the model was told what it can do when this one began.
+    """
+    if needs not in session.permissions:
+        return session.person.role
+    person = desk.people.find(session.asker) if session.asker else session.person
+    return None if desk.people.may(person, needs) else person.role
+
+
+def not_for(role: Role, name: str, needs: Permission) -> str:
+    """Why a tool does not run for the person that a run works for, in words for the model."""
+    article = "an" if role[0] in "aeiou" else "a"
+    return (
+        f"{name} did not run: you work for {article} {role}, who may not have you {DEEDS[needs]}. "
+        "Tell them that an owner or admin can give them another role."
+    )
 
 
 def schema_of(arguments: type[Arguments]) -> dict[str, Any]:

@@ -22,15 +22,18 @@ from tidings.bots.assistant.tools import (
     terminal,
     web,
 )
-from tidings.bots.assistant.tools.tool import Tool
+from tidings.bots.assistant.tools.tool import Tool, not_for
+from tidings.core import context
 from tidings.core.agent import Effect
 from tidings.core.errors import ConfigError
+from tidings.core.roles import Permission
 
 # The characters that every provider accepts in the name of a tool.
 NAME_CHARACTERS = 64
 ODD = re.compile(r"[^a-zA-Z0-9_-]")
 
 NOT_PERMITTED = " (The settings of this bot do not permit it: say so instead of calling it.)"
+NOT_FOR_THEM = " (The person you work for may not have this done: say so instead of calling it.)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +46,8 @@ class Refusal:
 class Toolbox:
     """Raises ConfigError for a name that is no tool.
 
-    Foreign tools come by the server that has them, and `allowed` names those of each that may act. One that may not is
-    offered all the same, so that the model can tell people about it.
+    Foreign tools come by the server that has them, and `allowed` names those of each that may act. A tool that may not
+    act, or not for the person that the run works for, is offered all the same, so that the model can tell people.
     """
 
     def __init__(
@@ -78,25 +81,44 @@ class Toolbox:
         lent._permitted = self._permitted | {tool.name for tool in tools}
         return lent
 
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools in use, whoever the bot works for."""
+        return tuple(self._tools.values())
+
     def offered(self) -> tuple[Tool, ...]:
-        """The tools that the model is told about."""
+        """The tools that the model is told about: the same list for everybody with the same role, as caches need it."""
+        permissions = context.current().permissions
         return tuple(
-            tool if name in self._permitted else replace(tool, description=tool.description + NOT_PERMITTED)
+            replace(tool, description=f"{tool.description}{self._remark(name, tool, permissions)}")
             for name, tool in self._tools.items()
         )
 
+    def _remark(self, name: str, tool: Tool, permissions: frozenset[Permission]) -> str:
+        if name not in self._permitted:
+            return NOT_PERMITTED
+        return "" if tool.needs in permissions else NOT_FOR_THEM
+
     def find(self, name: str) -> Tool | Refusal:
-        """The only way to a tool that may run: a tool with an effect outside runs only if the settings name it."""
-        if name in self._permitted:
-            return self._tools[name]
+        """The only way to a tool that may run: named by the settings, and permitted to the person of this run."""
         tool = self._tools.get(name) or self._closed.get(name)
         if tool is None:
             return Refusal(f"There is no tool called {name}.")
+        if name in self._permitted:
+            session = context.current()
+            if tool.needs in session.permissions:
+                return tool
+            return Refusal(not_for(session.person.role, name, tool.needs))
         why = "changes things outside this talk" if tool.effect is Effect.EFFECT else "is not in use here"
         return Refusal(
             f"{name} {why}, and the settings of this bot do not permit it. "
             f"Tell the person that the owner can add it to {self._remedies[name]}."
         )
+
+
+def built_in() -> tuple[Tool, ...]:
+    """Every tool of our own, each with the permission that it needs."""
+    return tuple(tool for build in _groups(Assistant()).values() for tool in build())
 
 
 def _groups(settings: Assistant) -> dict[str, Callable[[], tuple[Tool, ...]]]:

@@ -7,7 +7,7 @@ import socket
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from ipaddress import ip_address
 from ssl import SSLContext
@@ -19,8 +19,10 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from tidings.bots.assistant.tools import guard, page
-from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, ToolError, define
+from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, ToolError, barred, define
+from tidings.core import context
 from tidings.core.agent import Effect
+from tidings.core.roles import Permission
 
 REDIRECTS = 3
 SECONDS = 20.0
@@ -243,13 +245,16 @@ class FetchUrl(Arguments, frozen=True):
 
 def tool(fetcher: Fetcher) -> Tool:
     async def act(arguments: FetchUrl, occasion: Occasion) -> Result:
-        return Result(await fetcher.fetch(arguments.url))
+        # Hosts that are not public are only for people who may have the bot do more than talk.
+        may_work = barred(context.current(), occasion.desk, Permission.WORK) is None
+        return Result(await (fetcher if may_work else replace(fetcher, allowed=frozenset())).fetch(arguments.url))
 
     return define(
         "fetch_url",
         "Fetches a page from the public web and returns its text. It cannot log in, and runs no scripts.",
         FetchUrl,
         Effect.IDEMPOTENT,
+        Permission.TALK,
         act,
         untrusted=True,
     )

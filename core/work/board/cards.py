@@ -196,6 +196,15 @@ def unwatch(tx: Transaction, card: int, target: Target) -> bool:
     return bool(tx.count("DELETE FROM card_watchers WHERE card = ? AND place = ?", card, str(target)))
 
 
+def all_watchers(tx: Transaction) -> list[tuple[int, Target]]:
+    """Every place that watches a card which is not over yet."""
+    rows = tx.all(
+        "SELECT w.card, w.target FROM cards c JOIN card_watchers w ON w.card = c.id"
+        " WHERE c.state IN ('triage', 'todo', 'ready', 'running', 'blocked', 'review')"
+    )
+    return [(row["card"], msgspec.json.decode(row["target"], type=Target)) for row in rows]
+
+
 def inherit(tx: Transaction, parent: int, child: int) -> None:
     """Adds the watchers of a card to its child, if the child's maker may change the card."""
     tx.execute(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidings.core.desk.board import CardFile, Hand, NewCard, Order, is_link, link_to
 from tidings.core.errors import Overdrawn, TidingsError, Unkeepable, Unknown, Unsupported
-from tidings.core.inbound import policy
+from tidings.core.people import names
 from tidings.core.redaction import plain
 from tidings.core.types import Inbound
 
@@ -110,7 +110,7 @@ def hand_of(inbound: Inbound, bot: str) -> Hand:
 def _name(inbound: Inbound) -> str:
     """The person's chosen name, with their unique id after it."""
     name = " ".join(inbound.sender.name.translate(BRACKETS).split())[:NAME_CHARACTERS]
-    id = policy.names(inbound)[0]
+    id = names.name_of(inbound.target, inbound.sender)
     return f"{name} ({id})" if name else id
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from tidings.core.desk.board import Hand
 from tidings.core.errors import Unkeepable
 from tidings.core.inbound.bots import Bots
+from tidings.core.people.people import People
+from tidings.core.roles import Permission
 from tidings.core.settings import Board
 from tidings.core.store.store import Row, Transaction
 from tidings.core.types import Origin
 from tidings.core.work.board import cards as card_rows
+from tidings.core.work.tasks import rows as task_rows
 
 
 class Permissions:
@@ -59,12 +62,27 @@ class Permissions:
         return {self.own_bot(hand), *listed}
 
 
+def check_stop(tx: Transaction, id: str, hand: Hand, people: People) -> None:
+    """Raises Unkeepable if this person may not stop work on the card: only admins may stop what others asked for."""
+    row = card_rows.find(tx, id)
+    if hand.is_owner or _works_on(row, hand):
+        return
+    person = people.of_asker(hand.asker)
+    if not people.is_own(task_rows.asker_of(row), person) and not people.may(person, Permission.OTHERS):
+        raise Unkeepable(f"somebody else made #{row['id']}; they can stop it, and so can an owner or admin")
+
+
 def _has_made(row: Row, hand: Hand) -> bool:
-    on_card = hand.conversation is not None and hand.conversation.adapter == Origin.CARD
-    if on_card and hand.conversation is not None and hand.conversation.chat == str(row["id"]):
+    if _works_on(row, hand):
         return True
+    on_card = hand.conversation is not None and hand.conversation.adapter == Origin.CARD
     # The name of a person contains their id; a bot in a chat works for its person, so its name proves nothing.
     return bool(row["made_by"] == hand.name) and (hand.is_person or on_card)
+
+
+def _works_on(row: Row, hand: Hand) -> bool:
+    place = hand.conversation
+    return place is not None and place.adapter == Origin.CARD and place.chat == str(row["id"])
 
 
 def _watches(tx: Transaction, card: int, hand: Hand) -> bool:

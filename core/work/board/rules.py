@@ -96,7 +96,7 @@ def add(
         if may_change(tx, str(parent), hand):
             card_rows.inherit(tx, parent, card)
     if hand.target is not None:
-        card_rows.watch(tx, card, hand.target, hand.conversation)
+        card_rows.watch(tx, card, hand.target, hand.memory)
     card_rows.note(tx, card, "created", title, hand.name, at)
     if new.triage:
         tx.execute("UPDATE cards SET reason = 'it was not released yet' WHERE id = ?", card)

@@ -27,6 +27,8 @@ from tidings.core.errors import Unkeepable, Unknown, Unsupported
 from tidings.core.inbound.abilities import Can
 from tidings.core.inbound.bots import Bots
 from tidings.core.inbound.commands import Command, Obeyed
+from tidings.core.people.people import People
+from tidings.core.roles import Permission
 from tidings.core.runs import journal
 from tidings.core.settings import Board as Settings
 from tidings.core.store.store import Store, Transaction
@@ -36,7 +38,7 @@ from tidings.core.work.board import cards as card_rows
 from tidings.core.work.board import rules as board_rules
 from tidings.core.work.board import text as board_text
 from tidings.core.work.board.cards import Moment
-from tidings.core.work.board.permissions import Permissions
+from tidings.core.work.board.permissions import Permissions, check_stop
 from tidings.core.work.board.rules import Hold
 
 # How many cards a list contains at most, as data and as text.
@@ -59,6 +61,7 @@ class BoardService:
         clock: Clock,
         can: Can,
         bots: Bots,
+        people: People,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -66,9 +69,17 @@ class BoardService:
         self._can = can
         self._bots = bots
         self._permissions = Permissions(settings, bots)
+        self._people = people
 
     def commands(self) -> tuple[Command, ...]:
-        return (Command("board", "cards that agents work on: add, show, comment, unblock, …", self._obey_in_chat),)
+        return (
+            Command(
+                "board",
+                "cards that agents work on: add, show, comment, unblock, …",
+                self._obey_in_chat,
+                Permission.WORK,
+            ),
+        )
 
     async def get(self, id: str) -> Card:
         return await self._store.read(lambda tx: card_rows.card(tx, id, Moment.of(self._clock).ahead))
@@ -99,6 +110,8 @@ class BoardService:
             raise Unkeepable(f"the board has no command {order.verb!r}")
         if verb.changes:
             self._permissions.check(tx, verb.changes(order), hand)
+        if verb.stops:
+            check_stop(tx, order.id, hand, self._people)
         return verb.act(self, tx, order, hand, at)
 
     def _list(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
@@ -161,7 +174,7 @@ class BoardService:
         row, target = card_rows.find(tx, order.id), _watcher(order, hand)
         if not self._may_tell(target):
             raise Unsupported("async_delivery", str(target))
-        card_rows.watch(tx, row["id"], target, None if order.target else hand.conversation)
+        card_rows.watch(tx, row["id"], target, None if order.target else hand.memory)
         return Done(str(row["id"]), words=f"{target} is told when {card_news.named(row)} is done or blocked.")
 
     def _unwatch(self, tx: Transaction, order: Order, hand: Hand, at: Moment) -> Done:
@@ -245,6 +258,8 @@ class Verb(NamedTuple):
     act: Callable[[BoardService, Transaction, Order, Hand, Moment], Done]
     # The card that the order changes, for the check of permissions; None for an order that changes no card.
     changes: Callable[[Order], str] | None = lambda order: order.id
+    # Whether the order keeps the card from going on.
+    stops: bool = False
 
 
 # Every verb of the board, with its names in chat, API, tool and command line.
@@ -256,9 +271,9 @@ VERBS = {
     "attach": Verb(BoardService._attach),
     "unblock": Verb(BoardService._unblock),
     "done": Verb(BoardService._finish),
-    "block": Verb(BoardService._set_aside),
+    "block": Verb(BoardService._set_aside, stops=True),
     "link": Verb(BoardService._link, lambda order: order.other or order.id),
-    "archive": Verb(BoardService._archive),
+    "archive": Verb(BoardService._archive, stops=True),
     "watch": Verb(BoardService._watch),
     "unwatch": Verb(BoardService._unwatch),
 }

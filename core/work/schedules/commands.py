@@ -9,7 +9,9 @@ from tidings.core.desk.work import Firing, Plan, Schedule
 from tidings.core.errors import Overdrawn, TidingsError, Unkeepable, Unknown, Unsupported
 from tidings.core.inbound import inbox
 from tidings.core.inbound.commands import Command, Obeyed
+from tidings.core.people.people import People
 from tidings.core.redaction import one_line
+from tidings.core.roles import Permission
 from tidings.core.store.store import Transaction
 from tidings.core.types import Inbound
 from tidings.core.work.schedules import rows as schedule_rows
@@ -31,18 +33,27 @@ HOW_MANY = "Write /schedules, or /schedules pause, resume, run, stop, show or re
 # Errors that become a reply.
 REFUSALS = (Unkeepable, Unknown, Unsupported, Overdrawn)
 OUTPUT_CHARACTERS = 1_000
+NOT_YOURS = "Somebody else planned “{name}”. They can change it, and so can an owner or admin."
 
 
 class ScheduleCommands:
-    def __init__(self, clock: Clock, schedules: Schedules) -> None:
+    def __init__(self, clock: Clock, schedules: Schedules, people: People) -> None:
         self._clock = clock
         self._schedules = schedules
+        self._people = people
 
     def commands(self) -> tuple[Command, ...]:
         return (
-            Command("every", "do something repeatedly: /every day at 9:00 PROMPT", self._every, runs=True),
-            Command("at", "do something once, later: /at 18:30 PROMPT", self._at, runs=True),
-            Command("schedules", "list schedules; with pause, resume, run, stop or remove and an ID", self._look),
+            Command(
+                "every", "do something repeatedly: /every day at 9:00 PROMPT", self._every, Permission.WORK, runs=True
+            ),
+            Command("at", "do something once, later: /at 18:30 PROMPT", self._at, Permission.WORK, runs=True),
+            Command(
+                "schedules",
+                "list schedules; with pause, resume, run, stop or remove and an ID",
+                self._look,
+                Permission.WORK,
+            ),
         )
 
     def _every(self, tx: Transaction, inbound: Inbound) -> Obeyed:
@@ -105,6 +116,10 @@ class ScheduleCommands:
             many = f"Several schedules here begin with {id}: write more of the id." if found else ""
             return Obeyed(many or f"There is no schedule {id} here. /schedules lists them.")
         known = found[0]
+        person = self._people.find(inbound)
+        is_own = self._people.is_own(known.plan.asker, person)
+        if verb != "show" and not is_own and not self._people.may(person, Permission.OTHERS):
+            return Obeyed(NOT_YOURS.format(name=known.plan.name))
         try:
             if verb == "stop":
                 return _stop(tx, inbound, known)

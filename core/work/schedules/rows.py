@@ -11,7 +11,7 @@ from tidings.core.desk.work import Firing, Plan, Schedule
 from tidings.core.errors import Unknown
 from tidings.core.inbound import inbox
 from tidings.core.inbound.inbox import Claim
-from tidings.core.memory import conversations
+from tidings.core.memory import conversations, ownership
 from tidings.core.outbound import notices, outbox
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.redaction import one_line, plain
@@ -195,7 +195,8 @@ def _tell(
     tx.execute("UPDATE firings SET delivery = ? WHERE id = ?", owed.id, firing)
     if plan.conversation and where == plan.target:
         # In other conversations the notice is remembered when it arrives.
-        notices.remember(tx, plan.conversation, owed.notice, clock.wall())
+        memory = ownership.memory_of(tx, plan.asker, plan.conversation)
+        notices.remember(tx, memory, owed.notice, clock.wall())
 
 
 def _source(plan: Plan) -> str:
@@ -303,3 +304,23 @@ def forget(tx: Transaction, wall: float) -> None:
         tx.execute("DELETE FROM firings WHERE schedule = ? AND instant = ?", over["id"], row["instant"])
     if len(gone) < FORGOTTEN_AT_ONCE:
         tx.execute("DELETE FROM schedules WHERE id = ?", over["id"])
+
+
+def is_at_work(tx: Transaction, owner: str) -> bool:
+    """Tells whether a firing of this conversation's schedules is open, or its report is on its way."""
+    owed = "(delivery <> '' AND delivery_state = '')"
+    return any(
+        tx.one(f"SELECT 1 FROM firings WHERE schedule = ? AND ({OPEN} OR {owed}) LIMIT 1", row["id"])
+        for row in tx.all("SELECT id FROM schedules WHERE owner = ?", owner)
+    )
+
+
+def erase(tx: Transaction, owner: str) -> list[str]:
+    """Removes the schedules of a conversation with their firings; returns the runs of these."""
+    runs: list[str] = []
+    for row in tx.all("SELECT id FROM schedules WHERE owner = ?", owner):
+        fired = tx.all("SELECT run FROM firings WHERE schedule = ?", row["id"])
+        runs += [each["run"] for each in fired if each["run"]]
+        tx.execute("DELETE FROM firings WHERE schedule = ?", row["id"])
+        tx.execute("DELETE FROM schedules WHERE id = ?", row["id"])
+    return runs

@@ -13,6 +13,7 @@ from tidings.core.agent import Outcome, OutcomeKind
 from tidings.core.clock import Clock
 from tidings.core.desk.work import Plan
 from tidings.core.inbound.abilities import HEADLESS
+from tidings.core.roles import OWNER, Permission
 from tidings.core.settings import Work
 from tidings.core.store.store import Row, Store, Transaction
 from tidings.core.store.wakeups import CommandDue
@@ -151,6 +152,9 @@ class ScheduledShell:
             target=plan.target,
             can=HEADLESS,
             workspace=self._workspaces / workspace_name(conversation),
+            # Only the owner can plan a command.
+            person=OWNER,
+            permissions=frozenset(Permission),
             errand=Errand(id=row["id"]),
         )
 

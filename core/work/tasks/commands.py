@@ -13,6 +13,9 @@ from tidings.core.desk.work import Goal, Manner, TaskState
 from tidings.core.errors import Overdrawn, Unsupported
 from tidings.core.inbound.commands import Command, Obeyed
 from tidings.core.outbound import homes
+from tidings.core.people import audit
+from tidings.core.people.people import People
+from tidings.core.roles import Permission
 from tidings.core.store.store import Row, Transaction
 from tidings.core.types import Capabilities, Inbound
 from tidings.core.work.tasks import rows as task_rows
@@ -24,10 +27,7 @@ LISTED = 15
 SHOWN_CHARACTERS = 2_000
 HOW_BG = "Say what to do, for example: /bg find out why the build is slow"
 NO_BG = "I cannot do that in the background, because I could not send the result here later. Just ask me."
-NO_OWNER = (
-    "Only an owner may choose where gateway alerts are sent. Owners are listed in the settings under [access] "
-    "owners. At the command line, use: tidings home platform:CHAT"
-)
+NOT_YOURS = "Somebody else began “{title}”. They can end it, and so can an owner or admin."
 WORDS = {
     TaskState.SUCCEEDED: "done",
     TaskState.FAILED: "failed",
@@ -43,19 +43,26 @@ class TaskCommands:
         tasks: Tasks,
         delegation: Delegation,
         can: Callable[[Inbound], Capabilities],
-        is_owner: Callable[[Inbound], bool],
+        people: People,
     ) -> None:
         self._clock = clock
         self._tasks = tasks
         self._delegation = delegation
         self._can = can
-        self._is_owner = is_owner
+        self._people = people
 
     def commands(self) -> tuple[Command, ...]:
         return (
-            Command("bg", "do something in the background and report here: /bg PROMPT", self._bg, runs=True),
-            Command("tasks", "list background tasks; /tasks ID shows one, /tasks cancel ID ends one", self._look),
-            Command("sethome", "send gateway alerts here", self._set_home, runs=True),
+            Command(
+                "bg", "do something in the background and report here: /bg PROMPT", self._bg, Permission.WORK, runs=True
+            ),
+            Command(
+                "tasks",
+                "list background tasks; /tasks ID shows one, /tasks cancel ID ends one",
+                self._look,
+                Permission.WORK,
+            ),
+            Command("sethome", "send gateway alerts here", self._set_home, Permission.HOME, runs=True),
         )
 
     def _bg(self, tx: Transaction, inbound: Inbound) -> Obeyed:
@@ -70,6 +77,10 @@ class TaskCommands:
             target=inbound.target,
             can=self._can(inbound),
             workspace=Path(),
+            person=self._people.find(inbound),
+            permissions=frozenset(),
+            began=inbound.began,
+            place=inbound.place,
         )
         try:
             begun = self._delegation.put(tx, session, Goal(prompt, prompt, Manner.TELL))
@@ -94,6 +105,11 @@ class TaskCommands:
         found = _find(tx, inbound.conversation.id, id)
         if isinstance(found, str):
             return Obeyed(found)
+        person = self._people.find(inbound)
+        if not self._people.may(person, Permission.OTHERS) and not self._people.is_own(
+            task_rows.asker_of(found), person
+        ):
+            return Obeyed(NOT_YOURS.format(title=found["title"] or found["kind"]))
         if not task_rows.ask_stop(tx, found["id"], inbound.sender.name or inbound.sender.id):
             return Obeyed(f"“{found['title']}” has already ended: {WORDS[TaskState(found['state'])]}.")
         # A task with a promised notice reports its end by that notice.
@@ -135,12 +151,11 @@ class TaskCommands:
         return "\n\n".join(lines)
 
     def _set_home(self, tx: Transaction, inbound: Inbound) -> Obeyed:
-        if not self._is_owner(inbound):
-            return Obeyed(NO_OWNER)
         if not self._can(replace(inbound, target=homes.as_home(inbound.target))).async_delivery:
             return Obeyed("This chat cannot be a home, because I cannot send messages here later.")
         home = homes.as_home(inbound.target)
         homes.choose(tx, home, self._clock.now())
+        audit.write(tx, self._people.find(inbound).id, "home", str(home), self._clock.wall())
         words = f"Gateway alerts and `tidings notify {home.adapter}` are now sent here ({home})."
         return Obeyed(words)
 

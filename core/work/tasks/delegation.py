@@ -119,6 +119,7 @@ class Delegation:
             text=goal.text,
             # The agent is always the bot that the rules chose for this chat.
             bot=session.bot,
+            place=session.place,
             # Only a task that its caller waits for ends together with the caller.
             attended=goal.manner is None,
             errand=errand,

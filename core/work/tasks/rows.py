@@ -12,6 +12,7 @@ from tidings.core.context import Session
 from tidings.core.desk.work import Manner, Task, TaskState
 from tidings.core.errors import Overdrawn, Unknown
 from tidings.core.inbound import inbox
+from tidings.core.memory import ownership
 from tidings.core.outbound import notices, outbox
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.redaction import one_line, plain
@@ -98,6 +99,12 @@ def asker_of(row: Row) -> Asker | None:
     return msgspec.json.decode(row["asker"], type=Asker) if row["asker"] else None
 
 
+def origin_of(row: Row) -> tuple[Conversation | None, Target | None]:
+    """The conversation of the chat itself and the place of the other, for a task that was begun in a continued one."""
+    asker = asker_of(row)
+    return (asker.began, asker.place) if asker and asker.conversation.id == row["owner"] else (None, None)
+
+
 def open_of(tx: Transaction, owner: str, kind: str) -> int:
     row = tx.one(f"SELECT count(*) AS n FROM tasks WHERE owner = ? AND kind = ? AND {OPEN}", owner, kind)
     return int(row["n"]) if row else 0
@@ -151,6 +158,11 @@ def tell(tx: Transaction, row: Row, words: str, clock: Clock, key: str, files: t
     target = msgspec.json.decode(row["target"], type=Target)
     conversation = msgspec.json.decode(row["conversation"], type=Conversation)
     words = plain(words)
+    memory = ownership.memory_of(tx, asker_of(row), conversation.id)
+    if manner is Manner.WAKE and memory != conversation.id:
+        # The person lost the conversation, and a turn there would answer from somebody else's memory.
+        manner = Manner.TELL
+        tx.execute("UPDATE tasks SET manner = ? WHERE id = ?", manner, row["id"])
     if manner is Manner.WAKE:
         # The next turn works in the same folder, and can attach the files from there.
         names = plain(", ".join(file.name for file in files))
@@ -162,18 +174,21 @@ def tell(tx: Transaction, row: Row, words: str, clock: Clock, key: str, files: t
     owed = Owed(ids.new("dlv"), Class.REPLY, target, body, None, row["id"], key, source=source)
     if outbox.put_once(tx, owed, clock.now()) == owed.id:
         # The notice becomes part of the memory even if it never arrives.
-        notices.remember(tx, conversation.id, owed.notice, clock.wall())
+        notices.remember(tx, memory, owed.notice, clock.wall())
 
 
 def _wake(
     tx: Transaction, row: Row, conversation: Conversation, target: Target, words: str, clock: Clock, key: str
 ) -> None:
     """Adds the report as a message to the conversation, and the bot's answer to it is sent."""
+    began, place = origin_of(row)
     message = Inbound(
         key=key,
         conversation=conversation,
         target=target,
         sender=msgspec.json.decode(row["sender"], type=Sender),
+        began=began,
+        place=place,
         origin=Origin.TASK,
         text=words,
         bot=row["bot"],
@@ -241,4 +256,5 @@ def task_of(row: Row, ahead: float) -> Task:
         ended=None if row["ended"] is None else row["ended"] + ahead,
         output=row["output"],
         run=row["work"],
+        asker=asker_of(row),
     )

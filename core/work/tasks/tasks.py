@@ -15,7 +15,7 @@ from tidings.core import context
 from tidings.core.agent import Outcome
 from tidings.core.background import Background
 from tidings.core.clock import Timer
-from tidings.core.desk.work import Delegated, Goal, Task, TaskState
+from tidings.core.desk.work import Delegated, Goal, Manner, Task, TaskState
 from tidings.core.errors import Unknown
 from tidings.core.failpoints import fail_here
 from tidings.core.inbound.abilities import NOTHING, Can
@@ -24,7 +24,7 @@ from tidings.core.redaction import one_line, plain
 from tidings.core.store.essentials import Essentials
 from tidings.core.store.store import Row, Transaction
 from tidings.core.store.wakeups import TaskDue, TaskStopAsked
-from tidings.core.types import Conversation, Sender, Target, workspace_name
+from tidings.core.types import Audience, Conversation, Sender, Target, workspace_name
 from tidings.core.work.mandates import Mandates
 from tidings.core.work.tasks import rows as task_rows
 from tidings.core.work.tasks.delegation import Delegation
@@ -210,7 +210,16 @@ class Tasks(Part):
         rows = await self._store.read(lambda tx: tx.all(f"SELECT * FROM tasks WHERE {task_rows.OPEN}"))
         for row in rows:
             if row["state"] == TaskState.RUNNING and self._mandates.lapsed(task_rows.asker_of(row)):
-                await self.cancel(row["id"], "the owner")
+                await self._store.insist(lambda tx, row=row: self._stop_lapsed(tx, row))  # type: ignore[misc]
+
+    def _stop_lapsed(self, tx: Transaction, row: Row) -> None:
+        """Stops a task; a person who may not even talk any more gets no notice of it, which would contain output."""
+        if not task_rows.ask_stop(tx, row["id"], "the owner"):
+            return
+        target = msgspec.json.decode(row["target"], type=Target)
+        is_notice = row["manner"] == Manner.TELL and target.audience is Audience.PRIVATE
+        if is_notice and self._mandates.is_gone(task_rows.asker_of(row)):
+            task_rows.silence(tx, row["id"])
 
     async def _work(self, row: Row) -> End:
         """Runs a task; every exception of the task becomes a notice here."""
@@ -239,6 +248,8 @@ class Tasks(Part):
     def _session(self, row: Row) -> context.Session:
         target = msgspec.json.decode(row["target"], type=Target)
         conversation = msgspec.json.decode(row["conversation"], type=Conversation)
+        person, permissions = self._mandates.person_of(task_rows.asker_of(row))
+        began, place = task_rows.origin_of(row)
         return context.Session(
             run=row["run"],
             conversation=conversation,
@@ -247,6 +258,10 @@ class Tasks(Part):
             target=target,
             can=self._can(target) or NOTHING,
             workspace=self._workspaces / workspace_name(conversation),
+            person=person,
+            permissions=permissions,
+            began=began,
+            place=place,
         )
 
 

@@ -74,7 +74,7 @@ async def test_conversations_and_messages_come_in_pages_and_each_once(tmp_path: 
 async def test_everything_is_the_same_before_and_after_a_restart(tmp_path: Path) -> None:
     """C10."""
     async with ApiWorld(tmp_path, Takes(Scripted("fine"), Scripted("well, ", RuntimeError("no")), Echo())) as api:
-        await say(api.http, "hi", ODD, user="Ada: 1")
+        await say(api.http, "hi", ODD, user="Ada:1")
         assert (await api.http.post("/v1/responses", json={"input": "oh", "conversation": "c"})).status_code == 424
         await say(api.http, "again", "c")
         before = await _told(api)
@@ -85,7 +85,7 @@ async def test_everything_is_the_same_before_and_after_a_restart(tmp_path: Path)
         await api.start()
         assert await _told(api) == before
     listed, said = before
-    assert [row["id"] for row in listed] == ["api:main:owner:c", f"api:main:owner:{_escaped(ODD)}:Ada%3A 1"]
+    assert [row["id"] for row in listed] == ["api:main:owner:c", f"api:main:owner:{_escaped(ODD)}:Ada%3A1"]
     told = [(row["role"], row["content"]) for row in said[0]]
     failed = [("user", "oh"), ("assistant", "well, "), ("notice", "no")]
     assert told == [*failed, ("user", "again"), ("assistant", "you said: again")]

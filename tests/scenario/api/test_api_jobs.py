@@ -12,6 +12,7 @@ import pytest
 from tests.worlds.api import ApiWorld
 from tests.worlds.world import KEYED, Scripted, Takes
 from tidings.core.desk.work import Plan
+from tidings.core.roles import OWNER
 from tidings.core.types import Target
 
 JOB = {"name": "the report", "schedule": "every day at 9:00", "prompt": "report", "deliver": "paper:1"}
@@ -134,13 +135,13 @@ WRONG: tuple[tuple[dict[str, Any], int, str], ...] = (
     ({"deliver": "fax:1"}, 400, "no platform fax@main is configured"),
     ({"deliver": "api:1"}, 400, "has no async delivery"),
     ({"deliver": "paper"}, 400, "has no home yet"),
-    ({"deliver": "paper:2"}, 403, "is neither on the access list nor a known conversation"),
+    ({"deliver": "paper:2"}, 403, "is neither admitted nor a known conversation"),
 )
 
 
 async def test_what_is_wrong_is_said_in_one_sentence_and_nothing_is_made(api: ApiWorld) -> None:
-    await api.gateway.desk.allow("fax:1")
-    await api.gateway.desk.allow("api:1")
+    await api.gateway.desk.people.admit(OWNER, "fax:1")
+    await api.gateway.desk.people.admit(OWNER, "api:1")
     for changed, status, words in WRONG:
         answer = await api.http.post(ADDRESS, json={**JOB, **changed})
         assert answer.status_code == status, (changed, answer.text)
@@ -155,7 +156,7 @@ async def test_what_is_wrong_is_said_in_one_sentence_and_nothing_is_made(api: Ap
 
 async def test_which_of_several_homes_is_asked_in_the_words_of_the_request(api: ApiWorld) -> None:
     for target in (Target(adapter="paper", chat="1"), Target(adapter="console")):
-        await api.gateway.desk.set_home(target)
+        await api.gateway.desk.set_home(OWNER, target)
     answer = await api.http.post(ADDRESS, json={**JOB, "deliver": ""})
     assert answer.status_code == 400
     assert answer.json()["error"].endswith("say which with “deliver”")

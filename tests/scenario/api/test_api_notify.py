@@ -15,6 +15,7 @@ from tests.worlds.api import PATIENCE_SECONDS, ApiWorld
 from tests.worlds.world import KEYED, Echo
 from tidings.adapters.local import socket
 from tidings.core.outbound.outbox import MARK
+from tidings.core.roles import OWNER
 
 PAPER = {"paper": KEYED}
 
@@ -208,7 +209,7 @@ async def test_whom_the_owner_admits_and_where_somebody_spoke_may_be_notified(tm
         for chat in ("8", "9"):
             paper.open_chat(chat)
             assert (await asked(api.http, f"paper:{chat}")).status_code == 403
-        await api.gateway.desk.allow("paper:8")
+        await api.gateway.desk.people.admit(OWNER, "paper:8")
         await becomes(api, await notify(api, "paper:8", "admitted"), "delivered")
         # Person 7 may speak, in whatever chat; then that chat is known.
         paper.says("hi", chat="9", sender="7")

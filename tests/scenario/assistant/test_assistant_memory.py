@@ -20,10 +20,11 @@ from tidings.bots.assistant.agent import Assistant
 from tidings.bots.assistant.commands import commands
 from tidings.core.agent import Agent, Checkpoint, Ended, Event, Finished, OutcomeKind, ToolFinished, Turn
 from tidings.core.inbound.commands import Command
+from tidings.core.roles import Permission
 from tidings.core.settings import Rule
 from tidings.core.types import Author, Entry, Given, Origin
 
-COMPACT = Command("compact", "sum up what was said so far", None)
+COMPACT = Command("compact", "sum up what was said so far", None, Permission.WORK)
 # How many turns, and in what window. One dialect has the long talk; each is restarted, killed and summed up.
 TALKS: dict[Api, tuple[int, int]] = {"chat": (14, 2200), "responses": (14, 2200), "messages": (30, 3500)}
 # Nothing is shown before it is whole, which is quicker.

@@ -25,6 +25,7 @@ from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, Tool,
 from tidings.bots.assistant.tools.toolbox import Toolbox
 from tidings.core import context
 from tidings.core.agent import Effect, OutcomeKind, Restarted, ToolFinished, ToolStarted
+from tidings.core.roles import OWNER, Permission, Role
 from tidings.core.store.sqlite import DATABASE
 
 Act = Callable[[], Awaitable[str] | str]
@@ -53,7 +54,8 @@ def tool(name: str, act: Act, effect: Effect = Effect.PURE, *, untrusted: bool =
         made = act()
         return Result(made if isinstance(made, str) else await made)
 
-    return define(name, f"Does {name}.", Nothing, effect, call, untrusted=untrusted)
+    needs = Permission.TALK if effect is Effect.PURE else Permission.WORK
+    return define(name, f"Does {name}.", Nothing, effect, needs, call, untrusted=untrusted)
 
 
 def equipped(provider: ProviderServer, *tools: Tool, allow: tuple[str, ...] = (), **more: Any) -> Assistant:
@@ -546,3 +548,33 @@ async def test_a_stop_reaches_a_tool_at_work(tmp_path: Path, provider: ProviderS
         await world.settled()
         assert (await ask(world, "and now?")) == "fine"
     assert len(provider.requests) == 2
+
+
+async def test_a_person_with_a_lower_role_gets_nothing_more_done_by_the_run_at_work(
+    tmp_path: Path, provider: ProviderServer
+) -> None:
+    """Calls of the same round, found before the role changed, are refused as well as those of the next."""
+    gate, sent = Gate(), list[str]()
+
+    async def look() -> str:
+        await gate.wait()
+        return "seen"
+
+    def send() -> str:
+        sent.append(context.current().run)
+        return "sent"
+
+    tools = tool("look", look), tool("send", send, Effect.EFFECT)
+    provider.script([Call("look"), Call("send")], [Call("send")], then=Say("That is all."))
+    async with World(tmp_path, equipped(provider, *tools, allow=("send",)), allow=[]) as world:
+        await world.admit("paper:7", Role.MEMBER)
+        key = world.paper.says("go on")
+        await gate.reached()
+        await world.gateway.desk.people.set_role(OWNER, "paper:7", Role.GUEST)
+        gate.open()
+        assert (await world.outcome(key)).kind is OutcomeKind.COMPLETED
+        seen, *others = results(provider)
+        assert seen == "seen"
+        assert sent == []
+        assert len(others) == 2
+        assert all("you work for a guest" in each for each in others)

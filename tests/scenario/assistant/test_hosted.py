@@ -15,6 +15,7 @@ from tests.worlds.world import Gate, World
 from tidings.bots.hosted.agent import HostedAgent
 from tidings.core import context
 from tidings.core.agent import Ended, OutcomeKind, Restarted, ToolFinished, ToolStarted
+from tidings.core.roles import OWNER, Role
 
 
 @pytest.fixture
@@ -116,3 +117,20 @@ async def test_a_failure_is_told_and_remembered(tmp_path: Path, provider: Provid
         world.paper.says("and now?")
         await world.paper.until(lambda paper: paper.posts[1:] == ["and now?"])
     assert "(Note: the model's provider does not accept the key)" in [line.text for line in provider.last.lines]
+
+
+async def test_a_person_with_a_lower_role_gets_nothing_more_done_by_the_run_at_work(
+    tmp_path: Path, provider: ProviderServer, model: Model
+) -> None:
+    gate = Gate()
+    mint = Mint(model, gate)
+    provider.script([Call("coin")], [Call("coin")], then=Say("One coin, and no more."))
+    async with World(tmp_path, mint.agent, allow=[]) as world:
+        await world.admit("paper:7", Role.MEMBER)
+        key = world.paper.says("make two")
+        await gate.reached()
+        await world.gateway.desk.people.set_role(OWNER, "paper:7", Role.GUEST)
+        gate.open()
+        assert (await world.outcome(key)).kind is OutcomeKind.COMPLETED
+        assert len(mint.coined) == 1
+        assert "you work for a guest" in list(provider.last.results.values())[-1]

@@ -129,7 +129,7 @@ async def test_reactions_keep_their_distance_whatever_becomes_of_them(tmp_path: 
     async with DiscordWorld(tmp_path, Scripted(pause, "done"), clock=clock) as world:
         world.discord.limit_rates()
         bob = world.discord.person("bob")
-        await world.gateway.desk.allow(f"discord:{bob.id}")
+        await world.admit(f"discord:{bob.id}")
         first, second = (person.says(world.room, "go on", mention=True) for person in (world.ada, bob))
         await world.until(lambda: world.discord.reactions == {first: ["✅"], second: ["✅"]})
 

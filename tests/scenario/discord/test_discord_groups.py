@@ -14,6 +14,7 @@ from tests.worlds.discord import DiscordWorld
 from tests.worlds.world import Echo, Gate, OwnedClock, Scripted
 from tidings.core.agent import ChoicesOffered, Event, FileMade, Finished, TextDelta, Turn
 from tidings.core.inbound.commands import Command
+from tidings.core.roles import Permission
 from tidings.core.types import Author, Body, Target
 
 
@@ -455,7 +456,7 @@ async def test_nobody_is_pinged_whatever_is_said_and_by_whatever_way(tmp_path: P
         "with a button": (shouts, ChoicesOffered(("@everyone",))),
         "with an error": ("so far", fails),
     }
-    commands = [Command("ask", "ask me", None)]
+    commands = [Command("ask", "ask me", None, Permission.TALK)]
     async with DiscordWorld(tmp_path / "home", agent, clock=clock, commands=commands) as world:
         words = shout(world)
         await world.until(lambda: "ask" in world.discord.commands())

@@ -20,6 +20,7 @@ from tidings.core.agent import ChoicesOffered, Event, Finished, TextDelta, Turn
 from tidings.core.errors import Misconfigured
 from tidings.core.inbound.commands import Command
 from tidings.core.inbound.door import QUESTION_CLOSED
+from tidings.core.roles import Permission
 from tidings.core.store.sqlite import DATABASE
 from tidings.core.types import Quoted
 
@@ -129,7 +130,8 @@ async def test_a_stranger_is_told_how_to_be_admitted_in_private_only(tmp_path: P
         await world.settled()
 
         assert world.discord.posts_in(world.room) == []
-        assert f"tidings allow discord:{world.ada.id}" in world.posts[0]
+        assert world.posts[0].startswith("I don't know you yet. Your code is ")
+        assert len(world.posts) == 1
 
 
 async def test_what_it_answers_and_who_is_named_come_along(tmp_path: Path) -> None:
@@ -485,7 +487,7 @@ async def test_a_stranger_s_command_and_one_in_a_silent_channel_get_a_word(tmp_p
 
 async def test_a_command_with_words_says_them(tmp_path: Path) -> None:
     echo = Echo()
-    async with DiscordWorld(tmp_path, echo, commands=[Command("ask", "ask me", None)]) as world:
+    async with DiscordWorld(tmp_path, echo, commands=[Command("ask", "ask me", None, Permission.TALK)]) as world:
         await ready(world)
         world.ada.commands("/ask", world.room, text="what is new?")
         await world.until(lambda: world.posts)

@@ -19,6 +19,7 @@ from tests.worlds.world import Echo, OwnedClock
 from tidings.adapters.discord.settings import DiscordAccount
 from tidings.core.errors import ConfigError
 from tidings.core.inbound.commands import Command, Obeyed
+from tidings.core.roles import Permission
 from tidings.core.store.store import Transaction
 from tidings.core.types import Inbound
 
@@ -224,7 +225,7 @@ async def test_commands_are_told_again_only_when_they_have_changed(tmp_path: Pat
         await world.until(lambda: world.discord.identifies() == 3)
         await world.settled()
         assert len(world.discord.calls("commands")) == 1
-        world.commands = (Command("tea", "make tea", obey),)
+        world.commands = (Command("tea", "make tea", obey, Permission.BASICS),)
         await world.restart()
         await told(world, 2)
         await world.eventually(lambda: world.note("commands") != before)

@@ -252,14 +252,14 @@ def test_a_home_in_which_a_gateway_runs_is_not_restored(archive: Path, home: Pat
 
 def admitted(home: Path) -> list[tuple[str]]:
     with closing(sqlite3.connect(home / DATABASE)) as store:
-        return store.execute("SELECT id FROM access").fetchall()
+        return store.execute("SELECT id FROM identities").fetchall()
 
 
 def test_a_home_that_has_a_store_keeps_it_unless_it_is_moved_aside(archive: Path, home: Path) -> None:
     assert "--move-aside" in refusal(archive, home)
     (home / "tidings.toml").write_text("[limits]\nruns = 6\n")
     with closing(sqlite3.connect(home / DATABASE)) as store:
-        store.execute("INSERT INTO access VALUES ('paper:9', 0)")
+        store.execute("INSERT INTO identities VALUES ('paper:9', 'psn_1', 1, 0)")
         store.commit()
     restored = restore(archive, home, move_aside=True)
     assert restored.aside is not None

@@ -29,7 +29,7 @@ main()
 def test_help_names_every_command_and_every_exit_code(tmp_path: Path) -> None:
     shown = tidings(tmp_path, "--help")
     assert shown.returncode == 0
-    for word in ("run", "chat", "notify", "allow", "status", "doctor", "version", "69", "75", "76", "78"):
+    for word in ("run", "chat", "notify", "people", "audit", "status", "doctor", "version", "69", "75", "76", "78"):
         assert word in shown.stdout
     assert "--no-chat" in tidings(tmp_path, "run", "--help").stdout
 

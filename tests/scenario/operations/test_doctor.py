@@ -170,6 +170,37 @@ BY_SETTINGS = [
     Broken(
         "a group that is let in", "is a group: everyone in it", '[access]\nallow = ["telegram:-100"]\n', fails=False
     ),
+    Broken(
+        "a group that owns", "[access] owners #1: telegram:-100 is a group", '[access]\nowners = ["telegram:-100"]\n'
+    ),
+    Broken("a channel that is an admin", "slack:C012 is a group", '[access]\nadmins = ["slack:C012"]\n'),
+    Broken("an owner who cannot be", "'slack:me' is not an id", '[access]\nowners = ["slack:me"]\n'),
+    Broken(
+        "nobody can come in", "strangers are not told how to get in", '[access]\nstrangers = "ignore"\n', fails=False
+    ),
+    Broken(
+        "only settings, which name nobody",
+        "only the console is answered",
+        "[access]\nsettings_only = true\n",
+        fails=False,
+    ),
+    Broken(
+        "guests that may work",
+        "requires gives work to the role guest, not only to member",
+        '[access]\nrequires = { work = "guest" }\n',
+        fails=False,
+    ),
+    Broken(
+        "guests that get no answer",
+        'talk = "member" means that guests get no answer',
+        '[access]\nrequires = { talk = "member" }\n',
+        fails=False,
+    ),
+    Broken(
+        "people that anybody may admit",
+        "people cannot be given to the role member",
+        '[access.requires]\npeople = "member"\n',
+    ),
     Broken("a home that others may enter", "close it with: chmod 700", arrange=open_to_others, fails=False),
     Broken("a store of another program", "belongs to another program", arrange=foreign_store),
     Broken("a store that is damaged", f"{DATABASE} ", arrange=garbled_store),

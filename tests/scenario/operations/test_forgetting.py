@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from tests.worlds.api import ApiWorld
-from tests.worlds.builders import conversation, store_of_version
+from tests.worlds.builders import body, conversation, store_of_version, target
 from tests.worlds.world import Echo, Gate, OwnedClock, Scripted, World, handed
 from tidings.core import context
 from tidings.core.agent import Checkpoint, Effect, ToolFinished, ToolStarted, Turn
+from tidings.core.memory import preferences
 from tidings.core.operations import erasure
+from tidings.core.roles import OWNER
 from tidings.core.store.connection import connect
 from tidings.core.store.sqlite import DATABASE
 from tidings.core.types import Author, Conversation, Entry, Given, encode
@@ -284,3 +286,141 @@ async def test_what_an_earlier_version_only_hid_is_erased(tmp_path: Path, clock:
         assert [row["text"] for row in world.rows("SELECT text FROM history")] == ["kept"]
         assert WORD not in world.rows("SELECT message FROM inbox WHERE reason = 'forgotten'")[0]["message"].decode()
         assert world.rows("SELECT 1 FROM notebook WHERE name LIKE 'forgotten/%'") == []
+
+
+# A whole person.
+
+
+async def said(world: World, text: str, **where: Any) -> None:
+    before = len(world.posts)
+    world.paper.says(text, **where)
+    await world.until(lambda: len(world.posts) > before)
+
+
+async def noting(turn: Turn) -> str:
+    """Notes what the person says, writes it to a file, and repeats it."""
+    await turn.desk.remember(turn.message.text)
+    folder = context.current().workspace
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "notes.txt").write_text(turn.message.text)
+    return f"I heard {turn.message.text}"
+
+
+def keeps(turn: Turn) -> Checkpoint:
+    return Checkpoint(turn.message.text.encode())
+
+
+async def test_a_forgotten_person_leaves_no_word_behind_and_everybody_else_keeps_theirs(
+    tmp_path: Path, clock: OwnedClock
+) -> None:
+    gate = Gate()
+    agent = Scripted(noting, keeps, lambda turn: gate if turn.message.text == "wait" else None)
+    people = ["paper:7", "paper:8"]
+    async with World(tmp_path, agent, allow=[], clock=clock) as world:
+        # Their keys are confirmed, and their answers are forgotten.
+        world.skip |= {"I1", "I3", "I4", "I10"}
+        for identity in people:
+            await world.admit(identity)
+        await said(world, "kept", chat="8", sender="8")
+        for text in (WORD, f"/sessions {WORD}", f"/every 1h {WORD}", "/new", f"more {WORD}", f"/continue {WORD} here"):
+            await said(world, text)
+        store = world.gateway._store
+        await store.write(lambda tx: preferences.choose(tx, conversation().id, "persona", WORD))
+        edited = world.paper.says("/help")
+        await world.paper.until(lambda paper: edited in paper.confirmed)
+        await world.settled()
+        change = world.paper.edits(edited, WORD)
+        await world.until(lambda: change in world.paper.confirmed)
+        for text in ("wait", f"then {WORD}"):
+            world.paper.says(text)
+        await gate.reached()
+        await world.until(lambda: world.rows("SELECT 1 FROM inbox WHERE state = 'waiting'"))
+        found = tables_with(world, WORD)
+        assert {"talks.title", "notes.text", "history.text", "preferences.value", "schedules.plan"} <= set(found), found
+        assert await world.gateway.desk.people.forget(OWNER, "paper:7") == 4
+        gate.open()
+        await world.until(lambda: not world.runs() or all(row["state"] == "done" for row in world.runs()))
+        for _ in range(4):
+            await clock.advance(LONG)
+        assert tables_with(world, WORD) == []
+        assert [path.parent.name for path in files_below(world.home, "")] == ["paper%3Amain%3A8"]
+        assert world.rows("SELECT 1 FROM conversations WHERE id = ?", conversation().id) == []
+        assert [row["owner"] for row in world.rows("SELECT owner FROM talks")] == ["paper:8"]
+        await world.end()
+        with closing(sqlite3.connect(world.home / DATABASE, isolation_level=None)) as closed:
+            closed.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        assert WORD.encode() not in (world.home / DATABASE).read_bytes()
+        await world.start()
+
+
+async def test_forgetting_goes_on_after_a_kill(tmp_path: Path, clock: OwnedClock) -> None:
+    async with World(tmp_path, LOUD, allow=[], clock=clock) as world:
+        world.skip |= {"I1", "I3", "I4", "I10"}
+        await world.admit("paper:7")
+        await said(world, WORD)
+        await world.settled()
+        assert await world.gateway.desk.people.forget(OWNER, "paper:7") == 1
+        await world.crash()
+        await world.start()
+        for _ in range(3):
+            await clock.advance(LONG)
+        assert tables_with(world, WORD) == []
+        assert files_below(world.home, WORD) == []
+
+
+async def test_a_person_in_the_settings_who_is_forgotten_begins_anew(tmp_path: Path, clock: OwnedClock) -> None:
+    gate = Gate()
+    agent = Scripted(
+        lambda turn: gate if turn.message.text == "wait" else None, lambda turn: f"you said: {turn.message.text}"
+    )
+    async with World(tmp_path, agent, clock=clock) as world:
+        world.skip |= {"I1", "I3", "I4", "I10"}
+        await said(world, WORD)
+        for text in ("wait", f"then {WORD}"):
+            world.paper.says(text)
+        await gate.reached()
+        await world.until(lambda: world.rows("SELECT 1 FROM inbox WHERE state = 'waiting'"))
+        store = world.gateway._store
+        await store.write(lambda tx: preferences.choose(tx, conversation().id, "persona", WORD))
+        await world.gateway.desk.people.forget(OWNER, "paper:7")
+        await said(world, "after")
+        await world.settled()
+        assert [turn.message.text for turn in agent.turns] == [WORD, "wait", "after"], "what waited is not answered"
+        assert agent.turns[-1].history == (), "nothing of it is remembered, although it is not erased yet"
+        for _ in range(3):
+            await clock.advance(LONG)
+        assert tables_with(world, WORD) == []
+        assert [row["text"] for row in world.rows("SELECT text FROM history")] == ["after", "you said: after"]
+        assert [row["title"] for row in world.rows("SELECT title FROM talks")] == ["after"]
+
+
+async def test_commands_and_notices_are_forgotten_too_also_where_nothing_else_was_said(
+    tmp_path: Path, clock: OwnedClock
+) -> None:
+    async with World(tmp_path, Echo(), allow=["paper:7", "paper:8"], clock=clock) as world:
+        world.skip |= {"I1", "I3", "I4", "I10"}
+        await said(world, f"/sessions {WORD}")
+        await said(world, "/help", chat="8", sender="8")
+        await world.gateway.desk.owe(target("1"), body(f"remember: {WORD}"), "test")
+        await world.until(lambda: len(world.posts) == 3)
+        await world.settled()
+        await world.gateway.desk.people.forget(OWNER, "paper:7")
+        for _ in range(3):
+            await clock.advance(LONG)
+        assert tables_with(world, WORD) == []
+        assert [row["owner"] for row in world.rows("SELECT owner FROM talks")] == ["paper:8"]
+
+
+async def test_what_a_person_commanded_in_a_chat_where_they_went_on_is_forgotten_too(
+    tmp_path: Path, clock: OwnedClock
+) -> None:
+    async with World(tmp_path, Echo(), clock=clock) as world:
+        world.skip |= {"I1", "I3", "I4", "I10"}
+        await said(world, WORD)
+        for text in (f"/continue {WORD}", f"/sessions {WORD}", "/continue back", "/help"):
+            await said(world, text, chat="2")
+        await world.settled()
+        await world.gateway.desk.people.forget(OWNER, "paper:7")
+        for _ in range(3):
+            await clock.advance(LONG)
+        assert tables_with(world, WORD) == []

@@ -14,8 +14,28 @@ from tidings.adapters.local import socket, verbs
 from tidings.adapters.local.socket import LINE_BYTES, LocalServer
 from tidings.core.adapter import Line
 from tidings.core.desk.health import Alarm, Health, PartHealth
+from tidings.core.desk.people import PersonLine
 from tidings.core.errors import Declined, NotRunning, TidingsError, Unknown, Unrouted
+from tidings.core.roles import OWNER, Permission, Person, Role
 from tidings.core.types import Body, Delivery, DeliveryState, File, Target
+
+
+class FakePeople:
+    """Lets the person at the machine do what is not in `refused`."""
+
+    def __init__(self) -> None:
+        self.refused: set[Permission] = set()
+        self.admitted: list[str] = []
+
+    def may(self, person: Person, permission: Permission) -> bool:
+        return person == OWNER and permission not in self.refused
+
+    async def all(self) -> list[PersonLine]:
+        return [PersonLine(id, "", Role.MEMBER, (id,)) for id in self.admitted]
+
+    async def admit(self, by: Person, who: str, role: Role | None, name: str) -> PersonLine:
+        self.admitted.append(who)
+        return PersonLine(who, name, role or Role.MEMBER, (who,))
 
 
 class FakeDesk:
@@ -23,7 +43,7 @@ class FakeDesk:
 
     def __init__(self) -> None:
         self.owed: list[tuple[Target, str, str]] = []
-        self.allowed: set[str] = set()
+        self.people = FakePeople()
         self.chosen: dict[str, Target] = {}
 
     async def owe(self, target: Target, body: Body, cause: str) -> str:
@@ -42,13 +62,9 @@ class FakeDesk:
     async def homes(self) -> dict[str, Target]:
         return self.chosen
 
-    async def set_home(self, target: Target) -> None:
+    async def set_home(self, by: Person, target: Target) -> None:
+        assert by == OWNER
         self.chosen[target.at] = target
-
-    async def allow(self, id: str) -> bool:
-        is_new = id not in self.allowed
-        self.allowed.add(id)
-        return is_new
 
     async def health(self) -> Health:
         parts = (PartHealth("console@main", "up", 1.0, 0, ""),)
@@ -212,8 +228,9 @@ async def test_the_words_of_the_command_line_reach_the_desk(tmp_path: Path) -> N
             assert await socket.call(tmp_path, {"verb": "home"}) == {"homes": {}}
             chosen = await socket.call(tmp_path, {"verb": "home", "target": "console:1"})
             assert chosen == {"homes": {"console@main": "console:1"}}
-            assert await socket.call(tmp_path, {"verb": "allow", "id": "x:1"}) == {"allowed": True}
-            assert await socket.call(tmp_path, {"verb": "allow", "id": "x:1"}) == {"allowed": False}
+            admit = {"verb": "people", "do": "admit", "who": "x:1", "role": "guest"}
+            assert (await socket.call(tmp_path, admit))["person"]["role"] == "guest"
+            assert (await socket.call(tmp_path, admit))["before"] == "member"
             health = (await socket.call(tmp_path, {"verb": "status"}))["health"]
             assert health["parts"][0]["state"] == "up"
             assert health["alarms"][0]["last"] == "a reason"
@@ -226,7 +243,8 @@ async def test_the_words_of_the_command_line_reach_the_desk(tmp_path: Path) -> N
         ({"verb": "notify", "target": "a:b:c:d", "text": "hi"}, "not a target"),
         ({"verb": "notify", "target": "console", "text": ""}, '"text" must be a text'),
         ({"verb": "notify", "target": 7, "text": "hi"}, '"target" must be a text'),
-        ({"verb": "allow"}, '"id" must be a text'),
+        ({"verb": "people", "do": "dance"}, "'dance' is nothing that can be done with people"),
+        ({"verb": "people", "do": "admit", "who": "x:1", "role": "blocked"}, "there is no role blocked"),
     ],
 )
 async def test_a_wrong_question_is_answered_with_what_is_wrong(
@@ -235,3 +253,12 @@ async def test_a_wrong_question_is_answered_with_what_is_wrong(
     async with LocalServer() as server, server.serving(tmp_path):
         with server.routes(verbs.routes_for(FakeDesk())), pytest.raises(Declined, match=complaint):
             await socket.call(tmp_path, question)
+
+
+@pytest.mark.parametrize("name", verbs.VERBS)
+async def test_each_verb_asks_for_its_permission_first(tmp_path: Path, name: str) -> None:
+    desk = FakeDesk()
+    desk.people.refused.add(verbs.VERBS[name].needs)
+    async with LocalServer() as server, server.serving(tmp_path):
+        with server.routes(verbs.routes_for(desk)), pytest.raises(Declined, match="this needs the permission"):
+            await socket.call(tmp_path, {"verb": name})

@@ -26,6 +26,7 @@ from tidings.bots.app.reload import Reloading
 from tidings.bots.app.settings import Loaded
 from tidings.core.adapter import Receive
 from tidings.core.errors import ConfigError, Misconfigured
+from tidings.core.roles import Role
 from tidings.core.store.sqlite import DATABASE
 
 FIRST, SECOND = "tests.worlds.reload_agents:First", "tests.worlds.reload_agents:Second"
@@ -182,24 +183,57 @@ async def test_whoever_is_taken_off_the_settings_is_out_at_once_and_whoever_a_co
     gate = GATES.setdefault("long", Gate())
     both = bot(FIRST).replace('"paper:7"', '"paper:7", "paper:9"')
     async with running(tmp_path, bot(FIRST)) as now:
-        paper, desk = now.world.paper, now.world.gateway.desk
-        await desk.allow("paper:9")
+        paper = now.world.paper
+        await now.world.admit("paper:9")
         assert await now.reload(both) == (["[access] allow"], [])
         asked = paper.says("long", sender="7")
         await gate.reached()
         assert await now.reload(bot(FIRST).replace("paper:7", "paper:8")) == (["[access] allow"], [])
         assert now.warnings == (
-            "paper:9 was removed from the settings but is still admitted; to withdraw: tidings allow --remove paper:9",
+            "paper:9 was removed from the settings but is still a member; to remove: tidings people remove paper:9",
         )
         assert (await now.world.outcome(asked)).kind == "cancelled"
         now.world.ignored.add(paper.says("one", sender="7", chat="7"))
         paper.says("two", sender="8")
         paper.says("three", sender="9", chat="9")
         await paper.until(lambda paper: {"first: two", "first: three"} <= set(paper.posts))
-        await desk.withdraw("paper:9")
+        await now.world.remove("paper:9")
         now.world.ignored.add(paper.says("four", sender="9", chat="9"))
         await paper.until(lambda paper: len(paper.posts_in("9")) == 2)
         assert not {"first: one", "first: four"} & set(paper.posts)
+
+
+async def test_whose_role_the_settings_lower_is_named_where_the_store_still_gives_the_higher_one(
+    tmp_path: Path,
+) -> None:
+    """D4."""
+    owners = bot(FIRST) + 'owners = ["paper:8", "paper:9"]\n'
+    async with running(tmp_path, bot(FIRST)) as now:
+        await now.world.admit("paper:8", Role.ADMIN)
+        await now.world.admit("paper:9", Role.GUEST)
+        await now.reload(owners)
+        await now.reload(bot(FIRST).replace('"paper:7"', '"paper:7", "paper:8"'))
+        assert now.warnings == (
+            "paper:8 is a member in the settings now but still an admin by the store; to change that: tidings people"
+            " role paper:8 member",
+            "paper:9 was removed from the settings but is still a guest; to remove: tidings people remove paper:9",
+        )
+        # What only the settings say needs no warning, and what they forbid is over.
+        await now.reload(owners)
+        await now.reload(bot(FIRST) + "settings_only = true\n")
+        assert now.warnings == ()
+        known = {line.identities[0]: line.role for line in await now.world.gateway.desk.people.all()}
+        assert known == {"paper:7": Role.MEMBER, "paper:8": Role.STRANGER, "paper:9": Role.STRANGER}
+
+
+async def test_a_reload_that_changes_something_is_in_the_audit_trail_by_name_and_never_by_value(tmp_path: Path) -> None:
+    async with running(tmp_path, bot(FIRST)) as now:
+        await now.reload(bot(FIRST) + "[limits]\nruns = 7\n")
+        await now.reload(bot(FIRST) + "[limits]\nruns = 7\n")
+        with pytest.raises(ConfigError):
+            await now.reload("[bot\n")
+        [line] = await now.world.gateway.desk.people.audit(10)
+    assert (line.actor, line.action, line.object, line.detail) == ("owner", "settings", "reload", "[limits] runs")
 
 
 class Misled(Doorway):

@@ -32,7 +32,7 @@ from tidings.core.operations import offline, retention
 from tidings.core.operations.old_files import Kept
 from tidings.core.outbound import outbox
 from tidings.core.outbound.outbox import Class, Owed
-from tidings.core.settings import Core, Retention
+from tidings.core.settings import Access, Core, Retention
 from tidings.core.store.pruning import LOOKED_AT
 from tidings.core.store.sqlite import DATABASE, open_store
 from tidings.core.types import Author, Body, Conversation, Entry, File, Given
@@ -280,7 +280,8 @@ def test_a_command_whose_output_can_still_be_read_stays(tmp_path: Path) -> None:
 
 def connected(home: Path) -> sqlite3.Connection:
     if not (home / DATABASE).exists():
-        offline.allow(home, "paper:7")
+        with offline.open_people(home, Access()):
+            pass
     return sqlite3.connect(home / DATABASE, isolation_level=None)
 
 

@@ -33,7 +33,7 @@ from tidings.core.inbound import inbox
 from tidings.core.operations import offline
 from tidings.core.outbound import outbox
 from tidings.core.outbound.outbox import Class, Owed
-from tidings.core.settings import Core
+from tidings.core.settings import Access, Core
 from tidings.core.store import migrate, sqlite, steady_time
 from tidings.core.store.lock import HomeLock
 from tidings.core.store.sqlite import SqliteStore, open_store
@@ -304,8 +304,8 @@ async def limited(path: Path) -> AsyncIterator[tuple[SqliteStore, Callable[[], A
 
 
 def on_a_small_disk(story: Callable[[Path], Awaitable[None]], place: Path) -> None:
-    """Tells the story in a process that alone sees a file system of one megabyte; it goes when that process does."""
-    mounting = 'mount -t tmpfs -o size=1m tmpfs "$1" || exit 77; exec "$2" -c "$3" "$1"'
+    """Tells the story in a process that alone sees a file system of two megabytes; it goes when that process does."""
+    mounting = 'mount -t tmpfs -o size=2m tmpfs "$1" || exit 77; exec "$2" -c "$3" "$1"'
     telling = f"""
 import asyncio, sys
 from pathlib import Path
@@ -363,7 +363,7 @@ async def full_while_it_runs(disk: Path) -> None:
 
 async def full_before_it_starts(disk: Path) -> None:
     with pytest.raises(OSError, match="No space left"):
-        (disk / "ballast").write_bytes(b"x" * 2_000_000)
+        (disk / "ballast").write_bytes(b"x" * 3_000_000)
     with pytest.raises(StoreRefused, match="full; free some space and start again"):
         await open_store(disk / "tidings.db")
     (disk / "ballast").unlink()
@@ -519,7 +519,8 @@ def test_who_only_looks_at_a_home_that_cannot_be_looked_at_is_told_so(tmp_path: 
     home = tmp_path / ("x" * 300)
     looks: tuple[Callable[[], object], ...] = (
         lambda: HomeLock(home).take(),
-        lambda: offline.allow(home, "telegram:7"),
+        lambda: offline.open_people(home, Access()).__enter__(),
+        lambda: offline.open_people(home, Access(), only_reads=True).__enter__(),
         lambda: offline.deliveries(home, waiting=False, limit=1),
         lambda: offline.retry(home, "dlv_1"),
         lambda: offline.look_over(home),

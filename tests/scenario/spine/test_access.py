@@ -8,7 +8,10 @@ from msgspec.structs import replace
 from tests.worlds.fakes import FakeClock
 from tests.worlds.world import KEYED, Echo, World, handed
 from tidings.core.errors import Unknown
+from tidings.core.roles import Role
 from tidings.core.types import Ignored, Sender, Stored
+
+TELL = {"strangers": "tell"}
 
 
 async def speak(world: World, text: str, **how: object) -> None:
@@ -20,11 +23,11 @@ async def speak(world: World, text: str, **how: object) -> None:
 
 async def test_a_stranger_in_private_is_told_their_id_and_how_to_be_admitted(tmp_path: Path) -> None:
     echo = Echo()
-    async with World(tmp_path, echo, allow=[]) as world:
+    async with World(tmp_path, echo, allow=[], access=TELL) as world:
         await speak(world, "hi", sender="8")
         await world.paper.until(lambda paper: len(paper.posts) >= 1)
         assert "paper:8" in world.posts[0]
-        assert "tidings allow paper:8" in world.posts[0]
+        assert "tidings people admit paper:8" in world.posts[0]
         assert echo.heard == []
         assert world.rows("SELECT * FROM inbox") == []
 
@@ -32,7 +35,7 @@ async def test_a_stranger_in_private_is_told_their_id_and_how_to_be_admitted(tmp
 async def test_a_stranger_is_told_once_an_hour_at_most(tmp_path: Path) -> None:
     """D7."""
     clock = FakeClock()
-    async with World(tmp_path, Echo(), allow=["paper:owner"], clock=clock) as world:
+    async with World(tmp_path, Echo(), allow=["paper:owner"], access=TELL, clock=clock) as world:
         for text in ("hi", "hello?", "/help"):
             await speak(world, text, sender="8")
         await world.settled()
@@ -67,17 +70,17 @@ async def test_whoever_is_admitted_is_answered_at_once_and_after_a_restart(tmp_p
     async with World(tmp_path, Echo(), allow=[]) as world:
         await speak(world, "hi", sender="8")
         await world.paper.until(lambda paper: len(paper.posts) == 1)
-        assert await world.gateway.desk.allow("paper:8") is True
-        assert await world.gateway.desk.allow("paper:8") is False
+        assert (await world.admit("paper:8")).role is Role.MEMBER
+        assert (await world.admit("paper:8")).identities == ("paper:8",)
         world.paper.says("now?", sender="8")
-        await world.paper.until(lambda paper: paper.posts[1:] == ["you said: now?"])
+        await world.paper.until(lambda paper: paper.posts[-1:] == ["you said: now?"])
         await world.restart()
         world.paper.says("still?", sender="8")
-        await world.paper.until(lambda paper: paper.posts[2:] == ["you said: still?"])
+        await world.paper.until(lambda paper: paper.posts[-1:] == ["you said: still?"])
 
 
 async def test_an_id_may_name_the_account_too(tmp_path: Path) -> None:
-    async with World(tmp_path, Echo(), allow=["paper@main:8", "paper@other:9"]) as world:
+    async with World(tmp_path, Echo(), allow=["paper@main:8", "paper@other:9"], access=TELL) as world:
         await speak(world, "hi", sender="9", chat="2")
         world.paper.says("hi", sender="8")
         await world.paper.until(lambda paper: paper.posts_in("1") == ["you said: hi"])
@@ -88,13 +91,13 @@ async def test_an_id_may_name_the_account_too(tmp_path: Path) -> None:
 async def test_what_is_no_id_is_not_admitted(tmp_path: Path, id: str) -> None:
     async with World(tmp_path, Echo(), allow=[]) as world:
         with pytest.raises(Unknown, match="platform:ID"):
-            await world.gateway.desk.allow(id)
+            await world.admit(id)
 
 
 async def test_an_admission_holds_for_one_platform_only(tmp_path: Path) -> None:
     echo = Echo()
     platforms = {"paper": KEYED, "other": KEYED}
-    async with World(tmp_path, echo, platforms=platforms, allow=["paper:7"]) as world:
+    async with World(tmp_path, echo, platforms=platforms, allow=["paper:7"], access=TELL) as world:
         key = world.papers["other"].says("hi")
         world.ignored.add(key)
         await world.papers["other"].until(lambda paper: len(paper.posts) == 1)

@@ -14,6 +14,7 @@ from tidings.core.agent import Checkpoint, Event, Finished, OutcomeKind, TextDel
 from tidings.core.errors import Clash, Unknown
 from tidings.core.inbound.commands import Command, Obeyed
 from tidings.core.memory import conversations
+from tidings.core.roles import Permission
 from tidings.core.store.store import Transaction
 from tidings.core.types import Admission, Author, Inbound, Kind
 
@@ -103,7 +104,7 @@ async def test_a_registered_command_is_obeyed_in_the_storing_transaction(tmp_pat
         assert row is not None
         return Obeyed(f"{row['n']} so far, {message.argument}")
 
-    async with World(tmp_path, Echo(), commands=[Command("count", "how many came", count)]) as world:
+    async with World(tmp_path, Echo(), commands=[Command("count", "how many came", count, Permission.BASICS)]) as world:
         world.paper.says("/count please")
         await world.paper.until(lambda paper: paper.posts == ["0 so far, please"])
         world.paper.says("/help")
@@ -132,7 +133,7 @@ async def test_a_command_that_breaks_says_so_and_the_next_message_is_heard(
         conversations.begin_generation(tx, inbound.conversation.id)
         raise fault
 
-    async with World(tmp_path, Echo(), commands=[Command("boom", "breaks", breaks)]) as world:
+    async with World(tmp_path, Echo(), commands=[Command("boom", "breaks", breaks, Permission.BASICS)]) as world:
         world.paper.says("/boom")
         world.paper.says("hello")
         await world.paper.until(lambda paper: len(paper.posts) == 2)
@@ -144,7 +145,9 @@ async def test_a_command_that_breaks_says_so_and_the_next_message_is_heard(
 
 async def test_a_command_without_a_handler_is_listed_and_obeyed_by_the_bot_in_its_turn(tmp_path: Path) -> None:
     agent = Scripted("compacted")
-    async with World(tmp_path, agent, commands=[Command("compact", "sum up what was said", None)]) as world:
+    async with World(
+        tmp_path, agent, commands=[Command("compact", "sum up what was said", None, Permission.WORK)]
+    ) as world:
         world.paper.says("/compact the rest")
         await world.paper.until(lambda paper: paper.posts == ["compacted"])
         told = agent.turns[0].message
@@ -159,7 +162,7 @@ async def test_a_message_that_a_command_makes_is_a_run_and_its_reply_comes_befor
         return Obeyed("as you wish", again=handed(message.argument, key=f"by {message.key}"))
 
     echo = Echo()
-    async with World(tmp_path, echo, commands=[Command("say", "say something", again)]) as world:
+    async with World(tmp_path, echo, commands=[Command("say", "say something", again, Permission.BASICS)]) as world:
         key = world.paper.says("/say hello")
         await world.paper.until(lambda paper: paper.posts == ["as you wish", "you said: hello"])
         world.paper.redeliver(key)
@@ -238,7 +241,7 @@ class Pause:
         self.reached = threading.Event()
         self._over = threading.Event()
         self.asked = handed(f"/{name}", chat="elsewhere")
-        self.command = Command(name, "keep the store busy", self._wait)
+        self.command = Command(name, "keep the store busy", self._wait, Permission.BASICS)
 
     def _wait(self, tx: Transaction, inbound: Inbound) -> Obeyed:
         self.reached.set()

@@ -30,6 +30,7 @@ from tidings.core.gateway import restarts as gateway_restarts
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.gateway.options import Options, Team
 from tidings.core.gateway.restarts import Starts
+from tidings.core.roles import OWNER
 from tidings.core.settings import Core, Limits
 from tidings.core.store.sqlite import DATABASE
 from tidings.core.types import Target
@@ -126,7 +127,7 @@ async def test_the_sixth_start_waits_and_says_so_while_what_is_nearby_serves(tmp
         for _ in range(gateway_restarts.FREE_STARTS + 1):
             async with started(tmp_path, clock, *platforms) as running:
                 await far.until(lambda paper: paper.attached())
-                await running.desk.set_home(Target(adapter="near", chat="1"))
+                await running.desk.set_home(OWNER, Target(adapter="near", chat="1"))
         async with started(tmp_path, clock, *platforms) as running:
             await until(lambda: stands_by(running, "paper@main"))
             await near.until(lambda paper: paper.attached())

@@ -15,6 +15,7 @@ from tidings.core.errors import Unkeepable
 from tidings.core.inbound import inbox
 from tidings.core.inbound.commands import Command, Obeyed
 from tidings.core.memory import person_notes, preferences
+from tidings.core.roles import Permission
 from tidings.core.settings import Rule
 from tidings.core.store.sqlite import DATABASE
 from tidings.core.store.store import Transaction
@@ -350,7 +351,7 @@ def _choose(tx: Transaction, inbound: Inbound) -> Obeyed:
 
 async def test_what_a_conversation_has_chosen_is_told_to_every_turn_and_outlives_all(tmp_path: Path) -> None:
     agent = Scripted("fine")
-    async with World(tmp_path, agent, commands=[Command("model", "choose a model", _choose)]) as world:
+    async with World(tmp_path, agent, commands=[Command("model", "choose a model", _choose, Permission.WORK)]) as world:
         for text in ("a", "/model big", "b", "/new", "c"):
             await say(world, text)
         await say(world, "elsewhere", chat="2")

@@ -657,9 +657,9 @@ async def test_what_merely_happened_in_a_chat_is_nobodys_message(tmp_path: Path)
 
 
 async def test_a_stranger_is_told_once_how_to_be_admitted(tmp_path: Path) -> None:
-    """D7."""
-    clock = OwnedClock()
-    async with TelegramWorld(tmp_path, Echo(), allow=["telegram:7654321"], clock=clock) as world:
+    """D7: with `strangers = "tell"`; tests/scenario/places shows the code."""
+    clock, access = OwnedClock(), {"strangers": "tell"}
+    async with TelegramWorld(tmp_path, Echo(), allow=["telegram:7654321"], access=access, clock=clock) as world:
         telegram = world.telegram
         telegram.says("hi", chat=8)
         await world.until(lambda: telegram.posts_in(8))
@@ -668,7 +668,7 @@ async def test_a_stranger_is_told_once_how_to_be_admitted(tmp_path: Path) -> Non
         await clock.advance(3000)
         await world.settled()
         (told,) = telegram.posts_in(8)
-        assert "tidings allow telegram:8" in told
+        assert "tidings people admit telegram:8" in told
         assert "7654321" not in told
         assert world.rows("SELECT * FROM inbox") == []
         # Also not after a restart.
@@ -676,13 +676,13 @@ async def test_a_stranger_is_told_once_how_to_be_admitted(tmp_path: Path) -> Non
         await confirmed(world, telegram.says("still?", chat=8))
         await world.settled()
         assert len(telegram.posts_in(8)) == 1
-        await world.gateway.desk.allow("telegram:8")
+        await world.admit("telegram:8")
         telegram.says("and now?", chat=8)
         await world.until(lambda: telegram.posts_in(8)[1:] == said("and now?"))
 
 
 async def test_strangers_need_not_be_told(tmp_path: Path) -> None:
-    async with TelegramWorld(tmp_path, Echo(), access={"tell_strangers": False}) as world:
+    async with TelegramWorld(tmp_path, Echo(), access={"strangers": "ignore"}) as world:
         await confirmed(world, world.telegram.says("hi", chat=8))
         world.telegram.says("hi")
         await world.telegram.until(lambda telegram: telegram.posts == said("hi"))

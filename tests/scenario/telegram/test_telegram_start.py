@@ -26,6 +26,7 @@ from tidings.core.agent import Event, Finished, TextDelta, Turn
 from tidings.core.desk.health import Alarm
 from tidings.core.errors import ConfigError
 from tidings.core.inbound.commands import Command, Obeyed
+from tidings.core.roles import Permission
 from tidings.core.store.store import Transaction
 from tidings.core.types import Inbound
 
@@ -233,7 +234,7 @@ async def test_the_menu_is_told_once_and_again_only_when_it_has_changed(tmp_path
         assert {"help", "new", "stop"} <= set(names)
         await world.restart()
         assert len(telegram.calls("setMyCommands")) == 1
-        world.commands = (Command("tea", "make tea", obey),)
+        world.commands = (Command("tea", "make tea", obey, Permission.BASICS),)
         await world.restart()
         assert len(telegram.calls("setMyCommands")) == 2
         assert ("tea", "make tea") in telegram.menu
@@ -244,7 +245,7 @@ async def test_the_menu_is_told_once_and_again_only_when_it_has_changed(tmp_path
 async def test_a_menu_that_is_refused_does_not_keep_us_from_listening(tmp_path: Path) -> None:
     async with TelegramWorld(tmp_path, Echo()) as world:
         await world.end()
-        world.commands = (Command("tea", "make tea", obey),)
+        world.commands = (Command("tea", "make tea", obey, Permission.BASICS),)
         world.telegram.fail_next(400, method="setMyCommands", description="Bad Request: BOT_COMMAND_INVALID")
         await world.start()
         world.telegram.says("hi")

@@ -64,12 +64,23 @@ async def test_only_where_a_card_was_made_or_is_watched_may_it_be_changed_if_the
         assert (await obeyed(desk, Order("archive", id="2"), NOBODY)).state is CardState.ARCHIVED, "the owner may"
 
 
-async def test_by_default_everybody_who_may_speak_here_may_change_a_card(tmp_path: Path) -> None:
-    async with World(tmp_path, Verdict("done"), allow=["paper:7", "paper:8"]) as world:
-        await added(world.gateway.desk.board, NewCard("paint", triage=True), HAND)
-        world.paper.says("/board archive 1", chat="2", sender="8")
-        await world.until(lambda: world.posts)
-        assert world.posts == ["#1 “paint” is archived now."]
+async def test_by_default_members_may_change_a_card_and_stop_only_their_own(tmp_path: Path) -> None:
+    people = {"allow": ["paper:7", "paper:8"], "access": {"admins": ("paper:6",)}}
+    async with World(tmp_path, Verdict("done"), **people) as world:  # type: ignore[arg-type]
+
+        async def told(words: str, sender: str = "8") -> str:
+            before = len(world.posts)
+            world.paper.says(f"/board {words}", chat=sender, sender=sender)
+            await world.until(lambda: len(world.posts) > before)
+            return world.posts[before]
+
+        await told("add paint triage=yes", sender="7")
+        await told("add dig triage=yes")
+        assert await told("comment 1 Green.") == "Written on #1 “paint”."
+        for words in ("archive 1", "block 1 not now"):
+            assert await told(words) == "Somebody else made #1; they can stop it, and so can an owner or admin."
+        assert await told("archive 2") == "#2 “dig” is archived now."
+        assert await told("archive 1", sender="6") == "#1 “paint” is archived now."
 
 
 def test_nobody_passes_for_another_by_what_they_call_themselves() -> None:

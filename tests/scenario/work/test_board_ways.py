@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from tests.simulators.paper.simulator import Kind
 from tests.worlds.api import ApiWorld
 from tests.worlds.board import HAND, NOBODY, Verdict, added, card, until
+from tests.worlds.tool_bench import in_session
 from tests.worlds.world import KEYED, World
 from tidings.adapters.local.socket import LocalServer
 from tidings.adapters.local.verbs import routes_for
@@ -63,12 +64,13 @@ def test_a_worker_has_only_what_concerns_its_card_and_nothing_of_it_counts_as_an
 
 def test_the_tools_are_lent_to_a_worker_and_named_for_everybody_else() -> None:
     closed = Toolbox(Settings(tools=("time",)))
-    assert isinstance(closed.find("board_complete"), Refusal)
-    lent = closed.lend(WORKERS)
-    assert not isinstance(lent.find("board_complete"), Refusal)
-    assert isinstance(lent.find("board_create"), Refusal)
-    assert isinstance(closed.find("board_complete"), Refusal), "lent to one run, not given"
-    assert not isinstance(Toolbox(Settings(tools=("board",))).find("board_create"), Refusal)
+    with in_session():
+        assert isinstance(closed.find("board_complete"), Refusal)
+        lent = closed.lend(WORKERS)
+        assert not isinstance(lent.find("board_complete"), Refusal)
+        assert isinstance(lent.find("board_create"), Refusal)
+        assert isinstance(closed.find("board_complete"), Refusal), "lent to one run, not given"
+        assert not isinstance(Toolbox(Settings(tools=("board",))).find("board_create"), Refusal)
 
 
 async def test_a_worker_writes_on_its_own_card_alone(tmp_path: Path) -> None:

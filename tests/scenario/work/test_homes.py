@@ -25,7 +25,7 @@ async def test_a_chat_becomes_home_by_command_and_stays_it(tmp_path: Path) -> No
         await world.paper.until(lambda paper: paper.posts_in("1", "news")[1:] == ["tidings"])
 
 
-async def test_only_who_is_an_owner_takes_the_home_and_the_old_one_is_told(tmp_path: Path) -> None:
+async def test_only_an_owner_or_admin_takes_the_home_and_the_old_one_is_told(tmp_path: Path) -> None:
     people = ["paper:7", "paper:8", "paper:5"]
     async with World(tmp_path, Echo(), allow=people, owners=["paper:7"]) as world:
         world.paper.commands("sethome")
@@ -34,15 +34,15 @@ async def test_only_who_is_an_owner_takes_the_home_and_the_old_one_is_told(tmp_p
         for chat, private in (("2", True), ("7", False)):
             world.paper.says("/sethome", chat=chat, sender="8", private=private)
             await world.paper.until(lambda paper, chat=chat: len(paper.posts_in(chat)) == 1)
-            assert world.paper.posts_in(chat)[0].startswith("Only an owner may choose where gateway alerts are sent")
+            assert world.paper.posts_in(chat)[0].startswith("You can't use /sethome: you are a")
         assert str((await world.gateway.desk.homes())["paper@main"]) == "paper:1"
         world.paper.says("/sethome", chat="3", sender="7")
         await world.paper.until(lambda paper: len(paper.posts_in("1")) == 2)
         assert world.paper.posts_in("1")[1] == "Gateway alerts are now sent to paper:3 instead of this chat."
-        await world.gateway.desk.set_home(Target(adapter="paper", chat="1"))
+        await world.set_home(Target(adapter="paper", chat="1"))
         await world.paper.until(lambda paper: len(paper.posts_in("3")) == 2)
         assert world.paper.posts_in("3")[1] == "Gateway alerts are now sent to paper:1 instead of this chat."
-        await world.gateway.desk.set_home(Target(adapter="paper", chat="1"))
+        await world.set_home(Target(adapter="paper", chat="1"))
         await world.settled()
         assert len(world.paper.posts_in("1")) == 2, "it has not moved"
 
@@ -64,17 +64,17 @@ async def test_a_platform_without_a_home_says_how_to_get_one(tmp_path: Path) -> 
 async def test_nothing_becomes_home_that_could_not_be_told(tmp_path: Path) -> None:
     async with World(tmp_path, Echo(), kind=Kind(async_delivery=False)) as world:
         with pytest.raises(Unsupported):
-            await world.gateway.desk.set_home(Target(adapter="paper", chat="1"))
+            await world.set_home(Target(adapter="paper", chat="1"))
         with pytest.raises(Unknown):
-            await world.gateway.desk.set_home(Target(adapter="nowhere", chat="1"))
+            await world.set_home(Target(adapter="nowhere", chat="1"))
 
 
 async def test_a_message_that_dies_is_told_at_another_platforms_home_once_an_hour(tmp_path: Path) -> None:
     async with World(tmp_path, Echo(), platforms=BOTH) as world:
         other = world.papers["other"]
         other.open_chat("9")
-        await world.gateway.desk.set_home(Target(adapter="paper", chat="1"))
-        await world.gateway.desk.set_home(Target(adapter="other", chat="9"))
+        await world.set_home(Target(adapter="paper", chat="1"))
+        await world.set_home(Target(adapter="other", chat="9"))
         world.paper.block("1")
         for _ in range(2):
             await world.gateway.desk.owe(Target(adapter="paper", chat="1"), Body(text="tidings"), cause="test")
@@ -91,7 +91,7 @@ async def test_an_alert_goes_to_a_home_that_is_well(tmp_path: Path) -> None:
         third = world.papers["third"]
         for name, chat in (("other", "9"), ("third", "8")):
             world.papers[name].open_chat(chat)
-            await world.gateway.desk.set_home(Target(adapter=name, chat=chat))
+            await world.set_home(Target(adapter=name, chat=chat))
         world.gateway._reported.troubled("other", "main", "no network")
         world.paper.block("1")
         await world.gateway.desk.owe(Target(adapter="paper", chat="1"), Body(text="tidings"), cause="test")
@@ -101,7 +101,7 @@ async def test_an_alert_goes_to_a_home_that_is_well(tmp_path: Path) -> None:
 async def test_an_alert_does_not_wait_for_a_platform_that_is_gone(tmp_path: Path) -> None:
     async with World(tmp_path, Echo(), platforms={**BOTH, "third": KEYED}) as world:
         for name in ("other", "third"):
-            await world.gateway.desk.set_home(Target(adapter=name, chat="9"))
+            await world.set_home(Target(adapter=name, chat="9"))
         world.absent.add("other")
         await world.restart()
         world.papers["third"].open_chat("9")
@@ -124,7 +124,7 @@ async def test_a_platform_that_stays_away_is_told_and_one_that_blinks_is_not(tmp
     async with World(tmp_path, Echo(), platforms=BOTH, clock=clock) as world:
         other = world.papers["other"]
         other.open_chat("9")
-        await world.gateway.desk.set_home(Target(adapter="other", chat="9"))
+        await world.set_home(Target(adapter="other", chat="9"))
         world.paper.cut()
         while not (await world.gateway.desk.health()).alarms:
             await clock.advance(0)
@@ -145,7 +145,7 @@ async def test_a_platform_that_stays_away_is_told_and_one_that_blinks_is_not(tmp
 
 async def test_what_is_wrong_with_the_gateway_itself_is_told_at_any_home_once_an_hour(tmp_path: Path) -> None:
     async with World(tmp_path, Echo()) as world:
-        await world.gateway.desk.set_home(Target(adapter="paper", chat="1"))
+        await world.set_home(Target(adapter="paper", chat="1"))
         for reason in ("the store is damaged (page 7)", "the store is damaged (page 8)"):
             world.gateway._parts.essentials.alarms.sound("store", reason)
         await world.paper.until(lambda paper: len(paper.posts) == 1)
@@ -156,7 +156,7 @@ async def test_what_is_wrong_with_the_gateway_itself_is_told_at_any_home_once_an
 
 async def test_broken_settings_are_told_though_nobody_listened_yet_when_they_were_found(tmp_path: Path) -> None:
     async with World(tmp_path, Echo()) as world:
-        await world.gateway.desk.set_home(Target(adapter="paper", chat="1"))
+        await world.set_home(Target(adapter="paper", chat="1"))
         world.notices = ["the settings are broken, so those of the last good start are used"]
         await world.restart()
         await world.paper.until(lambda paper: len(paper.posts) == 1)

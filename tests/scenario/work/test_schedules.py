@@ -341,7 +341,7 @@ async def test_a_delivery_that_dies_is_told_at_the_home_of_another_platform(tmp_
         other = world.papers["other"]
         for name, chat in (("paper", "2"), ("other", "9")):
             world.papers[name].open_chat(chat)
-            await world.gateway.desk.set_home(Target(adapter=name, chat=chat))
+            await world.set_home(Target(adapter=name, chat=chat))
         added = await world.gateway.desk.schedules.add(plan())
         world.paper.block("1")
         await clock.advance(90)

@@ -17,7 +17,7 @@ from tests.worlds.world import Echo, Gate, OwnedClock, Scripted, World
 from tidings.core.agent import Turn
 from tidings.core.desk.board import CardState, Hand, Order
 from tidings.core.desk.work import Goal, Manner, Plan
-from tidings.core.errors import Unknown
+from tidings.core.errors import Unkeepable, Unknown
 from tidings.core.store import migrate
 from tidings.core.types import Conversation, Inbound, Sender, Target, encode
 from tidings.core.work.tasks.tasks import TaskKind
@@ -31,7 +31,7 @@ GONE = "paper:7 may no longer talk to the bot"
 
 async def with_home(world: World) -> None:
     world.paper.open_chat("home")
-    await world.gateway.desk.set_home(HOME)
+    await world.set_home(HOME)
 
 
 def told(world: World) -> list[str]:
@@ -50,43 +50,42 @@ async def restart_without(world: World, id: str) -> None:
 async def test_whoever_is_removed_is_a_stranger_at_once_and_after_a_restart(tmp_path: Path) -> None:
     echo = Echo()
     async with World(tmp_path, echo, allow=["paper:8"]) as world:
-        await world.gateway.desk.allow("paper:7")
+        await world.admit("paper:7")
         world.paper.says("hi")
         await world.paper.until(lambda paper: paper.posts == ["you said: hi"])
-        await world.gateway.desk.withdraw("paper:7")
+        await world.remove("paper:7")
         await speak(world, "still there?")
         await world.restart()
         await speak(world, "and now?")
         await world.settled()
         assert echo.heard == ["hi"]
-        assert "I do not know you yet" in world.posts[1]
-        with pytest.raises(Unknown, match="paper:7 was not admitted with tidings allow"):
-            await world.gateway.desk.withdraw("paper:7")
+        assert "I don't know you yet" in world.posts[1]
+        with pytest.raises(Unknown, match="nobody is known as paper:7"):
+            await world.remove("paper:7")
 
 
 async def test_the_two_lists_stay_apart(tmp_path: Path) -> None:
     async with World(tmp_path, Echo(), allow=["paper:8"]) as world:
-        desk = world.gateway.desk
-        assert (await desk.allow("paper:7"), await desk.allow("paper:8")) == (True, False)
-        assert [row["id"] for row in world.rows("SELECT id FROM access")] == ["paper:7"], "8 stands in the settings"
-        listed = await desk.admissions()
-        assert (listed.settings, listed.command) == (("paper:8",), ("paper:7",))
-        with pytest.raises(Unknown, match="paper:8 was not admitted with tidings allow"):
-            await desk.withdraw("paper:8")
+        stored, named = await world.admit("paper:7"), await world.admit("paper:8")
+        assert [row["id"] for row in world.rows("SELECT id FROM identities")] == ["paper:7"], "8 is in the settings"
+        assert (stored.stored, stored.in_settings, stored.by) == ("member", (), "owner")
+        assert (named.stored, named.in_settings, named.by) == ("", ("paper:8",), "")
+        with pytest.raises(Unkeepable, match="paper:8 is named in the settings; remove it there"):
+            await world.remove("paper:8")
         await restart_without(world, "paper:8")
         await speak(world, "hi", sender="8")
         await world.settled()
-        assert "I do not know you yet" in world.posts[0]
+        assert "I don't know you yet" in world.posts[0]
 
 
 async def test_what_a_removed_person_has_running_and_waiting_is_ended_and_they_are_told(tmp_path: Path) -> None:
     gate = Gate()
     async with World(tmp_path, Scripted(gate, "hello"), allow=[]) as world:
-        await world.gateway.desk.allow("paper:7")
+        await world.admit("paper:7")
         first, second = world.paper.says("one"), world.paper.says("two")
         await gate.reached()
         await world.eventually(lambda: len(world.runs()) == 2)
-        await world.gateway.desk.withdraw("paper:7")
+        await world.remove("paper:7")
         for key in (first, second):
             assert (await world.outcome(key)).kind == "cancelled"
         await world.paper.until(lambda paper: len(paper.posts) == 2)
@@ -96,12 +95,12 @@ async def test_what_a_removed_person_has_running_and_waiting_is_ended_and_they_a
 async def test_nothing_is_sent_by_itself_to_who_was_removed(tmp_path: Path) -> None:
     async with World(tmp_path, Echo(), allow=["paper:5"]) as world:
         desk, alone, group = world.gateway.desk, Target(adapter="paper", chat="1"), Target(adapter="paper", chat="5")
-        await desk.allow("paper:7")
+        await world.admit("paper:7")
         world.paper.says("hi")
         world.paper.says("hi", chat="5", private=False)
         await world.paper.until(lambda paper: len(paper.posts) == 2)
         assert (await desk.permitted(alone), await desk.permitted(group)) == (True, True)
-        await desk.withdraw("paper:7")
+        await world.remove("paper:7")
         assert (await desk.permitted(alone), await desk.permitted(group)) == (False, True)
 
 
@@ -132,7 +131,8 @@ async def test_what_a_removed_person_scheduled_no_longer_runs_and_the_owner_is_t
 
 async def test_whoever_is_admitted_by_their_group_may_be_removed_with_it(tmp_path: Path) -> None:
     clock, echo = OwnedClock(), Echo()
-    async with World(tmp_path, echo, allow=["paper:5"], clock=clock) as world:
+    access = {"requires": {"work": "guest"}}
+    async with World(tmp_path, echo, allow=["paper:5"], access=access, clock=clock) as world:
         await with_home(world)
         world.paper.says("/at in 20m call mum", chat="5", private=False)
         await world.until(lambda: len(world.posts) == 1)
@@ -188,10 +188,10 @@ async def test_a_card_that_is_worked_on_for_a_removed_person_is_taken_back(tmp_p
     board = {"workers": {"shell": process("time.sleep(600)")}, "assignees": ["shell"]}
     async with World(tmp_path, Verdict("done"), allow=[], board=board) as world:
         await with_home(world)
-        await world.gateway.desk.allow("paper:7")
+        await world.admit("paper:7")
         await say(world, "/board add dig to=shell")
         await until(world, "1", CardState.RUNNING)
-        await world.gateway.desk.withdraw("paper:7")
+        await world.remove("paper:7")
         assert (await until(world, "1", CardState.BLOCKED)).reason == GONE
         await world.paper.until(lambda paper: len(paper.posts_in("home")) == 1)
 
@@ -207,11 +207,11 @@ async def test_work_in_the_background_of_a_removed_person_is_ended_and_wakes_nob
             await gate.wait()
 
     async with World(tmp_path, Scripted(hand_on, "so be it"), allow=[]) as world:
-        await world.gateway.desk.allow("paper:7")
+        await world.admit("paper:7")
         world.paper.says("have it dug")
         await gate.reached()
         await world.paper.until(lambda paper: len(paper.posts) == 1)
-        await world.gateway.desk.withdraw("paper:7")
+        await world.remove("paper:7")
         await world.settled()
         [task] = await world.gateway.desk.tasks.all("", 10)
         assert task.state == "cancelled"
@@ -221,10 +221,10 @@ async def test_work_in_the_background_of_a_removed_person_is_ended_and_wakes_nob
 async def test_whoever_is_admitted_again_goes_on(tmp_path: Path) -> None:
     clock, echo = OwnedClock(), Echo()
     async with World(tmp_path, echo, allow=[], clock=clock) as world:
-        await world.gateway.desk.allow("paper:7")
+        await world.admit("paper:7")
         await say(world, "/every 30m look")
-        await world.gateway.desk.withdraw("paper:7")
-        await world.gateway.desk.allow("paper:7")
+        await world.remove("paper:7")
+        await world.admit("paper:7")
         await clock.advance(1900)
         await world.until(lambda: echo.heard == ["look"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ from tests.simulators.paper.wire import (
     Wire,
 )
 from tidings.core.adapter import Host, Receive, Taken
-from tidings.core.errors import Misconfigured, RateLimited, Rejected, Unreachable, Unstored, ViewLost
+from tidings.core.errors import Misconfigured, RateLimited, Rejected, SendError, Unreachable, Unstored, ViewLost
 from tidings.core.failpoints import fail_here
 from tidings.core.outbound import splitter
 from tidings.core.types import (
@@ -41,6 +42,8 @@ from tidings.core.types import (
     PartKind,
     Quoted,
     Receipt,
+    Refusal,
+    Refused,
     Sender,
     SendProof,
     Signal,
@@ -53,6 +56,9 @@ from tidings.core.types import (
 # Our clock and the platform's may run apart by this much between a send and the question.
 MARGIN_SECONDS = 5.0
 
+REFUSED = {reason: f"this was refused: {reason}" for reason in Refusal} | {
+    Refusal.NOT_PERMITTED: "only an owner or admin can do this"
+}
 EMOJI = {Signal.SEEN: "👀", Signal.DONE: "✅", Signal.FAILED: "❌"}
 
 
@@ -130,16 +136,23 @@ class PaperAdapter:
         inbound = self._inbound(event)
         while True:
             try:
-                await receive(inbound)
+                admission = await receive(inbound)
                 break
             except Unstored:
                 await self._host.clock.sleep(self._settings.pause_seconds)
+        if isinstance(admission, Refused) and inbound.kind is Kind.PRESSED:
+            await self._whisper(inbound, REFUSED[admission.reason])
         fail_here("in.pre_ack")
         try:
             await wire.write(Confirm(confirm=(event.id,)))
         except ConnectionError as error:
             raise Unreachable(f"{event.id} could not be confirmed: {error}") from error
         fail_here("in.post_ack")
+
+    async def _whisper(self, press: Inbound, words: str) -> None:
+        """Tells the person who pressed, and nobody else; nothing depends on it."""
+        with suppress(SendError):
+            await self._client.call("whisper", Ask(chat=press.target.chat, text=words, key=press.sender.id))
 
     def _inbound(self, event: Event) -> Inbound:
         kind = Kind(event.type)

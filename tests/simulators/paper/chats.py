@@ -97,6 +97,7 @@ class Chats:
             "stop": self._stop,
             "history": self._history,
             "typing": self._typing,
+            "whisper": self._whisper,
             "react": self._react,
             "fetch": self._fetch,
         }
@@ -282,6 +283,12 @@ class Chats:
     def _typing(self, account: str, ask: Ask) -> Result:
         self._need(self.kind.typing, "typing")
         self._log("typing", account, ask, "")
+        return Result()
+
+    def _whisper(self, account: str, ask: Ask) -> Result:
+        """Only the person with this id, in `key`, sees it."""
+        self._need(self.kind.buttons, "buttons")
+        self._truth.log("whisper", account, chat=ask.chat, text=ask.text, key=ask.key)
         return Result()
 
     def _react(self, account: str, ask: Ask) -> Result:

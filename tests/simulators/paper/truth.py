@@ -8,7 +8,7 @@ from tidings.core.clock import Clock
 
 
 class Effect(truth.Effect, frozen=True, kw_only=True):
-    """An act is post, edit, draft, draft_clear, stream, append, stop, react, typing, erase or confirm.
+    """An act is post, edit, draft, draft_clear, stream, append, stop, react, typing, whisper, erase or confirm.
 
     `message` is the message's id, the draft's id, or the event's id for a confirmation.
     """

@@ -1,0 +1,137 @@
+"""The rows of persons, identities and keys, and the snapshot of all of them that every check reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from tidings.core.desk.people import Key, Scope
+from tidings.core.store.store import Row, Transaction
+
+
+class Stored(NamedTuple):
+    """A stored person; an empty role means that only the settings give this person one."""
+
+    id: str
+    name: str
+    role: str
+    made_by: str
+    at: float
+    identities: tuple[str, ...]
+
+
+class Snapshot(NamedTuple):
+    persons: Mapping[str, Stored] = {}
+    keys: Mapping[str, Key] = {}
+    # Another version means that something may have changed.
+    version: int = 0
+
+
+def read(tx: Transaction) -> Snapshot:
+    """Everything at once: a check happens for every message, a change hardly ever."""
+    identities: dict[str, list[str]] = {}
+    for row in tx.all("SELECT id, person FROM identities ORDER BY position, id"):
+        identities.setdefault(row["person"], []).append(row["id"])
+    persons = {row["id"]: _person(row, identities.get(row["id"], [])) for row in tx.all("SELECT * FROM persons")}
+    keys = {row["id"]: _key(row) for row in tx.all("SELECT * FROM keys ORDER BY created, name")}
+    return Snapshot(persons, keys, version(tx))
+
+
+def version(tx: Transaction) -> int:
+    """The number of the newest audit entry that is not about a tool: every change of people and keys writes one."""
+    row = tx.one("SELECT max(seq) AS seq FROM audit WHERE action <> 'tool'")
+    return int(row["seq"] or 0) if row else 0
+
+
+def _person(row: Row, identities: list[str]) -> Stored:
+    return Stored(row["id"], row["name"], row["role"], row["made_by"], row["at"], tuple(identities))
+
+
+def _key(row: Row) -> Key:
+    return Key(
+        id=row["id"],
+        name=row["name"],
+        digest=row["digest"],
+        scopes=tuple(Scope(word) for word in msgspec.json.decode(row["scopes"])),
+        created=row["created"],
+        person=row["person"],
+        bots=tuple(msgspec.json.decode(row["bots"])),
+        targets=tuple(msgspec.json.decode(row["targets"])),
+    )
+
+
+def read_one(tx: Transaction, who: str) -> Stored | None:
+    """The person with this id or identity, as the transaction sees it."""
+    row = tx.one(
+        "SELECT * FROM persons WHERE id = ? OR id = (SELECT person FROM identities WHERE identities.id = ?)", who, who
+    )
+    if row is None:
+        return None
+    identities = tx.all("SELECT id FROM identities WHERE person = ? ORDER BY position, id", row["id"])
+    return _person(row, [each["id"] for each in identities])
+
+
+def put_person(tx: Transaction, person: Stored) -> None:
+    tx.execute(
+        "INSERT INTO persons (id, name, role, made_by, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT (id)"
+        " DO UPDATE SET name = excluded.name, role = excluded.role",
+        *(person.id, person.name, person.role, person.made_by, person.at),
+    )
+    for identity in person.identities:
+        put_identity(tx, identity, person.id, person.at)
+
+
+def put_identity(tx: Transaction, identity: str, person: str, at: float) -> None:
+    """Gives an identity to a person as their last one; an identity belongs to one person only."""
+    tx.execute(
+        "INSERT INTO identities (id, person, position, at)"
+        " VALUES (?, ?, (SELECT coalesce(max(position), 0) + 1 FROM identities WHERE person = ?), ?)"
+        " ON CONFLICT (id) DO UPDATE SET person = excluded.person, position = excluded.position, at = excluded.at"
+        " WHERE identities.person <> excluded.person",
+        *(identity, person, person, at),
+    )
+
+
+def drop_person(tx: Transaction, id: str) -> None:
+    """Removes a person with their identities and keys, also keys that were given to an identity."""
+    for row in tx.all("SELECT id FROM identities WHERE person = ?", id):
+        drop_keys(tx, row["id"])
+    tx.execute("DELETE FROM identities WHERE person = ?", id)
+    drop_keys(tx, id)
+    tx.execute("DELETE FROM persons WHERE id = ?", id)
+
+
+def drop_keys(tx: Transaction, holder: str) -> None:
+    tx.execute("DELETE FROM keys WHERE person = ?", holder)
+
+
+def drop_identity(tx: Transaction, identity: str) -> None:
+    tx.execute("DELETE FROM identities WHERE id = ?", identity)
+
+
+def merge(tx: Transaction, into: str, other: str) -> None:
+    """Gives all identities and keys of one person to another, and removes the first."""
+    tx.execute("UPDATE identities SET person = ? WHERE person = ?", into, other)
+    tx.execute("UPDATE keys SET person = ? WHERE person = ?", into, other)
+    tx.execute("DELETE FROM persons WHERE id = ?", other)
+
+
+def put_key(tx: Transaction, key: Key) -> bool:
+    """False if there is a key of that name."""
+    return bool(
+        tx.count(
+            "INSERT INTO keys (id, name, digest, person, scopes, bots, targets, created)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO NOTHING",
+            *(key.id, key.name, key.digest, key.person, *map(_json, (key.scopes, key.bots, key.targets)), key.created),
+        )
+    )
+
+
+def drop_key(tx: Transaction, name: str) -> bool:
+    return bool(tx.count("DELETE FROM keys WHERE name = ?", name))
+
+
+def _json(words: tuple[str, ...]) -> str:
+    return msgspec.json.encode(words).decode()
