@@ -22,7 +22,7 @@ from tidings import adapters, bots, core
 
 PACKAGES = (adapters, bots, core)
 ROOT = Path(core.__file__).parents[1]
-SMALL, LARGE = 10_000, 40_000
+SMALL, LARGE, HUGE = 10_000, 40_000, 160_000
 # What is faster at the large size cannot freeze anything, and is too little to be measured.
 FLOOR_SECONDS = 0.002
 # Linear is 4, and the square is 16.
@@ -291,7 +291,17 @@ def limited(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def steepness(act: Callable[[Any], object], small: Any, large: Any) -> float:
+def steepness(act: Callable[[Any], object], text: Callable[[int], Any]) -> float:
+    """What a text of four times the size costs: linear is 4, and the square is 16.
+
+    Where the small sizes look steep, the large ones decide: a reader that begins to cut at some size, or no longer
+    fits in a cache, takes one step there, and a square is a square at every size.
+    """
+    first = _ratio(act, text(SMALL), text(LARGE))
+    return first if first < STEEPEST else min(first, _ratio(act, text(LARGE), text(HUGE)))
+
+
+def _ratio(act: Callable[[Any], object], small: Any, large: Any) -> float:
     """What the large text costs, by what the small one does: time of the process, the best of several rounds.
 
     0 where it costs next to nothing; no more rounds than it takes to be sure.

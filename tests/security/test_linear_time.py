@@ -121,15 +121,17 @@ def _read(read: Callable[[str], object], text: str) -> None:
         read(text)
 
 
+def _encoded(text: Callable[[int], str], size: int) -> bytes:
+    return text(size).encode("utf-8", "surrogatepass")
+
+
 def _steep_ways(pattern: hostile.Pattern) -> Iterator[str]:
     for method, act in hostile.acts(pattern.pattern, pattern.methods):
         for before, pump in hostile.pumps_of(pattern.pattern):
             for after in ("", hostile.ODD_END):
-                texts = [hostile.pumped(before, pump, after, size) for size in (hostile.SMALL, hostile.LARGE)]
-                if isinstance(pattern.pattern.pattern, bytes):
-                    steepness = hostile.steepness(act, *(text.encode("utf-8", "surrogatepass") for text in texts))
-                else:
-                    steepness = hostile.steepness(act, *texts)
+                text = partial(hostile.pumped, before, pump, after)
+                as_bytes = isinstance(pattern.pattern.pattern, bytes)
+                steepness = hostile.steepness(act, partial(_encoded, text) if as_bytes else text)
                 if steepness >= hostile.STEEPEST:
                     yield f"{pattern.place} by {method}: {before[:40]!r}, {pump!r}, … {after!r}: {steepness:.1f}"
                     return
@@ -149,8 +151,8 @@ def test_no_reader_takes_the_square_of_a_text(gathered: tuple[list[hostile.Patte
     steep = []
     for name, read in _readers(gathered[0]).items():
         for before, pump in (*(("", pump) for pump in hostile.PUMPS), *hostile.BEGUN):
-            texts = [hostile.pumped(before, pump, "", size) for size in (hostile.SMALL, hostile.LARGE)]
-            if (steepness := hostile.steepness(partial(_read, read), *texts)) >= hostile.STEEPEST:
+            text = partial(hostile.pumped, before, pump, "")
+            if (steepness := hostile.steepness(partial(_read, read), text)) >= hostile.STEEPEST:
                 steep.append(f"{name}: {before!r}, {pump!r} and so on: {steepness:.1f}")
                 break
     assert steep == []
