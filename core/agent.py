@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from tidings.core.desk.approvals import Choice
 from tidings.core.desk.desk import Desk
 from tidings.core.types import Entry, File, Inbound, Value
 
@@ -89,11 +90,24 @@ class Checkpoint(_Event, frozen=True, tag="checkpoint"):
     usage: Usage | None = None
 
 
-class ApprovalAsked(_Event, frozen=True, tag="approval"):
-    """The agent's iterator ends after this event and is run again with the verdict."""
+class ApprovalAsked(_Event, frozen=True, tag="approval_asked"):
+    """Asks people whether one tool call may run; the agent ends its iterator here and is run again with the verdict.
+
+    Yield a Checkpoint directly before this event. The run then waits in the store, without a task in memory. When it
+    goes on, the agent gets that checkpoint and, in `Turn.verdicts`, the verdict with the same `call`.
+    """
 
     call: str
-    question: str
+    # The name of the tool.
+    tool: str
+    # What will run, made from the call itself and never from the model's words about it; people read it.
+    detail: str
+    # Identifies exactly what will run: compare it again right before the tool starts, and ask anew if it differs.
+    digest: str
+    # What an answer for longer than once covers, in words; empty if the tool must be asked about every time.
+    covers: str = ""
+    # The texts of others that the run has read, such as "the file notes.txt" or "the page example.org".
+    read: tuple[str, ...] = ()
 
 
 class Finished(_Event, frozen=True, tag="finished"):
@@ -118,6 +132,32 @@ Event = (
     | ApprovalAsked
     | Finished
 )
+
+
+class ApprovalRequested(_Event, frozen=True, tag="approval_requested"):
+    """A question to people is stored: the run waits until it is answered, withdrawn or expired."""
+
+    id: str
+    call: str
+    tool: str
+    detail: str
+    choices: tuple[Choice, ...]
+    # When the question expires, by the wall clock.
+    expires: float
+    read: tuple[str, ...] = ()
+
+
+class ApprovalAnswered(_Event, frozen=True, tag="approval_answered"):
+    """The question is over: somebody answered, a standing approval covers it, nobody can answer, or it expired."""
+
+    id: str
+    call: str
+    granted: bool
+    # None if no person chose.
+    choice: Choice | None
+    # Who decided, in words.
+    by: str = ""
+    reason: str = ""
 
 
 class Restarted(_Event, frozen=True, tag="restarted"):
@@ -147,7 +187,8 @@ JournalEvent = (
     | Progress
     | FileMade
     | ChoicesOffered
-    | ApprovalAsked
+    | ApprovalRequested
+    | ApprovalAnswered
     | Restarted
     | Ended
 )
@@ -157,9 +198,13 @@ Outcome = Ended
 
 
 class Verdict(Value, frozen=True, kw_only=True):
+    """The answer to an ApprovalAsked: `reason` tells the model why the call may not run."""
+
     call: str
     granted: bool
     reason: str = ""
+    # As the question had it: the verdict holds for this and for nothing else.
+    digest: str = ""
 
 
 class Turn(Value, frozen=True, kw_only=True):
@@ -173,6 +218,9 @@ class Turn(Value, frozen=True, kw_only=True):
     history: tuple[Entry, ...] = ()
     checkpoint: bytes | None = None
     verdicts: tuple[Verdict, ...] = ()
+    # The run goes on after a verdict, and what was said before it still stands: do not say it again. After a restart
+    # this is false, the text before is void, and an agent that resumes from its checkpoint says it again.
+    goes_on: bool = False
     # What people in this conversation have chosen by command, such as another model.
     preferences: Mapping[str, str] = {}
 

@@ -41,6 +41,10 @@ class Permission(StrEnum):
     BASICS = "basics"
     # Change how a bot answers, plan work, use the board, and let a bot use tools with effects.
     WORK = "work"
+    # Approve tool calls of the own runs.
+    APPROVE = "approve"
+    # Approve tool calls of other people's runs.
+    APPROVE_OTHERS = "approve_others"
     # Stop or cancel what other people began, and see what they use.
     OTHERS = "others"
     # Choose the chat that gets gateway alerts.

@@ -19,7 +19,13 @@ class Section(BaseModel):
 
 
 # These permissions never go below these roles, whatever the settings say.
-LOWEST = {Permission.HOME: Role.ADMIN, Permission.PEOPLE: Role.ADMIN, Permission.OPERATE: Role.OWNER}
+LOWEST = {
+    Permission.APPROVE: Role.MEMBER,
+    Permission.APPROVE_OTHERS: Role.ADMIN,
+    Permission.HOME: Role.ADMIN,
+    Permission.PEOPLE: Role.ADMIN,
+    Permission.OPERATE: Role.OWNER,
+}
 
 
 class Access(Section):
@@ -44,8 +50,8 @@ class Access(Section):
     )
     requires: dict[Permission, Role] = Field(
         {},
-        description="The lowest role for a permission (talk, basics, work, others, home, people, operate), such as"
-        ' { work = "guest" }.',
+        description="The lowest role for a permission (talk, basics, work, approve, approve_others, others, home,"
+        ' people, operate), such as { approve = "member" }.',
     )
 
     @field_validator("requires")
@@ -55,6 +61,24 @@ class Access(Section):
             if role not in GIVEN or not role.includes(LOWEST.get(permission, Role.GUEST)):
                 raise ValueError(f"{permission} cannot be given to the role {role}")
         return requires
+
+
+class Approvals(Section):
+    """How people are asked before a bot uses a tool with an effect; what is asked about stands with each bot."""
+
+    minutes: float = Field(
+        30,
+        gt=0,
+        description="How long a question waits for an answer; then the tool does not run, and the bot says so.",
+    )
+    api_seconds: float = Field(
+        60, gt=0, description="How long a request over HTTP without a stream waits for an answer."
+    )
+    talk_minutes: float = Field(60, gt=0, description="How long an approval for a talk holds.")
+    always_days: float = Field(30, gt=0, description="How long an approval for always holds.")
+    members_approve: bool = Field(
+        False, description="Whether members may approve what a bot does for them; admins and owners always may."
+    )
 
 
 class Groups(Section):
@@ -204,6 +228,7 @@ class Core(Section):
     """The sections of core, as they stand in tidings.toml."""
 
     access: Access = Access()
+    approvals: Approvals = Approvals()
     groups: Groups = Groups()
     limits: Limits = Limits()
     log: Log = Log()

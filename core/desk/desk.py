@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Protocol
 
+from tidings.core.desk.approvals import ApprovalDesk
 from tidings.core.desk.board import BoardDesk
 from tidings.core.desk.deliveries import UpkeepDesk
 from tidings.core.desk.health import Health
@@ -109,6 +110,9 @@ class Desk(Protocol):
 
     @property
     def people(self) -> PeopleDesk: ...
+
+    @property
+    def approvals(self) -> ApprovalDesk: ...
 
     @property
     def tasks(self) -> TaskDesk: ...

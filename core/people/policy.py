@@ -11,6 +11,8 @@ REQUIRED: Mapping[Permission, Role] = {
     Permission.TALK: Role.GUEST,
     Permission.BASICS: Role.GUEST,
     Permission.WORK: Role.MEMBER,
+    Permission.APPROVE: Role.ADMIN,
+    Permission.APPROVE_OTHERS: Role.ADMIN,
     Permission.OTHERS: Role.ADMIN,
     Permission.HOME: Role.ADMIN,
     Permission.PEOPLE: Role.ADMIN,
