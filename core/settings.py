@@ -69,7 +69,7 @@ class Approvals(Section):
     minutes: float = Field(
         30,
         gt=0,
-        description="How long a question waits for an answer; then the tool does not run, and the bot says so.",
+        description="How long a question waits for an answer; without one, the tool does not run.",
     )
     api_seconds: float = Field(
         60, gt=0, description="How long a request over HTTP without a stream waits for an answer."
