@@ -238,3 +238,11 @@ class Core(Section):
     rules: tuple[Rule, ...] = Field(
         (), description="Which bot answers where; the first rule that matches wins, else the default bot answers."
     )
+
+    @property
+    def permissions(self) -> Access:
+        """Who may do what, together with what [approvals] says about members."""
+        if not self.approvals.members_approve:
+            return self.access
+        requires = {Permission.APPROVE: Role.MEMBER, **self.access.requires}
+        return self.access.model_copy(update={"requires": requires})

@@ -9,6 +9,8 @@ from pathlib import Path
 from tidings.core.gateway.options import Options, Team
 from tidings.core.gateway.supervisor import Supervisor
 from tidings.core.inbound import abilities
+from tidings.core.inbound.approval_commands import ApprovalCommands
+from tidings.core.inbound.approvals import Approvals
 from tidings.core.inbound.bots import Bots
 from tidings.core.inbound.commands import Command
 from tidings.core.inbound.continuing import Continuing
@@ -66,6 +68,7 @@ class Parts:
     feed: Feed
     courier: Courier
     settlement: Settlement
+    approvals: Approvals
     stopping: Stopping
     slots: Slots
     processes: Processes
@@ -93,6 +96,7 @@ class Parts:
             self.board_supervisor,
             self.erasure,
             self.upkeep,
+            self.approvals,
             dispatcher,
         )
 
@@ -102,7 +106,7 @@ def build(
 ) -> Parts:
     store, clock, workspaces = essentials.store, essentials.clock, home / "workspaces"
     accounts = Accounts()
-    people = People(store, settings.access)
+    people = People(store, settings.permissions)
     bots = Bots(team.agents, team.default, settings.rules, people.called)
     register = Register(people, options.owner.adapter if options.owner else "")
     pairing = Pairing(store, people, register, clock, options.owner, supervisor.is_down)
@@ -116,6 +120,7 @@ def build(
         Origin.CARD: conclusions.end_run,
     }
     settlement = Settlement(clock, accounts.can, senders)
+    approvals = Approvals(essentials, settings.approvals, people, settlement, options.owner, supervisor.is_down)
     people_service = PeopleService(store, clock, people, register, pairing, settlement)
     stopping = Stopping(store, settlement)
     courier = Courier(essentials, accounts, stopping.stop_for_sender)
@@ -141,6 +146,7 @@ def build(
         feed=feed,
         courier=courier,
         settlement=settlement,
+        approvals=approvals,
         stopping=stopping,
         slots=slots,
         processes=processes,
@@ -153,6 +159,7 @@ def build(
         alerts=Alerts(essentials, options.owner, supervisor.is_down),
         commands=(
             *PeopleCommands(clock, people, register, people_service, pairing).commands(),
+            *ApprovalCommands(approvals, people).commands(),
             *TalkCommands(clock, people, continuing).commands(),
             *requests.commands(),
             *ScheduleCommands(clock, schedules, people).commands(),

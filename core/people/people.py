@@ -159,6 +159,9 @@ class People(Part):
     def keys(self) -> tuple[Key, ...]:
         return tuple(self._known.snapshot.keys.values())
 
+    def key(self, id: str) -> Key | None:
+        return self._known.snapshot.keys.get(id)
+
     def may(self, person: Person, permission: Permission) -> bool:
         return policy.may(person.role, permission, self._known.required)
 

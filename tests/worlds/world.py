@@ -62,7 +62,7 @@ from tidings.core.gateway.options import Options, Team
 from tidings.core.gateway.supervisor import USUAL, Pauses
 from tidings.core.inbound.commands import Command
 from tidings.core.roles import OWNER, Role
-from tidings.core.settings import Access, Board, Core, Groups, Limits, Rule, Work
+from tidings.core.settings import Access, Approvals, Board, Core, Groups, Limits, Rule, Work
 from tidings.core.store.sqlite import DATABASE
 from tidings.core.store.store import Transaction
 from tidings.core.store.wakeups import Wakeups
@@ -281,6 +281,7 @@ class World:
         access: Mapping[str, Any] | None = None,
         limits: Mapping[str, Any] | None = None,
         groups: Mapping[str, Any] | None = None,
+        approvals: Mapping[str, Any] | None = None,
         work: Mapping[str, Any] | None = None,
         board: Mapping[str, Any] | None = None,
         owner: Target | None = None,
@@ -307,6 +308,7 @@ class World:
         self.notices: list[str] = []
         self.limits: dict[str, Any] = {"drain_seconds": 0, **(limits or {})}
         self.groups: dict[str, Any] = dict(groups or {})
+        self.approvals: dict[str, Any] = dict(approvals or {})
         self.work: dict[str, Any] = dict(work or {})
         self.board: dict[str, Any] = dict(board or {})
         self.owner = owner
@@ -394,6 +396,7 @@ class World:
             work=Work(**self.work),
             board=Board(**self.board),
             groups=Groups(**self.groups),
+            approvals=Approvals(**self.approvals),
             rules=self.rules,
         )
 
@@ -571,9 +574,9 @@ def opened(home: Path) -> Iterator[sqlite3.Connection]:
 
 
 def unsettled(connection: sqlite3.Connection) -> list[str]:
-    """What runs, waits or is on its way."""
+    """What runs, waits or is on its way; a run that waits for an answer of people may do so for long."""
     rows = connection.execute(
-        "SELECT run || ' ' || state FROM inbox WHERE state IN ('waiting', 'running')"
+        "SELECT run || ' ' || state FROM inbox WHERE state IN ('waiting', 'running') AND asking = ''"
         " UNION ALL SELECT id || ' ' || state FROM deliveries WHERE state IN ('waiting', 'doubtful')"
     )
     return [row[0] for row in rows.fetchall()]
