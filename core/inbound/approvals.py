@@ -97,7 +97,9 @@ class Approvals(Part):
         self._settlement = settlement
         self._owner = owner
         self._is_down = is_down
+        # One timer for all questions, at the earliest deadline.
         self._timer: Timer | None = None
+        self._earliest = 0.0
         self._stopped = True
         self._background = Background(log, "questions could not be looked after")
         self._store.wakeups.subscribe(wakeups.QuestionAsked, lambda due: self._look_at(due.at))
@@ -327,23 +329,25 @@ class Approvals(Part):
     # Ending without an answer.
 
     def _look_at(self, deadline: float) -> None:
-        """Sets the timer to the earliest deadline; the sweep finds a deadline that was missed."""
-        if self._stopped:
+        """Sets the one timer to the earliest deadline; the sweep finds a deadline that was missed."""
+        if self._stopped or (self._timer and self._earliest <= deadline):
             return
         if self._timer:
             self._timer.cancel()
-        wait = max(deadline - self._clock.now(), 0.0)
-        self._timer = self._clock.call_later(wait, self._begin_expiring)
+        self._earliest = deadline
+        self._timer = self._clock.call_later(max(deadline - self._clock.now(), 0.0), self._begin_expiring)
 
     def _begin_expiring(self) -> None:
+        self._timer = None
         if "expiry" not in self._background:
             self._background.begin(self._expire(), key="expiry")
 
     async def _expire(self) -> None:
-        """Expired questions are denials that the model sees."""
-        while self._clock.confirmed and not self._stopped:
-            if await self._store.insist(self._expire_some) < AT_ONCE:
-                break
+        """Expired questions are denials that the model sees; with an unconfirmed clock, nothing expires."""
+        if not self._clock.confirmed:
+            return
+        while not self._stopped and await self._store.insist(self._expire_some) == AT_ONCE:
+            continue
         if (earliest := await self._store.insist(approval_rows.next_deadline)) is not None:
             self._look_at(earliest)
 
