@@ -153,7 +153,7 @@ def build(
         alerts=Alerts(essentials, options.owner, supervisor.is_down),
         commands=(
             *PeopleCommands(clock, people, register, people_service, pairing).commands(),
-            *TalkCommands(clock, people, continuing).commands(),
+            *TalkCommands(clock, continuing).commands(),
             *requests.commands(),
             *ScheduleCommands(clock, schedules, people).commands(),
             *board.commands(),

@@ -17,7 +17,7 @@ from tidings.core.roles import OWNER, Permission, Person, Role
 from tidings.core.settings import Access
 from tidings.core.store.store import Store, Transaction
 from tidings.core.store.wakeups import PeopleChanged
-from tidings.core.types import Asker, Audience, Inbound, Target
+from tidings.core.types import Asker, Inbound, Target
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class People(Part):
         if sender.trusted:
             known = found or replace(OWNER, identities=own[:1])
             return replace(known, role=Role.OWNER)
-        if _is_chat_itself(said):
+        if names.is_chat_itself(said):
             # An anonymous admin writes in the name of the group: nobody knows who that is.
             found = None
         if found is not None and found.role.includes(Role.GUEST):
@@ -131,24 +131,6 @@ class People(Part):
         # A key may have been given to somebody whom only the settings name.
         found = self._known.by_id(key.person) or self._known.persons.get(key.person)
         return found or Person(id=key.person, role=Role.STRANGER)
-
-    def owned_names(self, said: Inbound | Asker) -> frozenset[str]:
-        """Everything that this person is called as the owner of a conversation: identities, and the keys they hold."""
-        person, sender = self.find(said), said.sender
-        held = {key.id for key in self.keys() if key.person in (person.id, *person.identities)}
-        if sender.trusted or sender.key == sender.id == OWNER.id:
-            # The person at the machine, who also has the key in the gateway's home.
-            held |= {OWNER.id, *(key.id for key in self.keys() if key.person == OWNER.id)}
-        if sender.key and sender.id == sender.key:
-            held.add(sender.key)
-        own = () if sender.key else (names.name_of(said.target, sender),)
-        plain = map(names.without_account, person.identities)
-        return frozenset((*own, *person.identities, *plain, *map(names.key_name, held)))
-
-    def owned_by(self, line: PersonLine) -> tuple[str, ...]:
-        """The same for a person in a list."""
-        held = [names.key_name(key.id) for key in self.keys() if key.person in (line.id, *line.identities)]
-        return (*dict.fromkeys((*line.identities, *map(names.without_account, line.identities))), *held)
 
     def keys(self) -> tuple[Key, ...]:
         return tuple(self._known.keys.values())
@@ -243,11 +225,6 @@ class People(Part):
             by=stored.made_by if stored else "",
             at=stored.at if stored else 0.0,
         )
-
-
-def _is_chat_itself(said: Inbound | Asker) -> bool:
-    in_group = said.target.audience is not Audience.PRIVATE
-    return in_group and said.sender.id in (said.target.chat, said.conversation.chat)
 
 
 def _highest(persons: Iterable[Person]) -> Person | None:

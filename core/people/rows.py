@@ -162,6 +162,12 @@ def put_key(tx: Transaction, key: Key) -> bool:
     )
 
 
+def holder_of(tx: Transaction, key: str) -> str:
+    """The id of the person whose key this is; empty after it was revoked."""
+    row = tx.one("SELECT person FROM keys WHERE id = ?", key)
+    return row["person"] if row else ""
+
+
 def drop_key(tx: Transaction, name: str) -> bool:
     return bool(tx.count("DELETE FROM keys WHERE name = ?", name))
 
