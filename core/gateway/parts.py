@@ -160,7 +160,7 @@ def build(
         commands=(
             *PeopleCommands(clock, people, register, people_service, pairing).commands(),
             *ApprovalCommands(approvals, people).commands(),
-            *TalkCommands(clock, people, continuing).commands(),
+            *TalkCommands(clock, continuing).commands(),
             *requests.commands(),
             *ScheduleCommands(clock, schedules, people).commands(),
             *board.commands(),

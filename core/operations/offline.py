@@ -18,7 +18,6 @@ from tidings.core.inbound.people_service import PeopleService
 from tidings.core.inbound.settlement import Settlement
 from tidings.core.operations import backup, old_files, overview, retention
 from tidings.core.outbound import repair
-from tidings.core.people import rows
 from tidings.core.people.people import People
 from tidings.core.people.register import Register
 from tidings.core.settings import Access
@@ -39,7 +38,7 @@ def open_people(home: Path, settings: Access, *, only_reads: bool = False) -> It
     with _nothing() if only_reads and not is_there(home, DATABASE) else _opened(home) as file:
         store, clock = StoreAtRest(file), steady_time.read(file.tx)
         people = People(store, settings)
-        people.become(rows.read(file.tx))
+        people.become(people.read(file.tx))
         register = Register(people)
         pairing = Pairing(store, people, register, clock, None, lambda name: False)
         settlement = Settlement(clock, lambda target: None, {})

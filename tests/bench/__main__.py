@@ -74,7 +74,7 @@ def bare_start() -> float:
 
 
 def lines() -> list[Line]:
-    return [*spine(), *telegram(), *discord(), *slack(), *api(), *assistant(), *board(), *standstill()]
+    return [*spine(), *telegram(), *discord(), *slack(), *api(), *assistant(), *board(), *people(), *standstill()]
 
 
 def spine() -> list[Line]:
@@ -187,6 +187,15 @@ def board() -> list[Line]:
         Line("Board: listing, 10,000 cards", figures["list"], None, "≤ 50", "ms"),
         Line("  claiming four of them", figures["claim"], None, "≤ 50", "ms"),
         Line("  completing one", figures["complete"], None, "≤ 50", "ms"),
+    ]
+
+
+def people() -> list[Line]:
+    """Beside a gateway that has hardly anybody stored."""
+    many, few = (_measure(f"people {number}", "tests.bench.people", str(number)) for number in (100_000, 10))
+    return [
+        Line("People: admitting one, 100,000 stored", many["admit_ms"], few["admit_ms"], "≤ 50", "ms"),
+        Line("  longest standstill of that", many["longest_ms"], few["longest_ms"], "≤ 50", "ms"),
     ]
 
 

@@ -687,6 +687,16 @@ MUTANTS: dict[str, Mutant] = {
             access.removed_entry_still_admits,
             _swept("DELETE FROM identities", "people", "people"),
         ),
+        Mutant(
+            "a change of people that is missed",
+            access.second_change_unseen,
+            _test("people_amended", "after_any_series_of_changes_the_gateway_knows_what_the_store_says"),
+        ),
+        Mutant(
+            "a merged person who is still there",
+            access.merged_person_stays,
+            _test("people_amended", "after_any_series_of_changes_the_gateway_knows_what_the_store_says"),
+        ),
         Mutant("S15: a code used twice", access.reusable_code, _swept("UPDATE codes", "people", "people")),
         Mutant("S15: a code for ever", access.expired_code, _test("pairing", "a_code_expires_after_an_hour")),
         Mutant(
