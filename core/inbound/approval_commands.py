@@ -27,9 +27,11 @@ class ApprovalCommands:
 
     def commands(self) -> tuple[Command, ...]:
         return (
-            Command("approve", "let a tool run: /approve ID, or /approve ID talk", self._approve, Permission.TALK),
-            Command("deny", "do not let a tool run: /deny ID, with a reason if you like", self._deny, Permission.TALK),
-            Command("approvals", "questions that wait for an answer", self._list, Permission.BASICS),
+            Command("approve", "let a tool run: /approve ID, or /approve ID talk", self._approve, Permission.APPROVE),
+            Command(
+                "deny", "do not let a tool run: /deny ID, with a reason if you like", self._deny, Permission.APPROVE
+            ),
+            Command("approvals", "questions that wait for an answer", self._list, Permission.APPROVE),
         )
 
     def _approve(self, tx: Transaction, inbound: Inbound) -> Obeyed:

@@ -23,7 +23,7 @@ from tidings.core.agent import ChoicesOffered
 from tidings.core.people import policy
 from tidings.core.roles import OWNER, Permission, Person, Role
 
-TALK, BASICS, WORK, OTHERS, HOME, PEOPLE, OPERATE = Permission
+TALK, BASICS, WORK, APPROVE, APPROVE_OTHERS, OTHERS, HOME, PEOPLE, OPERATE = Permission
 # Who has which role in the stories below.
 PERSONS = {"1": Role.OWNER, "6": Role.ADMIN, "8": Role.MEMBER, "9": Role.GUEST, "10": Role.BLOCKED}
 
@@ -31,6 +31,8 @@ MAY: Mapping[Permission, set[Role]] = {
     TALK: {Role.OWNER, Role.ADMIN, Role.MEMBER, Role.GUEST},
     BASICS: {Role.OWNER, Role.ADMIN, Role.MEMBER, Role.GUEST},
     WORK: {Role.OWNER, Role.ADMIN, Role.MEMBER},
+    APPROVE: {Role.OWNER, Role.ADMIN},
+    APPROVE_OTHERS: {Role.OWNER, Role.ADMIN},
     OTHERS: {Role.OWNER, Role.ADMIN},
     HOME: {Role.OWNER, Role.ADMIN},
     PEOPLE: {Role.OWNER, Role.ADMIN},
@@ -40,10 +42,13 @@ MAY: Mapping[Permission, set[Role]] = {
 COMMANDS = {
     "continue": WORK,
     "sessions": WORK,
+    "approvals": APPROVE,
+    "approve": APPROVE,
     "at": WORK,
     "bg": WORK,
     "board": WORK,
     "compact": WORK,
+    "deny": APPROVE,
     "every": WORK,
     "help": BASICS,
     "link": WORK,
