@@ -596,7 +596,7 @@ MUTANTS: dict[str, Mutant] = {
         Mutant(
             "an effect that nobody permitted",
             assistant.tool_that_nobody_named,
-            _test("assistant_tools", "an_effectful_tool_acts_only_if_the_settings_name_it"),
+            _test("assistant_tools", "the_terminal_is_refused_unless_it_is_named"),
         ),
         Mutant(
             "the bot does what a guest wants",
