@@ -32,7 +32,7 @@ from tidings.core.agent import (
 )
 from tidings.core.errors import Unknown
 from tidings.core.roles import Permission, Person, Role
-from tidings.core.types import Attachment
+from tidings.core.types import Attachment, Entry
 
 
 class Desk(FakeDesk):
@@ -41,6 +41,7 @@ class Desk(FakeDesk):
     def __init__(self) -> None:
         super().__init__()
         self.files: dict[str, Path] = {}
+        self.tasks: Any = None
         self.people.may = self._may  # type: ignore[method-assign]
         self.barred: set[Permission] = set()
 
@@ -62,7 +63,7 @@ class Talk:
         self.desk = Desk()
         self.workspace = home / "workspace"
         self._home = home
-        self._role = role
+        self.role = role
         self._number = 0
         self._turn: Turn | None = None
         self._checkpoint: bytes | None = None
@@ -70,7 +71,14 @@ class Talk:
         # Of the run so far, across all its attempts.
         self.events: list[Event] = []
 
-    async def says(self, text: str = "go on", *, files: Mapping[str, str] | None = None, **more: Any) -> Any:
+    async def says(
+        self,
+        text: str = "go on",
+        *,
+        files: Mapping[str, str] | None = None,
+        history: tuple[Entry, ...] = (),
+        **more: Any,
+    ) -> Any:
         """A new run for this message; returns its question, or None where it has ended."""
         attachments = []
         for name, content in (files or {}).items():
@@ -80,7 +88,8 @@ class Talk:
             attachments.append(Attachment(handle=path.name, name=name, size=path.stat().st_size))
         self._number += 1
         message = inbound(text, attachments=tuple(attachments), **more)
-        self._turn = Turn(run=f"run_{self._number}", attempt=1, bot="bot", message=message, desk=self.desk)
+        run = f"run_{self._number}"
+        self._turn = Turn(run=run, attempt=1, bot="bot", message=message, desk=self.desk, history=history)
         self.events = []
         return await self._run()
 
@@ -111,7 +120,7 @@ class Talk:
         self._turn = structs.replace(self._turn, checkpoint=self._checkpoint)
         self.asked = None
         last: Event | None = None
-        with in_session(self.workspace, run=self._turn.run, role=self._role):
+        with in_session(self.workspace, run=self._turn.run, role=self.role):
             async for event in self.agent.run(self._turn):
                 assert not isinstance(last, Finished | ApprovalAsked), "these are the last of an attempt"
                 if isinstance(event, ApprovalAsked):

@@ -131,7 +131,9 @@ def _one_line(text: str) -> str:
 
 def _odd(command: str) -> str:
     """Names the letters that are not ASCII, because some look like letters that are."""
-    odd = list(dict.fromkeys(each for each in command if not each.isascii() and each.isalnum()))
+    odd = list(
+        dict.fromkeys(each for each in command if not each.isascii() and each.isalnum() and visible(each) == each)
+    )
     if not odd:
         return ""
     named = " ".join(f"{each} (U+{ord(each):04X})" for each in odd[:NAMED_CHARACTERS])
