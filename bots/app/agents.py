@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import suppress
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
@@ -116,10 +117,23 @@ def _build_one(name: str, bot: Bot, turnstile: Turnstile) -> tuple[Agent, tuple[
 
         # The default list names our own tools, and a tool of the hosted agent may share a name.
         permitted = frozenset(bot.tools if "tools" in bot.model_fields_set else ())
-        agent = HostedAgent(agent, permitted, needs_finish_reason=bot.needs_finish_reason, turnstile=turnstile)
+        _check_modes(bot.approvals.modes, permitted, wanted)
+        agent = HostedAgent(
+            agent, permitted, bot.approvals, needs_finish_reason=bot.needs_finish_reason, turnstile=turnstile
+        )
     if not callable(getattr(agent, "run", None)):
         raise ConfigError(f"{wanted} has no run(turn), so it is not an agent")
     return cast(Agent, agent), tuple(getattr(module, "KINDS", ()))
+
+
+def _check_modes(modes: Iterable[str], permitted: frozenset[str], wanted: str) -> None:
+    """Raises ConfigError for a mode of a tool that the settings do not name: a hosted agent uses no other."""
+    known = ["*", *sorted(permitted)]
+    for name in modes:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f", did you mean {near[0]}?" if near else f" (tools names: {', '.join(sorted(permitted)) or 'none'})"
+            raise ConfigError(f"{wanted}: approvals: modes: {name} is not in tools{hint}")
 
 
 def _place(bot: Bot) -> tuple[str, str]:

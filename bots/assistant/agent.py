@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from contextvars import Context
 from dataclasses import dataclass
@@ -138,11 +138,20 @@ class Assistant:
         """The bot's settings without the tools that the errand was not given, so it cannot delegate them either."""
         if errand is None or errand.tools is None:
             return self._settings
+        servers = {name: server for name, server in self._settings.mcp.items() if name in errand.tools}
+        approvals = self._settings.approvals
+        modes = {name: mode for name, mode in approvals.modes.items() if "." not in name or _is_of(name, servers)}
         given = {
             "tools": tuple(name for name in self._settings.tools if name in errand.tools),
-            "mcp": {name: server for name, server in self._settings.mcp.items() if name in errand.tools},
+            "mcp": servers,
+            "approvals": approvals.model_copy(update={"modes": modes}),
         }
         return self._settings.model_copy(update=given)
+
+
+def _is_of(name: str, servers: Iterable[str]) -> bool:
+    """Whether a mode names tools of one of these servers."""
+    return any(name.startswith(f"{server}.") for server in servers)
 
 
 def _for_card(toolbox: Toolbox, turn: Turn) -> Toolbox:

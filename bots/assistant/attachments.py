@@ -14,6 +14,7 @@ from pydantic_ai.messages import ImageUrl, UserContent
 
 from tidings.bots.assistant.memory import SCHEME
 from tidings.bots.assistant.prompt import NOTE, SIGN, WORDLESS, fence, heard, label
+from tidings.bots.assistant.tools.workspace import ATTACHMENTS
 from tidings.core import context
 from tidings.core.agent import Turn
 from tidings.core.errors import TidingsError
@@ -24,7 +25,6 @@ from tidings.core.types import Attachment
 IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
 IMAGE_BYTES = 5 * 1024 * 1024
 TEXT_BYTES = 200_000
-FOLDER = "attachments"
 NAME_BYTES = 100
 
 
@@ -61,7 +61,7 @@ async def take(turn: Turn, *, images: bool) -> Heard:
 
 def _keep(path: Path, prefix: str, name: str) -> str:
     """Copies the file into the workspace under a safe name, so that tools can work with it."""
-    folder = context.current().workspace / FOLDER
+    folder = context.current().workspace / ATTACHMENTS
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     # The end of a name says more than its beginning, and file systems limit bytes, not characters.
     ending = re.sub(r"[^\w.-]+", "_", name).encode()[-NAME_BYTES:].decode(errors="ignore")
@@ -69,7 +69,7 @@ def _keep(path: Path, prefix: str, name: str) -> str:
     draft = folder / f".{prefix}.part"
     shutil.copyfile(path, draft)
     draft.replace(folder / safe)
-    return f"{FOLDER}/{safe}"
+    return f"{ATTACHMENTS}/{safe}"
 
 
 def _look(path: Path, attachment: Attachment, name: str, images: bool) -> tuple[UserContent, str]:

@@ -19,6 +19,8 @@ class Spent:
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0
+    # Seconds of work before the last checkpoint; waiting for people is no work.
+    seconds: float = 0.0
 
     @property
     def usage(self) -> Usage | None:
@@ -49,6 +51,15 @@ class Budget:
         self._now = now
         self._began = now()
         self.spent = Spent()
+
+    def resume(self, spent: Spent) -> None:
+        """Counts on from what the run had spent before a restart, or before it waited for people."""
+        self.spent = spent
+        self._began = self._now() - spent.seconds
+
+    def stamp(self) -> None:
+        """Notes the seconds of work so far, to be kept with the rest."""
+        self.spent.seconds = self._now() - self._began
 
     def spend(self, input_tokens: int, output_tokens: int, cost: float) -> None:
         self.spent.requests += 1

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 
 from tidings.bots.assistant.prompt import NOTE
@@ -42,15 +41,25 @@ class Halted:
     reason: str
 
 
+@dataclass(slots=True)
+class Counted:
+    """What was counted in one run; kept in its checkpoint, so that a run that waited for people counts on."""
+
+    # How often each call has failed in each way.
+    same: dict[str, int] = field(default_factory=dict)
+    # How often each tool has failed in a row.
+    failing: dict[str, int] = field(default_factory=dict)
+    # Results that were seen, and how many calls in a row brought nothing else.
+    seen: list[str] = field(default_factory=list)
+    stale: int = 0
+
+
 class Guard:
     """Counts the tool calls of one run."""
 
-    def __init__(self, rails: Rails) -> None:
+    def __init__(self, rails: Rails, counted: Counted | None = None) -> None:
         self._rails = rails
-        self._same: Counter[tuple[str, str, str]] = Counter()
-        self._failing: Counter[str] = Counter()
-        self._seen: set[bytes] = set()
-        self._stale = 0
+        self._counted = counted if counted is not None else Counted()
 
     def look(self, used: Used) -> Warned | Halted | None:
         if not self._rails.enabled:
@@ -60,9 +69,8 @@ class Guard:
         return next(iter(halts or found), None)
 
     def _failed(self, used: Used) -> list[Warned | Halted]:
-        self._same[used.name, used.arguments, used.error] += 1
-        self._failing[used.name] += 1
-        same, failing = self._same[used.name, used.arguments, used.error], self._failing[used.name]
+        same = _count(self._counted.same, _mark(used.name, used.arguments, used.error))
+        failing = _count(self._counted.failing, used.name)
         # After the first sentence, an error is mostly advice for the model.
         name, told = shown(used.name), one_line(used.error).partition(". ")[0][:ERROR_CHARACTERS].rstrip(".")
         return [
@@ -83,20 +91,34 @@ class Guard:
         ]
 
     def _succeeded(self, used: Used) -> list[Warned | Halted]:
-        self._failing[used.name] = 0
+        counted = self._counted
+        counted.failing.pop(used.name, None)
         if used.effect is Effect.EFFECT:
-            self._stale = 0
+            counted.stale = 0
             return []
-        seen = sha256("\0".join((used.name, used.arguments, used.output)).encode(errors="surrogatepass")).digest()
-        self._stale = self._stale + 1 if seen in self._seen else 1
-        self._seen.add(seen)
+        seen = _mark(used.name, used.arguments, used.output)
+        if seen in counted.seen:
+            counted.stale += 1
+        else:
+            counted.stale = 1
+            counted.seen.append(seen)
+        stale = counted.stale
         return _judge(
             self._rails.no_progress,
-            self._stale,
-            f"the last {self._stale} calls brought nothing new; answer with what you have, or do something else",
-            f"I looked things up {self._stale} times in a row, lastly with {shown(used.name)}, and learned nothing new",
-            f"{self._stale} calls brought nothing new",
+            stale,
+            f"the last {stale} calls brought nothing new; answer with what you have, or do something else",
+            f"I looked things up {stale} times in a row, lastly with {shown(used.name)}, and learned nothing new",
+            f"{stale} calls brought nothing new",
         )
+
+
+def _count(counts: dict[str, int], key: str) -> int:
+    counts[key] = counts.get(key, 0) + 1
+    return counts[key]
+
+
+def _mark(*parts: str) -> str:
+    return sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
 
 
 def shown(name: str) -> str:

@@ -31,6 +31,8 @@ from pydantic_ai.messages import (
 
 from tidings.bots.assistant import prompt
 from tidings.bots.assistant.budget import Spent
+from tidings.bots.assistant.loop_guard import Counted
+from tidings.bots.assistant.taint import Taint
 from tidings.bots.assistant.tools.toolbox import NAME_CHARACTERS, ODD
 from tidings.core.agent import Finished, Turn
 from tidings.core.redaction import one_line, plain
@@ -66,6 +68,12 @@ class _Envelope(msgspec.Struct, frozen=True):
     spent: Spent = msgspec.field(default_factory=Spent)
     # The time of the newest entry that the run knew when it began.
     told: float = 0.0
+    # The last answer's calls have results only in part, because the run waits for people.
+    is_open: bool = False
+    counted: Counted = msgspec.field(default_factory=Counted)
+    # Texts of others that the messages hold, also in a summary, and addresses that people named.
+    read: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
 
 
 @dataclass
@@ -85,6 +93,12 @@ class Memory:
     told: float = 0.0
     # What the person has read of this run so far, in pieces.
     pieces: list[str] = field(default_factory=list)
+    # The last answer's calls have results only in part, because the run waits for people.
+    is_open: bool = False
+    # What the guard against going in circles has counted in this run.
+    counted: Counted = field(default_factory=Counted)
+    # As long as the messages are kept, so is this: what is said in a summary was read before it.
+    taint: Taint = field(default_factory=Taint)
 
     @property
     def said(self) -> str:
@@ -99,6 +113,12 @@ class Memory:
         """How many tools this run has called so far."""
         own = self.messages[self.begin :]
         return sum(isinstance(part, ToolCallPart) for message in own for part in message.parts)
+
+    @property
+    def used(self) -> list[str]:
+        """The tools whose results this run has, in their order."""
+        own = self.messages[self.begin :]
+        return [part.tool_name for message in own for part in message.parts if isinstance(part, ToolReturnPart)]
 
     def hear(self, content: str | Sequence[UserContent]) -> None:
         self.messages.append(ModelRequest(parts=[UserPromptPart(content)]))
@@ -129,8 +149,23 @@ class Memory:
         else:
             self.messages.append(ModelResponse(parts=[TextPart(text)]))
 
-    def take_back(self, results: Iterable[ToolReturnPart]) -> None:
-        self.messages.append(ModelRequest(parts=list(results)))
+    def take_back(self, results: Iterable[ToolReturnPart], *, is_open: bool = False) -> None:
+        """Adds the results of the last answer's calls; of an open round only those that there are so far."""
+        if parts := list(results):
+            self.messages.append(ModelRequest(parts=parts))
+        self.is_open = is_open
+
+    def reopen(self) -> tuple[ModelResponse, list[ToolReturnPart]]:
+        """Takes the results of an open round out again; returns the answer with the calls, and these results."""
+        self.is_open = False
+        last = self.messages[-1]
+        results: list[ToolReturnPart] = []
+        if isinstance(last, ModelRequest):
+            results = [part for part in last.parts if isinstance(part, ToolReturnPart)]
+            self.messages = self.messages[:-1]
+        response = self.messages[-1]
+        assert isinstance(response, ModelResponse), "an open round follows an answer"
+        return response, results
 
     def replace(self, messages: list[ModelMessage], begin: int) -> None:
         self.messages, self.begin = messages, begin
@@ -145,7 +180,21 @@ class Memory:
     def store(self) -> bytes:
         raw = msgspec.Raw(ModelMessagesTypeAdapter.dump_json(self.messages))
         said, files = plain(self.said), tuple(self.files)
-        envelope = _Envelope(VERSION, self.run, self.begin, said, self.ended, files, raw, self.spent, self.told)
+        envelope = _Envelope(
+            VERSION,
+            self.run,
+            self.begin,
+            said,
+            self.ended,
+            files,
+            raw,
+            self.spent,
+            self.told,
+            self.is_open,
+            self.counted,
+            tuple(self.taint.sources),
+            tuple(self.taint.named),
+        )
         return msgspec.json.encode(envelope)
 
     async def shown(self, *, images: bool) -> list[ModelMessage]:
@@ -165,9 +214,11 @@ def of(turn: Turn) -> Memory:
     stored = _decode(turn.checkpoint)
     told = max((entry.at for entry in turn.history), default=0.0)
     if stored is None:
-        messages = _told(turn.history)
-        return Memory(turn.run, messages, len(messages), told=told)
+        taint = Taint()
+        messages = _told(turn.history, taint)
+        return Memory(turn.run, messages, len(messages), told=told, taint=taint)
     envelope, messages = stored
+    taint = Taint(list(envelope.read), list(envelope.named))
     if envelope.run == turn.run:
         return Memory(
             turn.run,
@@ -179,9 +230,12 @@ def of(turn: Turn) -> Memory:
             ended=envelope.ended,
             spent=envelope.spent,
             told=envelope.told,
+            is_open=envelope.is_open,
+            counted=envelope.counted,
+            taint=taint,
         )
-    messages += _since(envelope, turn.history)
-    return Memory(turn.run, messages, len(messages), told=told)
+    messages += _since(envelope, turn.history, taint)
+    return Memory(turn.run, messages, len(messages), told=told, taint=taint)
 
 
 def _decode(checkpoint: bytes | None) -> tuple[_Envelope, list[ModelMessage]] | None:
@@ -196,19 +250,19 @@ def _decode(checkpoint: bytes | None) -> tuple[_Envelope, list[ModelMessage]] | 
         return None
 
 
-def _since(envelope: _Envelope, history: Sequence[Entry]) -> list[ModelMessage]:
+def _since(envelope: _Envelope, history: Sequence[Entry], taint: Taint) -> list[ModelMessage]:
     """What the person has seen since the checkpoint: how its run ended, and what followed."""
     places = [place for place, entry in enumerate(history) if entry.run == envelope.run]
     if not places:
         # Another bot has answered here for so long that every entry is newer than the checkpoint.
-        return _told(history)
+        return _told(history, taint)
     # The first entry is the message itself.
     own = [history[place] for place in places[1:]]
     known = one_line(envelope.ended.reason) if envelope.ended else ""
     ending = [entry for entry in own if entry.author is Author.NOTICE and entry.text != known]
     # A notice about other work that arrived while the run was active.
     meanwhile = [entry for entry in history[: places[0]] if entry.author is Author.NOTICE and entry.at > envelope.told]
-    return _told([*_unsaid(own, envelope.said), *ending, *meanwhile, *history[places[-1] + 1 :]], envelope.run)
+    return _told([*_unsaid(own, envelope.said), *ending, *meanwhile, *history[places[-1] + 1 :]], taint, envelope.run)
 
 
 def _unsaid(own: list[Entry], said: str) -> list[Entry]:
@@ -261,7 +315,7 @@ def _is_object(written: str) -> bool:
         return False
 
 
-def _told(entries: Iterable[Entry], begun: str = "") -> list[ModelMessage]:
+def _told(entries: Iterable[Entry], taint: Taint, begun: str = "") -> list[ModelMessage]:
     """The history as messages; `begun` is a run whose first entry the checkpoint already holds."""
     messages: list[ModelMessage] = []
     runs = {begun}
@@ -270,12 +324,15 @@ def _told(entries: Iterable[Entry], begun: str = "") -> list[ModelMessage]:
         runs.add(entry.run)
         match entry.author:
             case Author.PERSON:
+                taint.recall(entry.text)
                 messages.append(ModelRequest(parts=[UserPromptPart(prompt.recalled(entry.text))]))
             case Author.BOT if entry.text.strip():
                 messages.append(ModelResponse(parts=[TextPart(entry.text)]))
             case Author.NOTICE:
                 # How a run ended is the gateway's own sentence; other notices may hold an output or a report by others.
                 is_ours = not entry.source and (not entry.run or (entry.run.startswith("run_") and not is_first))
+                if not is_ours:
+                    taint.add(f"a notice from {entry.source}" if entry.source else "a notice")
                 words = prompt.note(entry.text) if is_ours else prompt.news(entry.text, entry.source)
                 messages.append(ModelRequest(parts=[UserPromptPart(words)]))
             case _:

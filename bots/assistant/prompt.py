@@ -28,6 +28,7 @@ _BETWEEN = rf"[^\w>{_OPENING}]*+"
 _FENCE = re.compile(rf"(?<![{_OPENING}])[{_OPENING}]++(?={_BETWEEN}{_BETWEEN.join('untrusted')})", re.IGNORECASE)
 # The labels of other people's words in the history.
 _OF_OTHERS = re.compile(r"\((In reply|Forwarded from)\b")
+_ATTACHED = "\n(Attached: "
 # A placeholder for the mark in stored text; it is removed from people's words.
 SIGN = "\ufdd1"
 NOTE = f"(Note{SIGN}:"
@@ -104,6 +105,11 @@ def note(text: str) -> str:
 def news(text: str, source: str) -> str:
     """A notice that was sent to this chat; it is fenced, because it may hold other people's words."""
     return f"{NOTE} this was told here meanwhile.)\n{fence(text, source or 'a notice')}"
+
+
+def holds_words_of_others(text: str) -> bool:
+    """Tells whether a message from the history quotes, passes on or attaches something."""
+    return bool(_OF_OTHERS.match(text)) or _ATTACHED in f"\n{text}"
 
 
 def recalled(text: str) -> str:

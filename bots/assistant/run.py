@@ -23,7 +23,18 @@ from tidings.bots.assistant.silence import Quiet, is_sign
 from tidings.bots.assistant.tools.toolbox import Toolbox
 from tidings.bots.assistant.use_tools import Round, Using
 from tidings.core import context
-from tidings.core.agent import Checkpoint, Event, FileMade, Finished, OutcomeKind, Progress, TextDelta, Turn
+from tidings.core.agent import (
+    ApprovalAsked,
+    Checkpoint,
+    Event,
+    FileMade,
+    Finished,
+    OutcomeKind,
+    Progress,
+    TextDelta,
+    Turn,
+)
+from tidings.core.roles import Permission
 from tidings.core.types import File, Origin
 
 log = logging.getLogger(__name__)
@@ -56,10 +67,10 @@ class Work:
         self._budget = budget
         self._memory = memory.of(turn)
         # Spending from before a restart counts too.
-        budget.spent = self._memory.spent
+        budget.resume(self._memory.spent)
         self._chosen = model_choice.chosen(settings, turn.preferences.get("model", ""))
         self._choices = models.choices(self._chosen)
-        self._using = Using(toolbox, Guard(settings.rails), turn.desk, turn.run, self._memory.calls)
+        self._using = Using(toolbox, Guard(settings.rails, self._memory.counted), turn, self._memory)
         given = turn.message.given.instructions if turn.message.given else ""
         self._instructions = prompt.instructions(
             name,
@@ -109,13 +120,17 @@ class Work:
 
     async def _begin(self, built: Built) -> AsyncGenerator[Event, None]:
         if self._memory.resumes:
+            said = self._memory.said
+            self._spoke = self._apart = bool(said)
+            if self._turn.goes_on:
+                return
             # Readers of the stream discard the text from before the restart, so it is sent again.
             for file in self._memory.files:
                 yield FileMade(file.path, file.name)
-            if said := self._memory.said:
-                self._spoke = self._apart = True
+            if said:
                 yield TextDelta(said)
             return
+        self._memory.taint.hear(self._turn.message, is_peer=Permission.WORK in context.current().permissions)
         heard = await attachments.take(self._turn, images=built.images)
         self._memory.hear(heard.content)
         for complaint in heard.refused:
@@ -129,7 +144,17 @@ class Work:
                     yield event
             return
         used_tools = self._memory.resumes
+        response: ModelResponse | None = None
         while True:
+            if self._memory.is_open or response is not None:
+                is_over = False
+                async with aclosing(self._use_tools(response)) as events:
+                    async for event in events:
+                        is_over = is_over or isinstance(event, Finished | ApprovalAsked)
+                        yield event
+                if is_over:
+                    return
+                used_tools = True
             if self._is_full(built) and not (used_tools and compaction.shed(self._memory) and not self._is_full(built)):
                 async with aclosing(self._make_room(built.window)) as events:
                     async for event in events:
@@ -154,22 +179,22 @@ class Work:
                 for event in self._end(OutcomeKind.COMPLETED, ""):
                     yield event
                 return
-            halted = False
-            async with aclosing(self._use_tools(response)) as events:
-                async for event in events:
-                    halted = halted or isinstance(event, Finished)
-                    yield event
-            if halted:
-                return
-            used_tools = True
 
-    async def _use_tools(self, response: ModelResponse) -> AsyncGenerator[Event, None]:
+    async def _use_tools(self, response: ModelResponse | None) -> AsyncGenerator[Event, None]:
+        """Uses the tools of an answer, or goes on with the round that waited for people."""
         result = Round()
+        if response is None:
+            response, result.returns = self._memory.reopen()
         async with aclosing(self._using.use(response.tool_calls, result)) as used:
             async for event in used:
                 if isinstance(event, FileMade):
                     self._memory.files.append(File(path=event.path, name=event.name))
                 yield event
+        if result.asked:
+            self._memory.take_back(result.returns, is_open=True)
+            yield self._checkpoint()
+            yield result.asked
+            return
         warning = self._budget.warning
         if warning and result.returns:
             last = result.returns[-1]
@@ -182,7 +207,7 @@ class Work:
             return
         await self._asking.turnstile.enter()
         # The results of the tools are stored, so that a restart continues after them.
-        yield Checkpoint(self._memory.store(), self._budget.spent.usage)
+        yield self._checkpoint()
 
     async def _ask(self, built: Built) -> AsyncGenerator[Event, None]:
         """Stores one complete answer in `_answer`; a model that answers only with a sign of silence is asked again."""
@@ -261,7 +286,7 @@ class Work:
             yield self._say(told)
             self._apart = True
         # Stored at once, so that a restart neither shortens the conversation again nor repeats the notice.
-        yield Checkpoint(self._memory.store(), self._budget.spent.usage)
+        yield self._checkpoint()
 
     async def _compact_now(self, built: Built) -> AsyncGenerator[Event, None]:
         """Sums up the conversation by command; the command itself is not part of it."""
@@ -328,7 +353,11 @@ class Work:
 
     def _end(self, kind: OutcomeKind, reason: str, *, passing: bool = False) -> list[Event]:
         self._memory.ended = Finished(kind, reason, self._budget.spent.usage, passing)
-        return [Checkpoint(self._memory.store(), self._memory.ended.usage), self._memory.ended]
+        return [self._checkpoint(), self._memory.ended]
+
+    def _checkpoint(self) -> Checkpoint:
+        self._budget.stamp()
+        return Checkpoint(self._memory.store(), self._budget.spent.usage)
 
     def _say(self, text: str) -> TextDelta:
         paragraph = "\n\n" if self._apart and self._spoke else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -49,6 +50,30 @@ class Rails(Section):
     same_call: Rail = Field(Rail(warn=2, halt=4), description="The same call failing the same way: warn, halt.")
     one_tool: Rail = Field(Rail(warn=3, halt=6), description="One tool failing, with any arguments: warn, halt.")
     no_progress: Rail = Field(Rail(warn=4, halt=8), description="Calls in a row that bring nothing new: warn, halt.")
+
+
+class Mode(StrEnum):
+    """Whether a tool may act: at once, after people were asked, or never."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+class Approvals(Section):
+    """Which tools act without asking people first; a tool with an effect asks unless something here allows it."""
+
+    modes: dict[str, Mode] = Field(
+        {},
+        description="allow, ask or deny, by the name of a tool or group, by server.tool or server.*;"
+        ' "*" is every tool with an effect.',
+    )
+    commands: tuple[str, ...] = Field(
+        (), description='Commands of terminal that run without asking, such as "git status" or "ls *".'
+    )
+    trust_tainted: bool = Field(
+        False, description="Whether allowed tools act without asking even after the bot has read texts of others."
+    )
 
 
 class McpServer(Section):
@@ -111,6 +136,7 @@ class Assistant(ModelChoice):
     )
     fetch_hosts: tuple[str, ...] = Field((), description="Private hosts that fetch_url may reach.")
     mcp: dict[str, McpServer] = Field({}, description="MCP servers, by name.")
+    approvals: Approvals = Field(Approvals(), description="Which tools ask people before they act.")
     limits: BotLimits = Field(BotLimits(), description="What one run may spend.")
     rails: Rails = Field(Rails(), description="When a run that goes in circles is halted.")
     connect_seconds: float = Field(10.0, gt=0, description="How long to wait for a connection to the provider.")

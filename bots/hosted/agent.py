@@ -7,8 +7,9 @@ import logging
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
+from tidings.bots.assistant.settings import Approvals
 from tidings.bots.assistant.turnstile import Turnstile
-from tidings.core.agent import Event, Finished, OutcomeKind, TextDelta, ToolStarted, Turn
+from tidings.core.agent import ApprovalAsked, Event, Finished, OutcomeKind, ToolStarted, Turn
 
 if TYPE_CHECKING:
     import pydantic_ai
@@ -21,8 +22,9 @@ NO_ANSWER = "the model gave no answer"
 
 
 class HostedAgent:
-    """The tools of a hosted agent declare no effect, so all count as effectful and run only if permitted by name.
+    """The tools of a hosted agent declare no effect, so all count as effectful.
 
+    A tool runs only if it is permitted by name, and asks people first unless `approvals` allows it.
     `needs_finish_reason` is false for models that never say why they end.
     """
 
@@ -30,34 +32,39 @@ class HostedAgent:
         self,
         agent: pydantic_ai.Agent[Any, Any],
         permitted: frozenset[str],
+        approvals: Approvals | None = None,
         *,
         needs_finish_reason: bool = True,
         turnstile: Turnstile | None = None,
     ) -> None:
         self._agent = agent
         self._permitted = permitted
+        self._approvals = approvals or Approvals()
         self._needs_finish_reason = needs_finish_reason
         self._turnstile = turnstile or Turnstile()
 
     async def run(self, turn: Turn) -> AsyncIterator[Event]:
         # The owner's module has built an agent by now, so the library is already imported.
         from tidings.bots.hosted.run import Play
+        from tidings.bots.hosted.tool_gate import Terms
 
         stage = Stage()
-        play = Play(self._agent, turn, stage, self._permitted, self._turnstile, self._needs_finish_reason)
+        terms = Terms(self._permitted, self._approvals)
+        play = Play(self._agent, turn, stage, terms, self._turnstile, self._needs_finish_reason)
         playing = asyncio.create_task(play.perform())
         # Closing the stage ends the loop below when the run has ended.
         playing.add_done_callback(lambda _: stage.close())
-        said = False
         try:
             while (scene := await stage.next()) is not None:
                 event, resumed = scene
-                said = said or (isinstance(event, TextDelta) and bool(event.text.strip()))
                 yield event
                 # The runner asks for the next event only after this one is stored.
                 if resumed is not None and not resumed.done():
                     resumed.set_result(None)
-            yield _finished(playing.result(), said)
+            if isinstance(ending := playing.result(), ApprovalAsked):
+                yield ending
+            else:
+                yield _finished(ending, play.spoke)
         finally:
             play.stop()
             await asyncio.wait({playing})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
+import msgspec
 from pydantic import ValidationError
 from pydantic_ai.messages import (
     ModelMessage,
@@ -13,9 +14,11 @@ from pydantic_ai.messages import (
     ModelResponse,
     TextPart,
     UserPromptPart,
+    repair_messages,
 )
 
-from tidings.core.agent import Turn
+from tidings.bots.assistant.taint import Taint
+from tidings.core.agent import Turn, Usage
 from tidings.core.types import Author, Entry, Value
 
 VERSION = 1
@@ -31,23 +34,47 @@ class Memory(Value, frozen=True, kw_only=True):
     answer: str = ""
     # The time of the newest entry that the run knew when it began.
     told: float = 0.0
+    # The library's ids of the calls that people are asked about, in their order.
+    waiting: tuple[str, ...] = ()
+    # What the person has read of this run so far, and what it has used.
+    said: str = ""
+    usage: Usage | None = None
+    # The texts of others that the messages hold.
+    read: tuple[str, ...] = ()
 
 
-def seal(run: str, messages: Sequence[ModelMessage], answer: str = "", told: float = 0.0) -> bytes:
-    said = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
-    return json.dumps({"hosted": VERSION, "run": run, "messages": said, "answer": answer, "told": told}).encode()
+def seal(run: str, memory: Memory) -> bytes:
+    """The memory as a checkpoint of this run."""
+    kept = {
+        "hosted": VERSION,
+        "run": run,
+        "messages": ModelMessagesTypeAdapter.dump_python(list(memory.messages), mode="json"),
+        "answer": memory.answer,
+        "told": memory.told,
+        "waiting": memory.waiting,
+        "said": memory.said,
+        "usage": msgspec.to_builtins(memory.usage),
+        "read": memory.read,
+    }
+    return json.dumps(kept).encode()
 
 
 def recall(turn: Turn) -> Memory:
     """The memory for a turn; a checkpoint of another agent or of an old format counts as none."""
     kept = _open(turn.checkpoint) if turn.checkpoint else None
     newest = max((entry.at for entry in turn.history), default=0.0)
+    taint = Taint()
     if kept is None:
-        return Memory(messages=tuple(_told(turn.history)), told=newest)
+        messages = _told(turn.history, taint)
+        return Memory(messages=tuple(messages), told=newest, read=tuple(taint.sources))
     run, memory = kept
     if run == turn.run:
         return memory
-    return Memory(messages=(*memory.messages, *_told(_since(turn.history, run, memory))), told=newest)
+    taint.sources += memory.read
+    # Calls that were never answered would be refused by every provider.
+    known = repair_messages(list(memory.messages)) if memory.waiting else memory.messages
+    messages = [*known, *_told(_since(turn.history, run, memory), taint)]
+    return Memory(messages=tuple(messages), told=newest, read=tuple(taint.sources))
 
 
 def _open(checkpoint: bytes) -> tuple[str, Memory] | None:
@@ -60,10 +87,20 @@ def _open(checkpoint: bytes) -> tuple[str, Memory] | None:
         return None
     try:
         messages = ModelMessagesTypeAdapter.validate_python(envelope.get("messages"))
-    except ValidationError:
+        usage = msgspec.convert(envelope.get("usage"), Usage | None)
+    except (ValidationError, msgspec.ValidationError):
         return None
-    answer, told = str(envelope.get("answer", "")), float(envelope.get("told") or 0.0)
-    return str(envelope.get("run", "")), Memory(messages=tuple(messages), resumed=True, answer=answer, told=told)
+    memory = Memory(
+        messages=tuple(messages),
+        resumed=True,
+        answer=str(envelope.get("answer", "")),
+        told=float(envelope.get("told") or 0.0),
+        waiting=tuple(map(str, envelope.get("waiting") or ())),
+        said=str(envelope.get("said", "")),
+        usage=usage,
+        read=tuple(map(str, envelope.get("read") or ())),
+    )
+    return str(envelope.get("run", "")), memory
 
 
 def _since(history: Sequence[Entry], run: str, kept: Memory) -> list[Entry]:
@@ -77,7 +114,7 @@ def _since(history: Sequence[Entry], run: str, kept: Memory) -> list[Entry]:
     return [*ending, *meanwhile, *history[own[-1] + 1 :]]
 
 
-def _told(entries: Iterable[Entry]) -> list[ModelMessage]:
+def _told(entries: Iterable[Entry], taint: Taint) -> list[ModelMessage]:
     messages: list[ModelMessage] = []
     for entry in entries:
         match entry.author:
@@ -85,7 +122,10 @@ def _told(entries: Iterable[Entry]) -> list[ModelMessage]:
                 messages.append(ModelResponse(parts=[TextPart(entry.text)]))
             case Author.NOTICE:
                 whose = f", from {entry.source}" if entry.source else ""
+                if entry.source or not entry.run.startswith("run_"):
+                    taint.add(f"a notice{whose.replace(',', '')}")
                 messages.append(ModelRequest(parts=[UserPromptPart(f"(Note{whose}: {entry.text})")]))
             case Author.PERSON:
+                taint.recall(entry.text)
                 messages.append(ModelRequest(parts=[UserPromptPart(entry.text)]))
     return messages

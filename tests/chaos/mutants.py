@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tests.chaos import mutation_access as access
 from tests.chaos import mutation_api as api
+from tests.chaos import mutation_approvals as approvals
 from tests.chaos import mutation_assistant as assistant
 from tests.chaos import mutation_board as board
 from tests.chaos import mutation_discord as discord
@@ -596,12 +597,55 @@ MUTANTS: dict[str, Mutant] = {
         Mutant(
             "an effect that nobody permitted",
             assistant.tool_that_nobody_named,
-            _test("assistant_tools", "an_effectful_tool_acts_only_if_the_settings_name_it"),
+            _test("assistant_tools", "the_terminal_is_refused_unless_it_is_named"),
         ),
         Mutant(
             "the bot does what a guest wants",
             assistant.toolbox_forgets_the_role,
             _security("s18_deputies", "a_guest_right_after_the_owner_gets_nothing_done"),
+        ),
+        Mutant(
+            "a summary of others' words is ours",
+            approvals.taint_forgotten_after_compaction,
+            ("tests/security/test_s21_taint.py::test_taint_lasts_as_long_as_the_memory_and_no_longer",),
+        ),
+        Mutant(
+            "a page's words are the person's",
+            approvals.taint_of_results_overlooked,
+            ("tests/security/test_s21_taint.py::test_no_text_of_others_makes_an_allowed_tool_act",),
+        ),
+        Mutant(
+            "git status; rm -rf ~",
+            approvals.rule_matched_on_text,
+            _test("assistant_approvals", "a_rule_lets_its_words_run_at_once_and_nothing_else"),
+        ),
+        Mutant(
+            "approved, then exchanged",
+            approvals.digest_not_compared,
+            _test("assistant_approvals", "a_program_that_was_exchanged_meanwhile_is_asked_about_anew"),
+        ),
+        Mutant(
+            "denied, and run",
+            approvals.denied_verdict_runs,
+            _test("assistant_approvals", "a_denial_and_an_expiry_are_results_that_the_model_sees"),
+        ),
+        Mutant(
+            "forbidden since it was approved",
+            approvals.verdict_above_the_settings,
+            (
+                *_test("assistant_approvals", "what_the_settings_deny_meanwhile_stays_unrun_though_it_was_approved"),
+                *_test("hosted_approvals", "settings_and_role_come_before_the_verdict"),
+            ),
+        ),
+        Mutant(
+            "a hosted agent asks nobody",
+            approvals.hosted_gate_open,
+            _test("hosted_approvals", "a_tool_acts_once_after_it_was_approved"),
+        ),
+        Mutant(
+            "I11: done again after the answer",
+            approvals.question_repeats_the_round,
+            _test("assistant_approvals", "two_questions_of_one_round_come_one_after_the_other_and_nothing_is_repeated"),
         ),
         Mutant(
             "a lower role waits for the next run",

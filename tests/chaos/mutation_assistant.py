@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from tidings.bots.assistant.run import Work
     from tidings.bots.assistant.settings import Assistant as Settings
     from tidings.bots.assistant.settings import ModelChoice
+    from tidings.bots.assistant.tools.policy import Refusal
     from tidings.bots.assistant.tools.tool import Occasion, Tool
-    from tidings.bots.assistant.tools.toolbox import Refusal, Toolbox
+    from tidings.bots.assistant.tools.toolbox import Toolbox
     from tidings.bots.assistant.turnstile import Turnstile
     from tidings.bots.assistant.use_tools import Round, Using
     from tidings.core.context import Session
@@ -104,42 +105,47 @@ def words_said_again_after_a_break() -> None:
 
 def tool_that_nobody_named() -> None:
     """Whatever the model can name it may use."""
-    from tidings.bots.assistant.tools.toolbox import Toolbox
+    from tidings.bots.assistant.settings import Mode
+    from tidings.bots.assistant.tools.toolbox import Standing, Toolbox
 
     real = Toolbox.find
 
     def find(self: Toolbox, name: str) -> Tool | Refusal:
         return self._tools.get(name) or self._closed.get(name) or real(self, name)
 
+    def standing(self: Toolbox, name: str) -> Standing:
+        return self._standing.get(name) or Standing(Mode.ALLOW)
+
     swap(Toolbox, "find", find)
+    swap(Toolbox, "standing", standing)
 
 
 def toolbox_forgets_the_role() -> None:
     """Everybody who may talk has what the settings name done for them."""
-    from tidings.bots.assistant import use_tools
+    from tidings.bots.assistant import approval
     from tidings.bots.assistant.tools.toolbox import Toolbox
 
     real = Toolbox.find
 
     def find(self: Toolbox, name: str) -> Tool | Refusal:
-        return self._tools[name] if name in self._permitted else real(self, name)
+        return self._tools.get(name) or real(self, name)
 
     def barred(session: Session, desk: Desk, needs: Permission) -> Role | None:
         return None
 
     swap(Toolbox, "find", find)
-    swap(use_tools, "barred", barred)
+    swap(approval, "barred", barred)
 
 
 def run_keeps_the_role_it_began_with() -> None:
     """A person's role is looked at when their run begins, and holds until its end."""
-    from tidings.bots.assistant import use_tools
+    from tidings.bots.assistant import approval
     from tidings.bots.hosted import tool_gate
 
     def barred(session: Session, desk: Desk, needs: Permission) -> Role | None:
         return None if needs in session.permissions else session.person.role
 
-    swap(use_tools, "barred", barred)
+    swap(approval, "barred", barred)
     swap(tool_gate, "barred", barred)
 
 
@@ -181,7 +187,7 @@ def first_call_ends_the_answer() -> None:
     """The words before a tool are taken for all there is to say."""
     from tidings.bots.assistant.run import Work
 
-    async def use_tools(self: Work, response: ModelResponse) -> AsyncGenerator[Event, None]:
+    async def use_tools(self: Work, response: ModelResponse | None) -> AsyncGenerator[Event, None]:
         for event in self._end(OutcomeKind.COMPLETED, ""):
             yield event
 

@@ -27,6 +27,7 @@ from tests.simulators.provider.simulator import Call, Exchange, ProviderServer, 
 from tests.worlds.builders import inbound
 from tests.worlds.fakes import settle
 from tests.worlds.rounds import Counting
+from tidings.bots.assistant.settings import Approvals
 from tidings.bots.hosted.agent import NO_ANSWER, HostedAgent
 from tidings.core import context
 from tidings.core.agent import Agent as Hosting
@@ -69,6 +70,11 @@ class Till:
 
 
 PERMITTED = frozenset({"pay", "pay_slowly", "hesitate", "break_down"})
+
+
+def hosted(agent: Agent[Any, Any], permitted: frozenset[str], **more: Any) -> HostedAgent:
+    """Nobody is asked before a tool acts: approvals have stories of their own."""
+    return HostedAgent(agent, permitted, Approvals.model_validate({"modes": {"*": "allow"}}), **more)
 
 
 @pytest.fixture
@@ -117,7 +123,7 @@ class TestHosted(AgentContract):
     async def bench(self, till: Till) -> AsyncIterator[AgentBench]:
         with elsewhere() as provider:
             async with model_for(provider, "chat") as model:
-                yield Bench(HostedAgent(agent_with(model, till), PERMITTED), till)
+                yield Bench(hosted(agent_with(model, till), PERMITTED), till)
 
 
 @contextmanager
@@ -163,7 +169,7 @@ async def test_every_request_of_a_hosted_agent_passes_the_turnstile(
 ) -> None:
     provider.script(Call("pay", {"sum": 1}), Say("done"))
     turnstile = Counting()
-    events = await hear(HostedAgent(agent_with(model, till), PERMITTED, turnstile=turnstile))
+    events = await hear(hosted(agent_with(model, till), PERMITTED, turnstile=turnstile))
     assert said(events) == "done"
     # The memory is read, and two requests are built.
     assert turnstile.entered == 1 + 2
@@ -174,7 +180,7 @@ async def test_every_request_of_a_hosted_agent_passes_the_turnstile(
 
 async def test_words_and_thoughts_arrive_as_they_come(provider: ProviderServer, model: Model, till: Till) -> None:
     provider.script(Say("one two", reasoning="hm"))
-    events = await hear(HostedAgent(agent_with(model, till), PERMITTED))
+    events = await hear(hosted(agent_with(model, till), PERMITTED))
     assert events[:3] == [ReasoningDelta("hm"), TextDelta("one"), TextDelta(" two")]
     finished = events[-1]
     assert (finished.kind, finished.reason) == (OutcomeKind.COMPLETED, "")
@@ -185,7 +191,7 @@ async def test_what_is_said_after_a_tool_is_a_paragraph_of_its_own(
     provider: ProviderServer, model: Model, till: Till
 ) -> None:
     provider.script([Say("Wait."), Call("pay", {"sum": 5})], Say("Done."))
-    events = await hear(HostedAgent(agent_with(model, till), PERMITTED))
+    events = await hear(hosted(agent_with(model, till), PERMITTED))
     assert said(events) == "Wait.\n\nDone."
     (started,) = [event for event in events if isinstance(event, ToolStarted)]
     (finished,) = [event for event in events if isinstance(event, ToolFinished)]
@@ -204,7 +210,7 @@ async def test_an_output_that_is_no_text_is_told_as_json_once(
     provider: ProviderServer, model: Model, till: Till, output: Any
 ) -> None:
     provider.script([Say("Let me see."), Call("final_result", {"sum": 5})] if output is Bill else Say('{"sum": 5}'))
-    events = await hear(HostedAgent(agent_with(model, till, output_type=output), PERMITTED))
+    events = await hear(hosted(agent_with(model, till, output_type=output), PERMITTED))
     assert json.loads(said(events)) == {"sum": 5, "paid": False}
     assert events[-1].kind is OutcomeKind.COMPLETED
 
@@ -217,7 +223,7 @@ async def test_an_output_function_is_announced_before_it_acts(provider: Provider
         return f"posted: {text}"
 
     provider.script(Say("hello"))
-    agent = HostedAgent(Agent(model, output_type=TextOutput(post)), frozenset())
+    agent = hosted(Agent(model, output_type=TextOutput(post)), frozenset())
     with context.bind(session_of("run_1")):
         async with aclosing(agent.run(turn_of("go", WatchedDesk()))) as events:  # type: ignore[type-var]
             async for event in events:
@@ -232,7 +238,7 @@ async def test_an_output_function_is_announced_before_it_acts(provider: Provider
 
 
 async def test_instructions_of_a_client_are_passed_on(provider: ProviderServer, model: Model, till: Till) -> None:
-    agent = HostedAgent(agent_with(model, till, instructions="Be brief."), PERMITTED)
+    agent = hosted(agent_with(model, till, instructions="Be brief."), PERMITTED)
     message = inbound("hi", given=Given(instructions="Speak Latin."))
     await hear(agent, message=message)
     assert "Be brief." in provider.last.system
@@ -246,7 +252,7 @@ async def test_a_tool_that_is_not_permitted_does_not_run_and_the_model_is_told_w
     provider: ProviderServer, model: Model, till: Till
 ) -> None:
     provider.script(Call("burn"), Say("I may not."))
-    events = await hear(HostedAgent(agent_with(model, till), PERMITTED))
+    events = await hear(hosted(agent_with(model, till), PERMITTED))
     assert till.paid == []
     assert not any(isinstance(event, ToolStarted) for event in events)
     assert "the settings of this bot do not permit it" in "".join(provider.last.results.values())
@@ -257,7 +263,7 @@ async def test_no_tool_runs_for_a_guest_and_the_model_is_told_why(
     provider: ProviderServer, model: Model, till: Till
 ) -> None:
     provider.script(Call("pay", {"sum": 5}), Say("I may not."))
-    events = await hear(HostedAgent(agent_with(model, till), PERMITTED), role=Role.GUEST)
+    events = await hear(hosted(agent_with(model, till), PERMITTED), role=Role.GUEST)
     assert till.paid == []
     assert not any(isinstance(event, ToolStarted) for event in events)
     assert "pay did not run: you work for a guest" in "".join(provider.last.results.values())
@@ -272,7 +278,7 @@ async def test_an_output_function_does_nothing_for_a_guest(provider: ProviderSer
         return f"posted: {text}"
 
     provider.script(Say("hello"))
-    agent = HostedAgent(Agent(model, output_type=TextOutput(post)), frozenset())
+    agent = hosted(Agent(model, output_type=TextOutput(post)), frozenset())
     events = await hear(agent, role=Role.GUEST)
     assert done == []
     assert "I may not do this for a guest." in said(events)
@@ -284,7 +290,7 @@ async def test_tools_of_the_provider_are_not_offered_for_a_guest(
     provider: ProviderServer, role: Role, offered: bool
 ) -> None:
     async with model_for(provider, "responses") as model:
-        agent = HostedAgent(Agent(model, capabilities=[NativeTool(WebSearchTool())]), frozenset({"web_search"}))
+        agent = hosted(Agent(model, capabilities=[NativeTool(WebSearchTool())]), frozenset({"web_search"}))
         provider.script(Say("hello"))
         await hear(agent, role=role)
     assert ("web_search" in json.dumps(provider.last.body.get("tools", []))) == offered
@@ -296,7 +302,7 @@ async def test_several_tools_at_once_each_wait_for_their_own_announcement(
     provider.script([Call("pay", {"sum": 1}), Call("pay", {"sum": 2}), Call("pay_slowly", {"sum": 3})], Say("ok"))
     announced: list[int] = []
     with context.bind(session_of("run_1")):
-        async for event in HostedAgent(agent_with(model, till), PERMITTED).run(turn_of("go", WatchedDesk())):
+        async for event in hosted(agent_with(model, till), PERMITTED).run(turn_of("go", WatchedDesk())):
             await settle()
             assert {number for _, number in till.paid} <= set(announced)
             if isinstance(event, ToolStarted):
@@ -317,7 +323,7 @@ async def test_a_tool_that_wants_approval_gets_it_from_the_settings_or_not_at_al
 
     for permitted in (frozenset[str](), frozenset({"sign"})):
         provider.script(Call("sign"), Say("well"))
-        events = await hear(HostedAgent(agent, permitted))
+        events = await hear(hosted(agent, permitted))
         assert done == (["signed"] if permitted else [])
         assert (said(events), events[-1].kind) == ("well", OutcomeKind.COMPLETED)
     assert "signed" in "".join(provider.last.results.values())
@@ -325,7 +331,7 @@ async def test_a_tool_that_wants_approval_gets_it_from_the_settings_or_not_at_al
 
 async def test_a_tool_s_complaint_goes_to_the_model(provider: ProviderServer, model: Model, till: Till) -> None:
     provider.script(Call("hesitate"), Say("It does not want to."))
-    events = await hear(HostedAgent(agent_with(model, till), PERMITTED))
+    events = await hear(hosted(agent_with(model, till), PERMITTED))
     (finished,) = [event for event in events if isinstance(event, ToolFinished)]
     assert finished.error == "ask me again"
     assert events[-1].kind is OutcomeKind.COMPLETED
@@ -334,7 +340,7 @@ async def test_a_tool_s_complaint_goes_to_the_model(provider: ProviderServer, mo
 async def test_a_tool_s_fault_is_the_agent_s(provider: ProviderServer, model: Model, till: Till) -> None:
     provider.script(Call("break_down"))
     with pytest.raises(RuntimeError, match="the drawer is stuck"):
-        await hear(HostedAgent(agent_with(model, till), PERMITTED))
+        await hear(hosted(agent_with(model, till), PERMITTED))
 
 
 async def test_closing_it_ends_a_tool_that_is_at_work(provider: ProviderServer, model: Model) -> None:
@@ -351,7 +357,7 @@ async def test_closing_it_ends_a_tool_that_is_at_work(provider: ProviderServer, 
         return "never"
 
     provider.script(Call("dig"))
-    hearing = asyncio.create_task(hear(HostedAgent(agent, frozenset({"dig"}))))
+    hearing = asyncio.create_task(hear(hosted(agent, frozenset({"dig"}))))
     async with asyncio.timeout(10):
         await begun.wait()
         hearing.cancel()
@@ -363,7 +369,7 @@ async def test_closing_it_ends_a_tool_that_is_at_work(provider: ProviderServer, 
 
 
 async def test_the_next_turn_knows_what_tools_returned(provider: ProviderServer, model: Model, till: Till) -> None:
-    agent = HostedAgent(agent_with(model, till), PERMITTED)
+    agent = hosted(agent_with(model, till), PERMITTED)
     provider.script(Call("pay", {"sum": 5}), Say("Paid."), Say("Five."))
     first = await hear(agent, "pay it", run="run_0")
     history = (
@@ -379,7 +385,7 @@ async def test_the_next_turn_knows_what_tools_returned(provider: ProviderServer,
 async def test_what_was_told_while_a_run_was_at_work_is_known_to_the_next_with_what_it_comes_from(
     provider: ProviderServer, model: Model, till: Till
 ) -> None:
-    agent = HostedAgent(agent_with(model, till), PERMITTED)
+    agent = hosted(agent_with(model, till), PERMITTED)
     known = Entry(author=Author.NOTICE, text="the shop is open", run="dlv_1", at=1.0, source="a notice")
     provider.script(Say("Paid."), Say("Tea."))
     first = await hear(agent, "pay it", run="run_0", history=(known,))
@@ -403,7 +409,7 @@ async def test_what_was_told_while_a_run_was_at_work_is_known_to_the_next_with_w
 async def test_how_a_run_ended_after_its_last_checkpoint_is_known_too(
     provider: ProviderServer, model: Model, till: Till
 ) -> None:
-    agent = HostedAgent(agent_with(model, till), PERMITTED)
+    agent = hosted(agent_with(model, till), PERMITTED)
     provider.script(Call("pay", {"sum": 5}), Say("Paid with care."))
     events = await hear(agent, "pay it", run="run_0")
     before_the_answer = next(event.data for event in events if isinstance(event, Checkpoint))
@@ -428,7 +434,7 @@ async def test_without_a_checkpoint_it_reads_the_history(provider: ProviderServe
         Entry(author=Author.NOTICE, text="it rained"),
     )
     for checkpoint in (None, b"\x00not ours", b'{"other": 1}', b'{"hosted": 1, "messages": [{"kind": "odd"}]}'):
-        await hear(HostedAgent(agent_with(model, till), PERMITTED), "who am I?", history=history, checkpoint=checkpoint)
+        await hear(hosted(agent_with(model, till), PERMITTED), "who am I?", history=history, checkpoint=checkpoint)
         assert lines(provider.last) == [
             ("user", "I am Ada."),
             ("assistant", "Hello Ada."),
@@ -440,7 +446,7 @@ async def test_without_a_checkpoint_it_reads_the_history(provider: ProviderServe
 async def test_a_run_that_goes_on_from_its_checkpoint_does_nothing_twice(
     provider: ProviderServer, model: Model, till: Till
 ) -> None:
-    agent = HostedAgent(agent_with(model, till), PERMITTED)
+    agent = hosted(agent_with(model, till), PERMITTED)
     provider.script(Call("pay", {"sum": 5}), Say("Paid."))
     events = await hear(agent, "pay it")
     first, last = [event.data for event in events if isinstance(event, Checkpoint)]
@@ -472,7 +478,7 @@ async def test_a_provider_s_refusal_is_told_in_a_plain_sentence(
     provider: ProviderServer, model: Model, till: Till, status: int, words: str
 ) -> None:
     provider.fail_next(status, message="internal detail 0x17")
-    (finished,) = await hear(HostedAgent(agent_with(model, till), PERMITTED))
+    (finished,) = await hear(hosted(agent_with(model, till), PERMITTED))
     assert finished.kind is OutcomeKind.FAILED
     assert words in finished.reason
     assert "0x17" not in finished.reason
@@ -495,7 +501,7 @@ async def test_a_stream_that_breaks_keeps_its_words_and_is_a_failure(
         case _:
             provider.garble_next(after_chunks=2)
     async with model_for(provider, api) as model:
-        events = await hear(HostedAgent(agent_with(model, till), PERMITTED), "one two three four")
+        events = await hear(hosted(agent_with(model, till), PERMITTED), "one two three four")
     assert said(events).startswith("one")
     assert events[-1].kind is OutcomeKind.FAILED
     assert events[-1].reason
@@ -508,7 +514,7 @@ async def test_an_answer_that_does_not_say_why_it_ends_is_a_failure_unless_the_m
     async with model_for(provider, api) as model:
         for needed in (True, False):
             provider.unfinish_next()
-            agent = HostedAgent(agent_with(model, till), PERMITTED, needs_finish_reason=needed)
+            agent = hosted(agent_with(model, till), PERMITTED, needs_finish_reason=needed)
             events = await hear(agent, "one two")
             assert said(events) == "one two"
             assert events[-1].kind is (OutcomeKind.FAILED if needed else OutcomeKind.COMPLETED)
@@ -518,23 +524,23 @@ async def test_an_answer_that_does_not_say_why_it_ends_is_a_failure_unless_the_m
 async def test_a_call_in_a_broken_stream_is_not_made(provider: ProviderServer, model: Model, till: Till) -> None:
     provider.script(Call("pay", {"sum": 5}))
     provider.unfinish_next()
-    events = await hear(HostedAgent(agent_with(model, till), PERMITTED))
+    events = await hear(hosted(agent_with(model, till), PERMITTED))
     assert (till.paid, events[-1].kind) == ([], OutcomeKind.FAILED)
 
 
 async def test_an_empty_answer_is_a_failure(provider: ProviderServer, model: Model, till: Till) -> None:
     provider.empty_next(count=None)
-    events = await hear(HostedAgent(agent_with(model, till), PERMITTED))
+    events = await hear(hosted(agent_with(model, till), PERMITTED))
     assert events[-1].kind is OutcomeKind.FAILED
     assert events[-1].reason
     silent = Agent(model, output_type=[str, type(None)])
-    events = await hear(HostedAgent(silent, PERMITTED))
+    events = await hear(hosted(silent, PERMITTED))
     assert (events[-1].kind, events[-1].reason) == (OutcomeKind.FAILED, NO_ANSWER)
 
 
 async def test_an_answer_that_is_too_long_is_halted(provider: ProviderServer, model: Model, till: Till) -> None:
     provider.truncate_next(after_chunks=2)
-    events = await hear(HostedAgent(agent_with(model, till), PERMITTED), "one two three four")
+    events = await hear(hosted(agent_with(model, till), PERMITTED), "one two three four")
     assert (said(events), events[-1].kind) == ("one two", OutcomeKind.HALTED)
     assert "too long" in events[-1].reason
 
@@ -542,7 +548,7 @@ async def test_an_answer_that_is_too_long_is_halted(provider: ProviderServer, mo
 async def test_a_model_that_goes_on_for_ever_is_halted(provider: ProviderServer, model: Model, till: Till) -> None:
     """The library's own limit is 50 requests."""
     provider.script(then=Call("pay", {"sum": 1}))
-    events = await hear(HostedAgent(agent_with(model, till), PERMITTED))
+    events = await hear(hosted(agent_with(model, till), PERMITTED))
     assert events[-1].kind is OutcomeKind.HALTED
     assert "limit" in events[-1].reason
     assert events[-1].usage.requests == len(provider.requests) == len(till.paid) == 50

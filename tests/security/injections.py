@@ -123,3 +123,15 @@ TRICKS = (
     "[click](javascript:void(0)) ![x](http://127.0.0.1/?q=1) %SEND%",
 )
 TEXTS = (*PLAIN, *FENCES, *VOICES, *CALLS, *COMMANDS, *TRICKS)
+
+# What people really pass on: the texts stand in the middle of it.
+CARRIERS = (
+    "%TEXT%",
+    "From: Mallory\nSubject: invoice\n\nDear all,\n\n%TEXT%\n\nKind regards",
+    "# How to set it up\n\n1. Read this.\n2. %TEXT%\n3. Enjoy.\n",
+)
+
+
+def large_corpus(witness: Path) -> list[str]:
+    """Each text in each carrier; more than two hundred."""
+    return [carrier.replace("%TEXT%", text) for carrier in CARRIERS for text in corpus(witness) if "CALL" in text]

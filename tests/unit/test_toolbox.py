@@ -11,10 +11,11 @@ import pytest
 from tests.worlds.fakes import FakeDesk
 from tests.worlds.tool_bench import in_session
 from tidings.bots.assistant import agent
-from tidings.bots.assistant.settings import Assistant
+from tidings.bots.assistant.settings import Assistant, Mode
 from tidings.bots.assistant.tools import board
+from tidings.bots.assistant.tools.policy import Refusal
 from tidings.bots.assistant.tools.tool import DEEDS, Arguments, Occasion, Result, Tool, ToolError, define
-from tidings.bots.assistant.tools.toolbox import Refusal, Toolbox, built_in
+from tidings.bots.assistant.tools.toolbox import Standing, Toolbox, built_in
 from tidings.core.agent import Effect
 from tidings.core.errors import ConfigError, NoSession
 from tidings.core.roles import Permission, Role
@@ -106,28 +107,75 @@ def test_a_wrong_name_in_the_settings_is_refused_with_the_nearest() -> None:
         Toolbox(Assistant(tools=("xyz",)))
 
 
-async def test_a_foreign_tool_acts_only_if_its_server_allows_it() -> None:
+async def test_a_foreign_tool_acts_at_once_only_if_its_server_allows_it() -> None:
     tools = [foreign("star"), foreign("delete"), foreign("look", Effect.PURE), foreign("put", Effect.IDEMPOTENT)]
     box = Toolbox(Assistant(tools=()), {"hub": tools, "other": [foreign("push")]}, {"hub": frozenset({"star", "push"})})
-    assert [await use(box, name) for name in ("star", "look", "put")] == ["star", "look", "put"]
-    assert reason(box, "delete") == (
-        "delete changes things outside this talk, and the settings of this bot do not permit it. "
-        "Tell the person that the owner can add it to allow of the server hub, as delete."
-    )
+    modes = {tool.name: box.standing(tool.name).mode for tool in box.tools}
     # What one server allows is not allowed for another.
-    assert "allow of the server other" in reason(box, "push")
+    assert modes == {"star": "allow", "delete": "ask", "look": "allow", "put": "allow", "push": "ask"}
 
 
 def test_the_owner_is_told_the_name_that_the_settings_take() -> None:
     """The model knows a tool by the name of its server too, and the settings do not."""
     shown = replace(foreign("hub__delete"), called="delete")
-    box = Toolbox(Assistant(tools=()), {"hub": [shown]}, {})
-    assert reason(box, "hub__delete").endswith("can add it to allow of the server hub, as delete.")
+    box = Toolbox(Assistant(tools=(), approvals={"modes": {"hub.delete": "deny"}}), {"hub": [shown]}, {})
+    assert box.standing("hub__delete") == Standing(Mode.DENY, 'approvals.modes."hub.delete"')
 
 
-def test_a_foreign_tool_that_may_not_act_is_offered_with_that_word() -> None:
-    box = Toolbox(Assistant(tools=()), {"hub": [foreign("star"), foreign("delete")]}, {"hub": frozenset({"star"})})
-    assert {tool.name: "do not permit" in tool.description for tool in box.offered()} == {"star": False, "delete": True}
+def test_the_model_is_told_which_tools_are_denied_and_which_ask() -> None:
+    tools = [foreign("star"), foreign("delete"), foreign("burn")]
+    settings = Assistant(tools=(), approvals={"modes": {"hub.burn": "deny"}})
+    box = Toolbox(settings, {"hub": tools}, {"hub": frozenset({"star"})})
+    described = {tool.name: tool.description for tool in box.offered()}
+    assert described["star"] == "Does star."
+    assert "People are asked before it runs" in described["delete"]
+    assert "do not permit" in described["burn"]
+
+
+MODES = {
+    # The nearest name counts: the tool's own, what its server allows, its group or server, then every tool that acts.
+    ("terminal", "ask"): {},
+    ("terminal", "allow"): {"terminal": "allow"},
+    ("terminal", "deny"): {"terminal": "deny", "*": "allow"},
+    ("process_control", "allow"): {"terminal": "allow"},
+    ("process_control", "deny"): {"terminal": "allow", "process_control": "deny"},
+    ("send_message", "allow"): {"*": "allow", "terminal": "ask"},
+    ("read_file", "allow"): {"*": "ask", "files": "ask"},
+    ("write_file", "deny"): {"*": "ask", "files": "deny"},
+    ("write_file", "ask"): {"write_file": "ask"},
+    ("time", "allow"): {"*": "deny"},
+    ("star", "allow"): {},
+    ("delete", "ask"): {},
+    ("delete", "allow"): {"hub.*": "allow"},
+    ("delete", "deny"): {"hub.*": "allow", "hub.delete": "deny"},
+    ("star", "deny"): {"hub.star": "deny"},
+    ("look", "allow"): {"hub.*": "ask", "*": "ask"},
+    ("look", "deny"): {"hub.look": "deny"},
+}
+
+
+@pytest.mark.parametrize(("name", "mode"), MODES)
+def test_the_nearest_name_decides_about_the_mode(name: str, mode: str) -> None:
+    settings = Assistant(tools=EVERYTHING, approvals={"modes": MODES[name, mode]})
+    tools = [foreign("star"), foreign("delete"), foreign("look", Effect.PURE)]
+    assert Toolbox(settings, {"hub": tools}, {"hub": frozenset({"star"})}).standing(name).mode == mode
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"), [("terminl", "terminal"), ("gitub.*", r"github\.\*"), ("send_mesage", "send_message")]
+)
+def test_a_mode_of_nothing_is_refused_with_the_nearest_name(name: str, nearest: str) -> None:
+    settings = Assistant(mcp={"github": {"command": ["true"]}}, approvals={"modes": {name: "ask"}})
+    with pytest.raises(ConfigError, match=rf"approvals: modes: there is no tool .*, did you mean {nearest}\?"):
+        Toolbox(settings)
+
+
+def test_a_mode_may_name_any_tool_of_a_server_that_is_not_connected_yet() -> None:
+    settings = Assistant(mcp={"github": {"command": ["true"]}}, approvals={"modes": {"github.create_issue": "deny"}})
+    assert "time" in names(Toolbox(settings))
+    # An errand that was given no server has no use for the server's modes either.
+    errand = Errand(id="task_1", tools=("time",))
+    assert names(Toolbox(agent.Assistant("ada", settings).settings_for(errand))) == {"time"}
 
 
 async def test_names_that_collide_are_called_after_their_server() -> None:
@@ -147,7 +195,7 @@ async def test_names_that_collide_are_called_after_their_server() -> None:
     assert [await use(box, name) for name in ("a_time", "a_find", "b_find", "alone")] == ["a's", "a", "b", "alone"]
     # A foreign tool never stands in for one of ours, not even for one that is off.
     assert "owner can add it to tools" in reason(box, "terminal")
-    assert "allow of the server a, as terminal" in reason(box, "a_terminal")
+    assert box.standing("a_terminal") == Standing(Mode.ASK, 'approvals.modes."a.terminal"')
     assert "UTC" in await use(box, "time")
 
 

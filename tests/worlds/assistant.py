@@ -6,7 +6,8 @@
             world.paper.says("hi")
             await world.paper.until(lambda paper: paper.posts == ["hello"])
 
-settings_for(provider, api, **more)   as `[bot]` would say it; quick retries, no network tools
+settings_for(provider, api, **more)   as `[bot]` would say it; quick retries, no network tools, and nobody is asked
+                                      before a tool acts: stories about approvals say `approvals={}`
 assistant(provider, api, **more)      the bot itself; its World closes it
 """
 
@@ -25,6 +26,8 @@ from tidings.bots.assistant.agent import Assistant
 from tidings.bots.assistant.settings import Assistant as Settings
 
 PROVIDERS: dict[Api, str] = {"chat": "openai-chat", "responses": "openai-responses", "messages": "anthropic"}
+# Nobody is asked, whatever the bot has read.
+ALLOWING = {"modes": {"*": "allow"}, "trust_tainted": True}
 APIS: tuple[Api, ...] = ("chat", "responses", "messages")
 
 
@@ -39,6 +42,7 @@ def settings_for(provider: ProviderServer, api: Api = "chat", **more: Any) -> Se
         "stall_seconds": 20.0,
         "read_seconds": 20.0,
         "tools": ("time", "files", "notes"),
+        "approvals": ALLOWING,
         **more,
     }
     return Settings.model_validate(given)

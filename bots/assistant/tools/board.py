@@ -190,7 +190,9 @@ def _said(name: str, words: str, arguments: type[A], act: Act[A]) -> Tool:
 
 
 def _made(name: str, words: str, arguments: type[A], effect: Effect, act: Act[A], *, untrusted: bool = False) -> Tool:
-    return define(name, words, arguments, effect, Permission.WORK, _speaking(act), untrusted=untrusted)
+    # People and other agents write on cards.
+    source = (lambda _: "cards of the board") if untrusted else None
+    return define(name, words, arguments, effect, Permission.WORK, _speaking(act), untrusted=untrusted, source=source)
 
 
 def _speaking(act: Act[A]) -> Act[A]:

@@ -42,7 +42,11 @@ def tools(groups: Iterable[str], requests: int) -> tuple[Tool, ...]:
         return await _delegate(asked, occasion, own, requests)
 
     # Delegated work has the effects of the tools that it may use.
-    return (define("delegate", DESCRIPTION, Delegate, Effect.EFFECT, Permission.WORK, act, untrusted=True),)
+    source = "the report of another agent"
+    tool = define(
+        "delegate", DESCRIPTION, Delegate, Effect.EFFECT, Permission.WORK, act, untrusted=True, source=lambda _: source
+    )
+    return (tool,)
 
 
 async def _delegate(asked: Delegate, occasion: Occasion, own: tuple[str, ...], requests: int) -> Result:

@@ -16,7 +16,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from tidings.bots.assistant.tools import search, workspace
-from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define
+from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, decode, define
 from tidings.core import context
 from tidings.core.agent import Effect
 from tidings.core.errors import Unsupported
@@ -245,6 +245,18 @@ def _attach(asked: Attaching) -> Result:
     return Result(f"{name} ({size:,} bytes) goes out with your answer.", (file,))
 
 
+def _attached(written: str) -> str:
+    """Names an attached file that is read; other files of the workspace are the conversation's own."""
+    parts = workspace.parts_of(decode(written, Reading).path)
+    return f"the file {parts[-1]}" if parts[:1] == (workspace.ATTACHMENTS,) else ""
+
+
+def _found_attached(written: str) -> str:
+    parts = workspace.parts_of(decode(written, Searching).path)
+    inside = not parts or parts[0] == workspace.ATTACHMENTS
+    return "attached files" if inside and (workspace.root() / workspace.ATTACHMENTS).is_dir() else ""
+
+
 TOOLS = (
     define(
         "list_files",
@@ -263,6 +275,7 @@ TOOLS = (
         Permission.TALK,
         read_file,
         untrusted=True,
+        source=_attached,
     ),
     define(
         "write_file",
@@ -280,6 +293,7 @@ TOOLS = (
         Permission.TALK,
         search_files,
         untrusted=True,
+        source=_found_attached,
     ),
     define(
         "attach_file",

@@ -64,5 +64,6 @@ TOOLS = (
         recall,
         # A note may hold a stranger's words.
         untrusted=True,
+        source=lambda _: "notes from earlier talks",
     ),
 )

@@ -62,6 +62,10 @@ class Tool:
     untrusted: bool = False
     # The server's own name of the tool, if it differs.
     called: str = ""
+    # Raises ToolError for arguments that the tool cannot take, so that people are asked about nothing impossible.
+    check: Callable[[str], object] | None = None
+    # Names the text of others that a call brings in, by its arguments, such as "the page example.org".
+    source: Callable[[str], str] | None = None
 
 
 A = TypeVar("A", bound=Arguments)
@@ -76,11 +80,25 @@ def define(
     act: Callable[[A, Occasion], Awaitable[Result]],
     *,
     untrusted: bool = False,
+    source: Callable[[str], str] | None = None,
 ) -> Tool:
-    async def decode_and_act(written: str, occasion: Occasion) -> Result:
-        return await act(decode(written, arguments), occasion)
+    def check(written: str) -> A:
+        return decode(written, arguments)
 
-    return Tool(name, description, schema_of(arguments), effect, needs, decode_and_act, untrusted)
+    async def decode_and_act(written: str, occasion: Occasion) -> Result:
+        return await act(check(written), occasion)
+
+    return Tool(
+        name,
+        description,
+        schema_of(arguments),
+        effect,
+        needs,
+        decode_and_act,
+        untrusted,
+        check=check,
+        source=source,
+    )
 
 
 def decode(written: str, arguments: type[A]) -> A:

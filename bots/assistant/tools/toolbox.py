@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 
-from tidings.bots.assistant.settings import Assistant
+from tidings.bots.assistant.settings import Approvals, Assistant, Mode
 from tidings.bots.assistant.tools import (
     board,
     clock,
+    command_rules,
     delegation,
     files,
     messages,
@@ -22,6 +24,7 @@ from tidings.bots.assistant.tools import (
     terminal,
     web,
 )
+from tidings.bots.assistant.tools.policy import Refusal
 from tidings.bots.assistant.tools.tool import Tool, not_for
 from tidings.core import context
 from tidings.core.agent import Effect
@@ -31,23 +34,28 @@ from tidings.core.roles import Permission
 # The characters that every provider accepts in the name of a tool.
 NAME_CHARACTERS = 64
 ODD = re.compile(r"[^a-zA-Z0-9_-]")
+# Stands for every tool with an effect in the modes of the settings.
+EVERY = "*"
 
 NOT_PERMITTED = " (The settings of this bot do not permit it: say so instead of calling it.)"
+ASKED_FIRST = " (People are asked before it runs: just call it.)"
 NOT_FOR_THEM = " (The person you work for may not have this done: say so instead of calling it.)"
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """The reason why a tool does not run, in words for the model."""
+class Standing:
+    """What the settings say about one tool, and the name of the setting that could change it."""
 
-    reason: str
+    mode: Mode
+    setting: str = ""
 
 
 class Toolbox:
     """Raises ConfigError for a name that is no tool.
 
-    Foreign tools come by the server that has them, and `allowed` names those of each that may act. A tool that may not
-    act, or not for the person that the run works for, is offered all the same, so that the model can tell people.
+    Foreign tools come by the server that has them, and `allowed` names those of each that act without asking. A tool
+    that may not act, or not for the person that the run works for, is offered all the same, so that the model can tell
+    people.
     """
 
     def __init__(
@@ -64,21 +72,27 @@ class Toolbox:
             if name not in groups:
                 raise ConfigError(f"tools: there is no tool {name}{_nearest(name, groups)}")
         own = {tool.name: (group, tool) for group, build in groups.items() for tool in build()}
+        self.approvals = settings.approvals
+        self.rules = command_rules.parse(settings.approvals.commands)
+        _check_modes(settings.approvals, {*groups, *own}, {*settings.mcp, *(foreign or {})})
         self._closed = {name: tool for name, (group, tool) in own.items() if group not in settings.tools}
         self._tools = {name: tool for name, (group, tool) in own.items() if group in settings.tools}
-        self._permitted = set(self._tools)
-        self._remedies = dict.fromkeys(self._closed, "tools")
+        self._standing = {
+            name: _standing(settings.approvals, tool, name, group)
+            for name, (group, tool) in own.items()
+            if group in settings.tools
+        }
         for name, server, tool in _named(foreign or {}, set(own)):
-            if tool.effect is not Effect.EFFECT or tool.name in (allowed or {}).get(server, ()):
-                self._permitted.add(name)
-            self._tools[name] = replace(tool, name=name)
-            self._remedies[name] = f"allow of the server {server}, as {tool.called or tool.name}"
+            called = f"{server}.{tool.called or tool.name}"
+            is_allowed = tool.name in (allowed or {}).get(server, ())
+            self._tools[name] = replace(tool, name=name, source=partial(_server, server))
+            self._standing[name] = _standing(settings.approvals, tool, called, f"{server}.*", is_allowed=is_allowed)
 
     def lend(self, tools: Sequence[Tool]) -> Toolbox:
         """Adds tools for one run; tools that the settings name stay as they are."""
         lent = copy(self)
         lent._tools = {**{tool.name: tool for tool in tools}, **self._tools}
-        lent._permitted = self._permitted | {tool.name for tool in tools}
+        lent._standing = {**{tool.name: Standing(Mode.ALLOW) for tool in tools}, **self._standing}
         return lent
 
     @property
@@ -95,25 +109,30 @@ class Toolbox:
         )
 
     def _remark(self, name: str, tool: Tool, permissions: frozenset[Permission]) -> str:
-        if name not in self._permitted:
+        mode = self._standing[name].mode
+        if mode is Mode.DENY:
             return NOT_PERMITTED
-        return "" if tool.needs in permissions else NOT_FOR_THEM
+        if tool.needs not in permissions:
+            return NOT_FOR_THEM
+        return ASKED_FIRST if mode is Mode.ASK else ""
+
+    def standing(self, name: str) -> Standing:
+        """What the settings say about a tool that `find` has found."""
+        return self._standing[name]
 
     def find(self, name: str) -> Tool | Refusal:
-        """The only way to a tool that may run: named by the settings, and permitted to the person of this run."""
-        tool = self._tools.get(name) or self._closed.get(name)
+        """The tool of this name, if it is in use here and for the person of this run; `policy.decide` grants it."""
+        tool = self._tools.get(name)
+        if tool is None and (closed := self._closed.get(name)):
+            why = "changes things outside this talk" if closed.effect is Effect.EFFECT else "is not in use here"
+            return Refusal(
+                f"{name} {why}, and the settings of this bot do not permit it. "
+                "Tell the person that the owner can add it to tools."
+            )
         if tool is None:
             return Refusal(f"There is no tool called {name}.")
-        if name in self._permitted:
-            session = context.current()
-            if tool.needs in session.permissions:
-                return tool
-            return Refusal(not_for(session.person.role, name, tool.needs))
-        why = "changes things outside this talk" if tool.effect is Effect.EFFECT else "is not in use here"
-        return Refusal(
-            f"{name} {why}, and the settings of this bot do not permit it. "
-            f"Tell the person that the owner can add it to {self._remedies[name]}."
-        )
+        session = context.current()
+        return tool if tool.needs in session.permissions else Refusal(not_for(session.person.role, name, tool.needs))
 
 
 def built_in() -> tuple[Tool, ...]:
@@ -134,6 +153,33 @@ def _groups(settings: Assistant) -> dict[str, Callable[[], tuple[Tool, ...]]]:
         "board": lambda: board.tools(everything=True),
         "delegate": lambda: delegation.tools((*settings.tools, *settings.mcp), settings.limits.delegated),
     }
+
+
+def _standing(approvals: Approvals, tool: Tool, name: str, group: str, *, is_allowed: bool = False) -> Standing:
+    """The mode of a tool by the nearest setting that names it; only tools with an effect ask unless named alone."""
+    modes, acts = approvals.modes, tool.effect is Effect.EFFECT
+    setting = f'approvals.modes."{name}"'
+    if name in modes:
+        return Standing(modes[name], setting)
+    if is_allowed:
+        return Standing(Mode.ALLOW, setting)
+    for wide in (group, EVERY) if acts else (group,):
+        if wide in modes and (acts or modes[wide] is not Mode.ASK):
+            return Standing(modes[wide], f'approvals.modes."{wide}"')
+    return Standing(Mode.ASK if acts else Mode.ALLOW, setting)
+
+
+def _check_modes(approvals: Approvals, own: set[str], servers: set[str]) -> None:
+    """Raises ConfigError for a mode of something that does not exist; what a server offers is not known here."""
+    known = {EVERY: None, **dict.fromkeys(sorted(own)), **{f"{server}.*": None for server in sorted(servers)}}
+    for name in approvals.modes:
+        of_server = any(name.startswith(f"{server}.") and name != f"{server}." for server in servers)
+        if name not in known and not of_server:
+            raise ConfigError(f"approvals: modes: there is no tool {name}{_nearest(name, known)}")
+
+
+def _server(server: str, written: str) -> str:
+    return f"the server {server}"
 
 
 def _nearest(name: str, names: Mapping[str, object]) -> str:

@@ -19,7 +19,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from tidings.bots.assistant.tools import guard, page
-from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, ToolError, barred, define
+from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, Tool, ToolError, barred, decode, define
 from tidings.core import context
 from tidings.core.agent import Effect
 from tidings.core.roles import Permission
@@ -257,7 +257,12 @@ def tool(fetcher: Fetcher) -> Tool:
         Permission.TALK,
         act,
         untrusted=True,
+        source=_source,
     )
+
+
+def _source(written: str) -> str:
+    return f"the page {guard.parse(decode(written, FetchUrl).url).host or ''}"
 
 
 def tools(allow_hosts: tuple[str, ...] = ()) -> tuple[Tool, ...]:

@@ -15,6 +15,9 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Opening a pipe must not wait for a writer.
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
+# The folder for files that people attach.
+ATTACHMENTS = "attachments"
+
 
 def root() -> Path:
     return context.current().workspace.resolve()
@@ -42,6 +45,11 @@ def locate(written: str) -> Path:
     if not found.is_relative_to(above):
         raise ToolError(f"{written} is outside of the workspace; give a path inside it, such as notes/plan.md.")
     return found
+
+
+def parts_of(written: str) -> tuple[str, ...]:
+    """The names of the folders and the file of a path below the workspace; raises ToolError as `locate` does."""
+    return locate(written).relative_to(root()).parts
 
 
 @contextmanager

@@ -89,6 +89,7 @@ async def gateway(home: Path, provider: Provider, **more: str) -> AsyncIterator[
         TIDINGS_BOT__BASE_URL=provider.url,
         TIDINGS_BOT__API_KEY=provider.key,
         TIDINGS_BOT__TOOLS="time,files,terminal",
+        TIDINGS_BOT__APPROVALS__MODES='{"terminal": "allow"}',
         **more,
     )
     log = home / "stderr.log"

@@ -301,7 +301,7 @@ async def test_what_others_wrote_is_fenced_also_when_it_is_an_error(tmp_path: Pa
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-async def test_an_effectful_tool_acts_only_if_the_settings_name_it(
+async def test_an_effectful_tool_acts_only_if_the_settings_permit_it(
     tmp_path: Path, provider: ProviderServer, allowed: bool
 ) -> None:
     acted: list[str] = []
@@ -311,14 +311,15 @@ async def test_an_effectful_tool_acts_only_if_the_settings_name_it(
         return "launched"
 
     provider.script(Call("launch"), Say("That is that."))
-    bot = equipped(provider, tool("launch", act, Effect.EFFECT), allow=("launch",) if allowed else ())
+    modes = {} if allowed else {"bench.launch": "deny"}
+    bot = equipped(provider, tool("launch", act, Effect.EFFECT), allow=("launch",), approvals={"modes": modes})
     async with World(tmp_path, bot) as world:
         assert await ask(world) == "That is that."
         assert acted == ([world.runs()[0]["run"]] if allowed else [])
     if not allowed:
         assert results(provider) == [
-            "(It failed: launch changes things outside this talk, and the settings of this bot do not permit it. "
-            "Tell the person that the owner can add it to allow of the server bench, as launch.)"
+            "(It failed: launch did not run: the settings of this bot deny it. "
+            'Tell the person that the owner can change approvals.modes."bench.launch".)'
         ]
 
 

@@ -12,6 +12,7 @@ from pydantic_ai.models import Model
 from tests.simulators.provider.pair import model_for
 from tests.simulators.provider.simulator import Call, ProviderServer, Say
 from tests.worlds.world import Gate, World
+from tidings.bots.assistant.settings import Approvals, Mode
 from tidings.bots.hosted.agent import HostedAgent
 from tidings.core import context
 from tidings.core.agent import Ended, OutcomeKind, Restarted, ToolFinished, ToolStarted
@@ -36,7 +37,9 @@ class Mint:
     def __init__(self, model: Model, gate: Gate | None = None) -> None:
         self.coined: list[str] = []
         self._gate = gate
-        self.agent = HostedAgent(Agent(model, tools=[self.coin]), frozenset({"coin"}))
+        # Approvals have stories of their own.
+        approvals = Approvals(modes={"coin": Mode.ALLOW})
+        self.agent = HostedAgent(Agent(model, tools=[self.coin]), frozenset({"coin"}), approvals)
 
     async def coin(self) -> str:
         """Makes a coin, and cannot unmake it."""

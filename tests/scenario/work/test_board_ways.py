@@ -21,8 +21,9 @@ from tidings.adapters.local.verbs import routes_for
 from tidings.bots import main
 from tidings.bots.assistant.settings import Assistant as Settings
 from tidings.bots.assistant.tools import board as tools
+from tidings.bots.assistant.tools.policy import Refusal
 from tidings.bots.assistant.tools.tool import Occasion, ToolError
-from tidings.bots.assistant.tools.toolbox import Refusal, Toolbox
+from tidings.bots.assistant.tools.toolbox import Toolbox
 from tidings.bots.cli import app
 from tidings.core.agent import Effect, Event, Finished, TextDelta, Turn
 from tidings.core.desk.board import Block, CardState, NewCard
