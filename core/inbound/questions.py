@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from tidings.core.desk.approvals import Answer, Choice, Question
 from tidings.core.inbound.approval_rows import SHORT
 from tidings.core.redaction import one_line
-from tidings.core.types import Body
+from tidings.core.types import Body, is_passing
 from tidings.core.types import Choice as Button
 
 # The buttons below a question; the prefix of its id tells them from the buttons of an answer.
@@ -36,7 +36,7 @@ def body_of(question: Question, *, buttons: bool, here: bool) -> Body:
     """The question itself. What will run comes from the call, never from the model's own words about it."""
     lines = [f"May I run **{question.tool}**?", _fenced(question.detail)]
     if not here:
-        lines.append(f"For {question.asker}, in {question.conversation}.")
+        lines.append(f"For {question.asker}, {_where(question.conversation)}.")
     if question.read:
         lines.append(f"Before this I read: {', '.join(question.read)}.")
     choices = question.choices if buttons else ()
@@ -84,6 +84,11 @@ def line_of(question: Question) -> str:
 
 def clock_time(wall: float) -> str:
     return datetime.fromtimestamp(wall, UTC).strftime("%H:%M UTC")
+
+
+def _where(conversation: str) -> str:
+    """Where a question comes from; a conversation for one request only has no name that people know."""
+    return f"from {conversation.partition(':')[0]}" if is_passing(conversation) else f"in {conversation}"
 
 
 def _fenced(text: str) -> str:
