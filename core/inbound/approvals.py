@@ -223,9 +223,10 @@ class Approvals(Part):
         assert row is not None, "the question was just stored"
         question = approval_rows.question_of(row, self._clock.ahead)
         body = questions.body_of(question, buttons=self._settlement.has_buttons(place.target), here=place.here)
+        editable = self._settlement.can_edit(place.target)
         outbox.put(
             tx,
-            Owed(asking.delivery, Class.REPLY, place.target, body, None, "question", asking.id, editable=True),
+            Owed(asking.delivery, Class.REPLY, place.target, body, None, "question", asking.id, editable=editable),
             now,
         )
         if not place.here and inbound.errand is None and self._settlement.can_push(inbound.target):

@@ -20,6 +20,12 @@ GRANTED = {
     Choice.ALWAYS: "Approved always",
 }
 BACKTICKS = re.compile("`+")
+# A question is one message on every platform: of a long call its beginning and its end are shown.
+SHOWN_BEGINNING, SHOWN_END = 600, 200
+# How many of the texts that a run has read are named, and how much of each name is shown.
+SHOWN_TEXTS, NAME_CHARACTERS = 8, 80
+# Whoever offers a tool chooses its name, which must not look like words of ours.
+ODD = re.compile(r"[^\w .:/-]")
 
 ELSEWHERE = "I need an approval before I can go on. An owner or admin has been asked."
 NEXT_HERE = "I wait for an answer to my question above. Your message is next."
@@ -34,11 +40,13 @@ def short(id: str) -> str:
 
 def body_of(question: Question, *, buttons: bool, here: bool) -> Body:
     """The question itself. What will run comes from the call, never from the model's own words about it."""
-    lines = [f"May I run **{question.tool}**?", _fenced(question.detail)]
+    lines = [f"May I run **{_name(question.tool)}**?", _fenced(question.detail)]
     if not here:
         lines.append(f"For {question.asker}, in {question.conversation}.")
     if question.read:
-        lines.append(f"Before this I read: {', '.join(question.read)}.")
+        more = len(question.read) - SHOWN_TEXTS
+        names = [_name(each) for each in question.read[:SHOWN_TEXTS]] + ([f"{more} more"] if more > 0 else [])
+        lines.append(f"Before this I read: {', '.join(names)}.")
     choices = question.choices if buttons else ()
     if buttons:
         lines.append(f"Without an answer by {clock_time(question.expires)}, I will not run it.")
@@ -55,7 +63,7 @@ def body_of(question: Question, *, buttons: bool, here: bool) -> Body:
 
 def ended_body(question: Question) -> Body:
     """What stands in the place of a question that is over."""
-    return Body(text=f"{ended(question)}\n\n**{question.tool}**\n\n{_fenced(question.detail)}")
+    return Body(text=f"{ended(question)}\n\n**{_name(question.tool)}**\n\n{_fenced(question.detail)}")
 
 
 def ended(question: Question) -> str:
@@ -86,7 +94,18 @@ def clock_time(wall: float) -> str:
     return datetime.fromtimestamp(wall, UTC).strftime("%H:%M UTC")
 
 
-def _fenced(text: str) -> str:
+def _name(given: str) -> str:
+    """A name that others chose, as plain words of bounded length."""
+    name = ODD.sub("·", given)
+    return name if len(name) <= NAME_CHARACTERS else f"{name[:NAME_CHARACTERS]}…"
+
+
+def _fenced(detail: str) -> str:
     """Puts what will run into a code fence that is longer than any inside it."""
+    left_out = len(detail) - SHOWN_BEGINNING - SHOWN_END
+    text = detail
+    if left_out > 0:
+        told = f"… {left_out} characters are left out here …"
+        text = f"{detail[:SHOWN_BEGINNING]}\n{told}\n{detail[-SHOWN_END:]}"
     fence = max(["``", *BACKTICKS.findall(text)], key=len) + "`"
     return f"{fence}\n{text}\n{fence}"
