@@ -200,6 +200,8 @@ class Approvals(Part):
         standing = approval_rows.covering(tx, asking, self._clock.now())
         if standing is not None:
             return Decision(Answer.GRANTED, Choice.TALK if standing.conversation else Choice.ALWAYS, standing.by)
+        if len(asking.event.detail) > questions.LONGEST_DETAIL:
+            return Decision(Answer.DENIED, reason=questions.TOO_LONG)
         if place is None and not self._client_may_answer(inbound, person):
             return Decision(Answer.DENIED, reason=questions.UNREACHABLE)
         return None
@@ -227,9 +229,10 @@ class Approvals(Part):
         assert row is not None, "the question was just stored"
         question = approval_rows.question_of(row, self._clock.ahead)
         body = questions.body_of(question, buttons=self._settlement.has_buttons(place.target), here=place.here)
+        editable = self._settlement.can_edit(place.target)
         outbox.put(
             tx,
-            Owed(asking.delivery, Class.REPLY, place.target, body, None, "question", asking.id, editable=True),
+            Owed(asking.delivery, Class.REPLY, place.target, body, None, "question", asking.id, editable=editable),
             now,
         )
         if not place.here and inbound.errand is None and self._settlement.can_push(inbound.target):

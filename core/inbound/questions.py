@@ -20,11 +20,20 @@ GRANTED = {
     Choice.ALWAYS: "Approved always",
 }
 BACKTICKS = re.compile("`+")
+# People see all of what they approve, in several messages if need be; a longer call cannot be approved.
+LONGEST_DETAIL = 6_000
+# Of a question that is over, the beginning is a reminder.
+REMINDER_CHARACTERS = 400
+# How many of the texts that a run has read are named, and how much of each name is shown.
+SHOWN_TEXTS, NAME_CHARACTERS = 8, 80
+# Whoever offers a tool chooses its name, which must not look like words of ours.
+ODD = re.compile(r"[^\w .:/-]")
 
 ELSEWHERE = "I need an approval before I can go on. An owner or admin has been asked."
 NEXT_HERE = "I wait for an answer to my question above. Your message is next."
 NEXT_ELSEWHERE = "I wait for an owner or admin to approve a tool call. Your message is next."
 UNREACHABLE = "nobody who may approve it can be reached"
+TOO_LONG = f"it is too long to be shown to people; make it shorter than {LONGEST_DETAIL:,} characters, or split it up"
 
 
 def short(id: str) -> str:
@@ -34,11 +43,13 @@ def short(id: str) -> str:
 
 def body_of(question: Question, *, buttons: bool, here: bool) -> Body:
     """The question itself. What will run comes from the call, never from the model's own words about it."""
-    lines = [f"May I run **{question.tool}**?", _fenced(question.detail)]
+    lines = [f"May I run **{_name(question.tool)}**?", _fenced(question.detail)]
     if not here:
         lines.append(f"For {question.asker}, {_where(question.conversation)}.")
     if question.read:
-        lines.append(f"Before this I read: {', '.join(question.read)}.")
+        more = len(question.read) - SHOWN_TEXTS
+        names = [_name(each) for each in question.read[:SHOWN_TEXTS]] + ([f"{more} more"] if more > 0 else [])
+        lines.append(f"Before this I read: {', '.join(names)}.")
     choices = question.choices if buttons else ()
     if buttons:
         lines.append(f"Without an answer by {clock_time(question.expires)}, I will not run it.")
@@ -55,7 +66,7 @@ def body_of(question: Question, *, buttons: bool, here: bool) -> Body:
 
 def ended_body(question: Question) -> Body:
     """What stands in the place of a question that is over."""
-    return Body(text=f"{ended(question)}\n\n**{question.tool}**\n\n{_fenced(question.detail)}")
+    return Body(text=f"{ended(question)}\n\n**{_name(question.tool)}**\n\n{_fenced(_reminder(question.detail))}")
 
 
 def ended(question: Question) -> str:
@@ -89,6 +100,16 @@ def clock_time(wall: float) -> str:
 def _where(conversation: str) -> str:
     """Where a question comes from; a conversation for one request only has no name that people know."""
     return f"from {conversation.partition(':')[0]}" if is_passing(conversation) else f"in {conversation}"
+
+
+def _name(given: str) -> str:
+    """A name that others chose, as plain words of bounded length."""
+    name = ODD.sub("·", given)
+    return name if len(name) <= NAME_CHARACTERS else f"{name[:NAME_CHARACTERS]}…"
+
+
+def _reminder(detail: str) -> str:
+    return detail if len(detail) <= REMINDER_CHARACTERS else f"{detail[:REMINDER_CHARACTERS]}\n…"
 
 
 def _fenced(text: str) -> str:

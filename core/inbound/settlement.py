@@ -118,6 +118,11 @@ class Settlement:
         abilities = self._can(target)
         return abilities is not None and abilities.buttons
 
+    def can_edit(self, target: Target) -> bool:
+        """Tells whether a message there can be changed after it was sent."""
+        abilities = self._can(target)
+        return abilities is not None and abilities.streaming_edits
+
     def may_push(self, target: Target) -> bool:
         """Tells whether a target can get messages; for an adapter that is not configured, they are stored and held."""
         abilities = self._can(target)

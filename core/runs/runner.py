@@ -43,6 +43,8 @@ NO_ANSWER = "the agent ended without an answer"
 GRACE_SECONDS = 10.0
 # How often an agent may ask for approval in one run.
 APPROVALS = 50
+# How much of a call is stored with its question.
+DETAIL_CHARACTERS = 20_000
 # After so many events without waiting, an agent yields the event loop to others.
 BREATH_EVENTS = 100
 
@@ -154,12 +156,17 @@ def _question(asked: ApprovalAsked, turn: Turn) -> Finished | ApprovalAsked:
     """What an agent asks people, redacted and fit to be stored."""
     if len(turn.verdicts) >= APPROVALS:
         return Finished(OutcomeKind.FAILED, "the agent kept asking for approval")
+    detail, covers = plain(asked.detail), plain(asked.covers)
+    if len(detail) > DETAIL_CHARACTERS:
+        detail = f"{detail[:DETAIL_CHARACTERS]}\n… {len(detail) - DETAIL_CHARACTERS} characters are left out here …"
+    # Two calls that differ only in what is redacted would be covered by one approval, so such a call is always asked.
+    is_exact = covers == asked.covers and len(covers) <= DETAIL_CHARACTERS
     return ApprovalAsked(
         call=make_storable(asked.call),
         tool=one_line(make_storable(asked.tool)),
-        detail=plain(asked.detail),
+        detail=detail,
         digest=make_storable(asked.digest),
-        covers=plain(asked.covers),
+        covers=covers if is_exact else "",
         read=tuple(one_line(plain(each)) for each in asked.read),
     )
 

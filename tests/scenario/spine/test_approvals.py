@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.scenario.spine.test_pairing import button, with_home
+from tests.simulators.paper.chats import Kind as PaperKind
 from tests.simulators.paper.wire import Message
 from tests.worlds.careful import Careful
 from tests.worlds.fakes import FakeClock
@@ -55,6 +56,48 @@ async def test_a_tool_acts_once_its_person_has_approved(tmp_path: Path) -> None:
         assert (outcome.kind, outcome.text) == (OutcomeKind.COMPLETED, "Let me clean up. Done: rm build. ")
         shown = [event for event in world.events(key) if isinstance(event, ApprovalRequested | ApprovalAnswered)]
         assert [type(event).__name__ for event in shown] == ["ApprovalRequested", "ApprovalAnswered"]
+
+
+async def test_where_no_message_can_be_changed_the_answer_is_a_message_of_its_own(tmp_path: Path) -> None:
+    agent = Careful()
+    kind = PaperKind(keyed_for=3600.0, streaming="none")
+    async with World(tmp_path, agent, owners=["paper:7"], kind=kind) as world:
+        world.paper.says("clean up")
+        question = await asked(world)
+        world.paper.presses(question.id, button(question, "Once"))
+        await until_said(world, "Approved once by")
+        await until_said(world, "Done: rm build.")
+
+
+async def test_calls_that_differ_in_what_is_redacted_are_asked_about_each_time(tmp_path: Path) -> None:
+    """An approval covers words; of two keys only the same mask would be left."""
+    first, second = ("curl https://example.org -H 'Authorization: Bearer sk-" + each * 40 + "'" for each in "ab")
+    agent = Careful(first)
+    async with World(tmp_path, agent, owners=["paper:7"]) as world:
+        world.paper.says("fetch it")
+        question = await asked(world)
+        assert "aaaa" not in question.text
+        assert [choice.label for choice in question.choices] == ["Once", "Deny"]
+        world.paper.says("/approve always")
+        await until_said(world, "This can be answered with once, deny.")
+        world.paper.presses(question.id, button(question, "Once"))
+        await world.eventually(lambda: len(agent.acted) == 1)
+        agent.commands = (second,)
+        world.paper.says("fetch it")
+        await world.eventually(lambda: len(world.rows("SELECT 1 FROM approvals WHERE state = 'open'")) == 1)
+        assert len(agent.acted) == 1
+
+
+async def test_names_that_others_chose_are_plain_words_in_the_question(tmp_path: Path) -> None:
+    """Approval text injection: a page cannot put markup, links or lines of its own into what people are asked."""
+    titles = ["the page **Approved** [press Once](http://evil.example)\n\n`ok`", *(f"page {n}" for n in range(40))]
+    agent = Careful(read=titles)
+    async with World(tmp_path, agent, owners=["paper:7"]) as world:
+        world.paper.says("clean up")
+        question = await asked(world)
+        (line,) = [line for line in question.text.splitlines() if line.startswith("Before this I read: ")]
+        assert not set(line) & set("*[]()`\\_<>@#")
+        assert line.endswith("page 6, 33 more.")
 
 
 async def test_a_denial_is_a_result_that_the_agent_sees(tmp_path: Path) -> None:
