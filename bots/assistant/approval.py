@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tidings.bots.assistant.settings import Mode
 from tidings.bots.assistant.taint import Taint, address_of
 from tidings.bots.assistant.tools import command_rules, question
 from tidings.bots.assistant.tools.policy import NOT_RUN, Asked, Case, Granted, Refusal, decide
 from tidings.bots.assistant.tools.tool import Tool, ToolError, barred
 from tidings.bots.assistant.tools.toolbox import Toolbox
 from tidings.core import context
-from tidings.core.agent import ApprovalAsked, Turn, Verdict
+from tidings.core.agent import ApprovalAsked, Effect, Turn, Verdict
 from tidings.core.redaction import plain
 
 FETCH = "fetch_url"
@@ -80,11 +81,12 @@ class Gate:
     def _case(self, tool: Tool, arguments: str) -> Case:
         standing = self._toolbox.standing(tool.name)
         approvals = self._toolbox.approvals
+        only_looks = _only_looks(tool, arguments)
         return Case(
             name=tool.name,
-            effect=tool.effect,
+            effect=Effect.PURE if only_looks else tool.effect,
             needs=tool.needs,
-            mode=standing.mode,
+            mode=Mode.ALLOW if only_looks and standing.mode is Mode.ASK else standing.mode,
             setting=standing.setting,
             barred=barred(context.current(), self._desk, tool.needs),
             is_covered=self._is_covered(tool, arguments),
@@ -112,6 +114,13 @@ class Gate:
 async def digest_of(tool: str, arguments: str) -> str:
     session, environment = context.current(), context.child_environment()
     return await asyncio.to_thread(question.digest, tool, arguments, session.workspace, environment)
+
+
+def _only_looks(tool: Tool, arguments: str) -> bool:
+    try:
+        return tool.only_looks is not None and tool.only_looks(arguments)
+    except ToolError:
+        return False
 
 
 def _newest(verdicts: Sequence[Verdict], call: str) -> Verdict | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic_ai.messages import ImageUrl, UserContent
 
-from tidings.bots.assistant.memory import SCHEME
+from tidings.bots.assistant.images import SCHEME
 from tidings.bots.assistant.prompt import NOTE, SIGN, WORDLESS, fence, heard, label
 from tidings.bots.assistant.tools.workspace import ATTACHMENTS
 from tidings.core import context

@@ -6,18 +6,14 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from os.path import commonprefix
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from pydantic import ValidationError
 from pydantic_ai.messages import (
-    BinaryContent,
-    ImageUrl,
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
-    ModelRequestPart,
     ModelResponse,
     ModelResponsePart,
     TextPart,
@@ -31,6 +27,7 @@ from pydantic_ai.messages import (
 
 from tidings.bots.assistant import prompt
 from tidings.bots.assistant.budget import Spent
+from tidings.bots.assistant.images import SHOWN_IMAGES, count_images, has_image, load_images
 from tidings.bots.assistant.loop_guard import Counted
 from tidings.bots.assistant.taint import Taint
 from tidings.bots.assistant.tools.toolbox import NAME_CHARACTERS, ODD
@@ -38,9 +35,6 @@ from tidings.core.agent import Finished, Turn
 from tidings.core.redaction import one_line, plain
 from tidings.core.types import Author, Entry, File, make_storable
 
-# The memory holds the path of an image, not its bytes; only the newest few are shown to the model again.
-SCHEME = "attachment:"
-SHOWN_IMAGES = 4
 UNREADABLE = "unreadable"
 # A rough measure that overestimates for most languages; text with more bytes also has more tokens.
 CHARACTERS_PER_TOKEN = 3.5
@@ -172,9 +166,9 @@ class Memory:
 
     def hide_images(self) -> bool:
         """Hides every image from the model; returns False when there are none."""
-        found = any(map(_has_image, self.messages))
+        found = any(map(has_image, self.messages))
         if found:
-            self.messages = _load_images(self.messages, 0)
+            self.messages = load_images(self.messages, 0)
         return found
 
     def store(self) -> bytes:
@@ -200,10 +194,10 @@ class Memory:
     async def shown(self, *, images: bool) -> list[ModelMessage]:
         """The messages as the model gets them: in an order that every provider accepts, with the images it may see."""
         messages: list[ModelMessage] = self.messages
-        if any(map(_has_image, messages)):
+        if any(map(has_image, messages)):
             # The model sees every image of the current message, however many there are.
-            most = max(SHOWN_IMAGES, _count_images(messages[self.begin :])) if images else 0
-            messages = await asyncio.to_thread(_load_images, messages, most)
+            most = max(SHOWN_IMAGES, count_images(messages[self.begin :])) if images else 0
+            messages = await asyncio.to_thread(load_images, messages, most)
         if messages and isinstance(messages[0], ModelResponse):
             messages = [ModelRequest(parts=[UserPromptPart(BEGAN_EARLIER)]), *messages]
         return repair_messages(messages)
@@ -382,51 +376,3 @@ def _tokens(message: ModelMessage) -> int:
 def weight(text: str) -> int:
     """The length of a text, counted in characters of plain English."""
     return len(text) if text.isascii() else len(text.encode(errors="replace"))
-
-
-def _has_image(message: ModelMessage) -> bool:
-    return _count_images([message]) > 0
-
-
-def _count_images(messages: Iterable[ModelMessage]) -> int:
-    prompts = (part for message in messages for part in message.parts if isinstance(part, UserPromptPart))
-    return sum(len(_images(part.content)) for part in prompts)
-
-
-def _images(content: str | Sequence[UserContent]) -> list[ImageUrl]:
-    if isinstance(content, str):
-        return []
-    return [each for each in content if isinstance(each, ImageUrl) and each.url.startswith(SCHEME)]
-
-
-def _load_images(messages: Sequence[ModelMessage], most: int) -> list[ModelMessage]:
-    """Loads images from the newest on, because people mostly talk about the last ones."""
-    left = most
-    shown: list[ModelMessage] = []
-    for message in reversed(messages):
-        if not isinstance(message, ModelRequest) or not _has_image(message):
-            shown.append(message)
-            continue
-        parts: list[ModelRequestPart] = []
-        for part in reversed(message.parts):
-            if isinstance(part, UserPromptPart) and not isinstance(part.content, str):
-                content: list[UserContent] = []
-                for each in reversed(part.content):
-                    content.append(_load(each, left > 0))
-                    left -= len(_images([each]))
-                part = UserPromptPart(content[::-1])
-            parts.append(part)
-        shown.append(ModelRequest(parts=parts[::-1]))
-    return shown[::-1]
-
-
-def _load(content: UserContent, wanted: bool) -> UserContent:
-    if not isinstance(content, ImageUrl) or not content.url.startswith(SCHEME):
-        return content
-    if not wanted:
-        return "(An image that is not shown again.)"
-    try:
-        data = Path(content.url.removeprefix(SCHEME)).read_bytes()
-    except OSError:
-        return "(An image that is no longer kept.)"
-    return BinaryContent(data, media_type=content.media_type)

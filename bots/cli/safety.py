@@ -181,8 +181,13 @@ def _bot(name: str, bot: Bot, loaded: Loaded, source: Source) -> Iterator[Remark
             words = f"{source.place(*names, 'base_url')} sends the key of {choice.model} in the clear"
             yield Remark("warn", subject, f"{words}: write https://{address.netloc}")
     if acting := sorted(_acting(bot)):
-        words = f"{source.place(*names, 'tools')}: it acts without asking with {', '.join(acting)}"
-        yield Remark("warn", subject, f"{words}; all members can use them: remove them if that is wrong")
+        words = f"{source.place(*names, 'approvals')}: it acts without asking with {', '.join(acting)}"
+        yield Remark("warn", subject, f'{words}; all members can use them: set them to "ask" if that is wrong')
+        if bot.approvals.trust_tainted:
+            words = (
+                f"{source.place(*names, 'approvals', 'trust_tainted')} = true: pages, files and quotes can make it act"
+            )
+            yield Remark("warn", subject, f"{words}; set it to false")
     if bot.fetch_hosts:
         words = f"{source.place(*names, 'fetch_hosts')}: web pages can make it reach {', '.join(bot.fetch_hosts)}"
         yield Remark("warn", subject, f"{words}, which is not public; fetch_hosts = [] closes that")
@@ -205,13 +210,22 @@ def _several(loaded: Loaded) -> Iterable[str]:
 
 
 def _acting(bot: Bot) -> Iterator[str]:
-    from tidings.bots.assistant.tools.toolbox import Toolbox
+    """The tools with an effect that act without asking."""
+    from tidings.bots.assistant.settings import Mode
+    from tidings.bots.assistant.tools.toolbox import EVERY, Toolbox
     from tidings.core.errors import ConfigError
 
+    modes = bot.approvals.modes
     try:
-        yield from (tool.name for tool in Toolbox(bot).tools if tool.effect is Effect.EFFECT)
+        box = Toolbox(bot)
     except ConfigError:
-        # Building the bot reports a tool that does not exist.
+        # A hosted agent has tools of its own; building a bot reports a tool that does not exist.
+        yield from (name for name in bot.tools if modes.get(name, modes.get(EVERY)) is Mode.ALLOW)
         return
-    for name, server in bot.mcp.items():
-        yield from (f"{name}: {tool}" for tool in server.allow)
+    acting = (tool.name for tool in box.tools if tool.effect is Effect.EFFECT)
+    yield from (name for name in acting if box.standing(name).mode is Mode.ALLOW)
+    yield from (f"{name}: {tool}" for name, server in bot.mcp.items() for tool in server.allow)
+    servers = tuple(f"{name}." for name in bot.mcp)
+    yield from (name for name, mode in modes.items() if mode is Mode.ALLOW and name.startswith(servers))
+    if bot.mcp and modes.get(EVERY) is Mode.ALLOW:
+        yield from (f"{name}.*" for name in bot.mcp)

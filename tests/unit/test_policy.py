@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,8 +23,8 @@ DENIED = Verdict(call="c", granted=False, reason="Ada denied it", digest="d")
 OTHER = Verdict(call="c", granted=True, digest="e")
 
 
-def case(tool: Tool, mode: Mode, **more: object) -> Case:
-    return Case(name=tool.name, effect=tool.effect, needs=tool.needs, mode=mode, **more)  # type: ignore[arg-type]
+def case(tool: Tool, mode: Mode, **more: Any) -> Case:
+    return Case(name=tool.name, effect=tool.effect, needs=tool.needs, mode=mode, **more)
 
 
 @pytest.mark.parametrize("mode", list(Mode))

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import structs
 
 from tests.worlds.builders import inbound
-from tests.worlds.fakes import FakeDesk
+from tests.worlds.fakes import FakeDesk, FakePeople
 from tests.worlds.tool_bench import in_session
 from tidings.core.agent import (
     Agent,
@@ -35,18 +35,26 @@ from tidings.core.roles import Permission, Person, Role
 from tidings.core.types import Attachment, Entry
 
 
-class Desk(FakeDesk):
-    """Hands out attachments by their handle; people can lose their role."""
+class People(FakePeople):
+    """People who can lose what they may do."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.files: dict[str, Path] = {}
-        self.tasks: Any = None
-        self.people.may = self._may  # type: ignore[method-assign]
         self.barred: set[Permission] = set()
 
-    def _may(self, person: Person, permission: Permission) -> bool:
+    def may(self, person: Person, permission: Permission) -> bool:
         return permission not in self.barred
+
+
+class Desk(FakeDesk):
+    """Hands out attachments by their handle."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.people: People = People()
+        self.files: dict[str, Path] = {}
+        self.tasks: Any = None
+        self.schedules: Any = None
 
     async def fetch(self, attachment: Attachment) -> Path:
         try:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, define, may_change
+from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, ToolError, decode, define, may_change
 from tidings.core import context
 from tidings.core.agent import Effect
 from tidings.core.desk.work import Plan, Schedule
@@ -103,14 +104,17 @@ def _line(schedule: Schedule) -> str:
     return commands.line(schedule, time.time())
 
 
-TOOLS = (
-    define(
-        "schedules",
-        "Plans something for you to do later, once or repeatedly; lists and changes what was planned in this "
-        "conversation. What you answer then is sent here as a message of its own.",
-        Wish,
-        Effect.EFFECT,
-        Permission.WORK,
-        act,
-    ),
+def _only_looks(written: str) -> bool:
+    return decode(written, Wish).action == "list"
+
+
+_TOOL = define(
+    "schedules",
+    "Plans something for you to do later, once or repeatedly; lists and changes what was planned in this "
+    "conversation. What you answer then is sent here as a message of its own.",
+    Wish,
+    Effect.EFFECT,
+    Permission.WORK,
+    act,
 )
+TOOLS = (replace(_TOOL, only_looks=_only_looks),)

@@ -66,6 +66,8 @@ class Tool:
     check: Callable[[str], object] | None = None
     # Names the text of others that a call brings in, by its arguments, such as "the page example.org".
     source: Callable[[str], str] | None = None
+    # Tells whether a call of a tool with an effect only looks, by its arguments.
+    only_looks: Callable[[str], bool] | None = None
 
 
 A = TypeVar("A", bound=Arguments)

@@ -17,6 +17,7 @@ from tidings.bots.assistant.tools.toolbox import Toolbox
 from tidings.core import redaction
 from tidings.core.agent import Effect, OutcomeKind
 from tidings.core.roles import Permission, Role
+from tidings.core.types import Errand, Origin
 
 TOOLS = ("time", "files", "notes", "terminal", "send_message")
 
@@ -203,7 +204,7 @@ async def test_a_person_whose_role_was_lowered_meanwhile_gets_nothing_done(
     provider.script(echo(1), Say("I may not."))
     talk = Talk(tmp_path, asking(provider), role=Role.MEMBER)
     await talk.says()
-    talk.desk.barred.add(Permission.WORK)
+    talk.desk.people.barred.add(Permission.WORK)
     assert await talk.answers() is None
     assert (done(talk), "did not run: you work for" in results(provider)[0]) == ([], True)
 
@@ -280,6 +281,32 @@ async def test_a_question_that_nobody_answered_leaves_a_memory_that_goes_on(
     assert len(provider.last.results) == 2
 
 
+@pytest.mark.parametrize("origin", [Origin.PERSON, Origin.TASK, Origin.SCHEDULE, Origin.CARD])
+async def test_work_without_a_person_passes_the_same_gate(
+    tmp_path: Path, provider: ProviderServer, origin: Origin
+) -> None:
+    provider.script(echo(1), Say("Done."))
+    talk = Talk(tmp_path, asking(provider))
+    errand = None if origin is Origin.PERSON else Errand(id="task_1", tools=("terminal",), requests=3)
+    asked = await talk.says("count", origin=origin, errand=errand)
+    assert (asked.tool, done(talk)) == ("terminal", [])
+    assert await talk.answers() is None
+    assert (done(talk), talk.text) == (["1"], "Done.")
+
+
+async def test_to_look_at_what_is_planned_asks_nobody(tmp_path: Path, provider: ProviderServer) -> None:
+    settings = settings_for(provider, tools=("schedules",), approvals={})
+    MADE.append(Assistant("Tide", settings))
+    talk = Talk(tmp_path, MADE[-1])
+    talk.desk.schedules = Calendar()
+    provider.script(Call("schedules", {"action": "list"}), Call("schedules", {"action": "remove", "id": "x"}))
+    asked = await talk.says()
+    assert (asked.detail, results(provider)) == (
+        "schedules\naction: remove\nid: x",
+        ["Nothing is planned in this conversation."],
+    )
+
+
 async def test_a_foreign_tool_asks_unless_its_server_allows_it(tmp_path: Path, provider: ProviderServer) -> None:
     launched: list[str] = []
 
@@ -297,6 +324,11 @@ async def test_a_foreign_tool_asks_unless_its_server_allows_it(tmp_path: Path, p
     # The server has spoken, so that even what it is allowed asks from now on.
     talk.agent = equipped(provider, tool, allow=("launch",))
     assert (await talk.says()).read == ("the server bench",)
+
+
+class Calendar:
+    async def all(self, conversation: str) -> list[Any]:
+        return []
 
 
 class Nothing(Arguments, frozen=True):

@@ -150,7 +150,7 @@ async def test_settings_and_role_come_before_the_verdict(
         if change == "settings":
             talk.agent = hosted(model, till, modes={"*": "deny"})
         else:
-            talk.desk.barred.add(Permission.WORK)
+            talk.desk.people.barred.add(Permission.WORK)
         assert await talk.answers() is None
     assert till.paid == []
 

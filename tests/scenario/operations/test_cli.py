@@ -126,6 +126,7 @@ def test_the_doctor_says_of_each_bot_who_answers_and_with_what(tmp_path: Path) -
         fallbacks = ["anthropic:claude-sonnet-4-5"]
         persona = "You are Rosa."
         tools = ["time", "terminal"]
+        approvals.modes = { terminal = "allow" }
         [bots.rosa.mcp.wiki]
         url = "http://127.0.0.1:1/mcp"
         [bots.nearby]
@@ -145,7 +146,7 @@ def test_the_doctor_says_of_each_bot_who_answers_and_with_what(tmp_path: Path) -
         " no persona; no tools",
         "ok    bot parrot: echo answers",
     ]
-    assert "[bots.rosa] tools: it acts without asking with " in shown.stdout
+    assert "[bots.rosa] approvals: it acts without asking with process_control, terminal;" in shown.stdout
     assert shown.returncode == 0
     assert "secret" not in shown.stdout + shown.stderr
 

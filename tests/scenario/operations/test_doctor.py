@@ -144,9 +144,28 @@ BY_SETTINGS = [
     Broken(
         "a shell for whoever talks to it",
         "it acts without asking with ",
-        '[bot]\ntools = ["time", "terminal"]\n',
+        '[bot]\ntools = ["time", "terminal"]\napprovals.modes = { terminal = "allow" }\n',
         MODEL,
         fails=False,
+    ),
+    Broken(
+        "a shell for whoever wrote the page",
+        "trust_tainted = true: pages, files and quotes can make it act; set it to false",
+        '[bot]\ntools = ["terminal"]\napprovals = { modes = { "*" = "allow" }, trust_tainted = true }\n',
+        MODEL,
+        fails=False,
+    ),
+    Broken(
+        "a rule that is more than words",
+        'approvals: commands: "git status; ls" must be plain words',
+        '[bot]\ntools = ["terminal"]\napprovals.commands = ["git status; ls"]\n',
+        MODEL,
+    ),
+    Broken(
+        "a mode of nothing",
+        "approvals: modes: there is no tool terminl, did you mean terminal?",
+        '[bot]\napprovals.modes = { terminl = "deny" }\n',
+        MODEL,
     ),
     Broken(
         "a model without a key", "Set the `OPENAI_API_KEY` environment variable", '[bot]\nmodel = "openai:gpt-5-mini"\n'
