@@ -45,7 +45,7 @@ def show_all(context: typer.Context, as_json: bool = JSON) -> None:
 def approve(
     context: typer.Context,
     id: str = ID,
-    choice: str = typer.Argument("once", metavar="[once|talk|always]", help="For how long; once is this call only."),
+    choice: str = typer.Argument("once", metavar="once|talk|always", help="For how long; once is this call only."),
 ) -> None:
     """Let the tool run.
 
@@ -64,7 +64,7 @@ def approve(
 def deny(
     context: typer.Context,
     id: str = ID,
-    reason: list[str] = typer.Argument(None, metavar="[REASON]", help="Why not; the bot reads it."),
+    reason: list[str] = typer.Argument(None, metavar="REASON", help="Why not; the bot reads it."),
 ) -> None:
     """Do not let the tool run. The bot is told so, with the reason, and goes on without it."""
     _decide(context.obj, id, Choice.DENY, " ".join(reason or ()))

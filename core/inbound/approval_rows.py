@@ -16,6 +16,8 @@ from tidings.core.types import Target, encode
 
 # How many characters of an id people write; more are needed only if two open questions begin alike.
 SHORT = 6
+# How many questions that begin alike are looked at.
+ALIKE = 50
 
 
 class Asking(NamedTuple):
@@ -83,16 +85,15 @@ def get(tx: Transaction, id: str) -> Row | None:
 
 
 def find(tx: Transaction, id: str) -> list[Row]:
-    """The question with this id or of this run, or the open questions whose ids begin like this."""
+    """The question with this id or of this run, or those whose ids begin like this: the open ones, if there are any."""
     if (row := get(tx, id)) is not None:
         return [row]
     of_run = tx.all("SELECT * FROM approvals WHERE run = ? AND state = 'open'", id)
     if of_run or len(id) < SHORT:
         return of_run
     begins = id if id.startswith("ask_") else f"ask_{id}"
-    return tx.all(
-        "SELECT * FROM approvals WHERE state = 'open' AND id >= ? AND id < ? ORDER BY seq LIMIT 2", begins, f"{begins}~"
-    )
+    alike = tx.all("SELECT * FROM approvals WHERE id >= ? AND id < ? ORDER BY id LIMIT ?", begins, f"{begins}~", ALIKE)
+    return [row for row in alike if row["state"] == Answer.OPEN] or alike
 
 
 def open_of_run(tx: Transaction, run: str) -> Row | None:

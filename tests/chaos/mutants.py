@@ -959,6 +959,36 @@ MUTANTS: dict[str, Mutant] = {
             work.history_counts_anew,
             _test("retention", "who_reads_on_in_a_history_misses_nothing_when_all_before_it_was_pruned"),
         ),
+        Mutant(
+            "approver check left out on one door",
+            api.anybody_answers_over_http,
+            _test("api_approvals", "a_member_sees_their_question_and_waits_for_who_may_answer"),
+        ),
+        Mutant(
+            "a foreign question is told apart",
+            api.anybodys_questions,
+            _test("api_approvals", "questions_of_others_do_not_exist"),
+        ),
+        Mutant(
+            "a bound key approves for all bots",
+            api.questions_of_every_bot,
+            _test("api_approvals", "a_key_that_is_bound_to_bots_sees_their_questions_only"),
+        ),
+        Mutant(
+            "hermes #51871: a stream hangs",
+            api.chat_without_questions,
+            _test("api_approvals", "every_stream_shows_the_question_and_the_answer"),
+        ),
+        Mutant(
+            "a client waits half an hour",
+            api.whole_answers_wait_for_people,
+            _test("api_approvals", "who_waits_for_the_whole_answer_is_not_left_waiting"),
+        ),
+        Mutant(
+            "questions keep the API's places",
+            api.waiting_questions_keep_their_places,
+            _test("api_approvals", "runs_that_wait_keep_no_place_from_others"),
+        ),
     )
 }
 
