@@ -55,10 +55,10 @@ UBUNTU = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 
 @dataclass(frozen=True, slots=True)
 class Outlet:
-    """The way out for commands with a list of hosts: our forwarder, and the folder of the proxy's socket."""
+    """The way out for commands with a list of hosts: the program of our forwarder, and the socket of the proxy."""
 
     program: str
-    folder: Path
+    socket: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class Sandbox:
             return Enclosed(started, folder, words, around, "bubblewrap, no network")
         # The forwarder puts up the wall itself, after it has made a network of its own.
         written = wall.written(fields(around))
-        forwarder = identity.program(self._outlet.program, str(self._outlet.folder), written, *started)
+        forwarder = identity.program(self._outlet.program, str(self._outlet.socket), written, *started)
         outside = Wall(folder=inside, disk=settings.disk_bytes, waits=True)
         proxies = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
         words |= dict.fromkeys(proxies, PROXY) | {"NO_PROXY": "", "no_proxy": ""}
