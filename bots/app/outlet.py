@@ -102,7 +102,7 @@ class OutletServer:
             await self._serve(reader, writer)
         except Refused as refused:
             log.info("a command was refused the way out: %s", refused)
-            words = f"Tidings: {refused}.\n".encode()
+            words = f"Tidings: {str(refused).removesuffix('.')}.\n".encode()
             head = f"HTTP/1.1 {refused.status}\r\nContent-Type: text/plain\r\nContent-Length: {len(words)}\r\n"
             with suppress(ConnectionError):
                 writer.write(f"{head}Connection: close\r\n\r\n".encode() + words)

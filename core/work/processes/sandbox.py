@@ -36,6 +36,8 @@ CONFIGURATION = tuple(
     )
 )
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+# Landlock shows that these are there, and programs give up when they cannot read what is there.
+UNREADABLE = {"GIT_CONFIG_NOSYSTEM": "1", "PIP_CONFIG_FILE": os.devnull}
 PATHS = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 # The user that the command sees itself as.
 INSIDE = 1000
@@ -203,7 +205,7 @@ class Sandbox:
             readable=(*SYSTEM, *CONFIGURATION, *settings.readable, "/etc/passwd", "/etc/group", "/etc/hosts", "/proc"),
             writable=(inside, *DEVICES),
         )
-        words = {**environment, "PATH": PATHS, "TMPDIR": inside}
+        words = {**environment, "PATH": PATHS, "TMPDIR": inside, **UNREADABLE}
         return Enclosed(list(command), folder, words, around, "Landlock and seccomp, no network")
 
 
