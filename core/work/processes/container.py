@@ -20,8 +20,10 @@ SESSION = "TIDINGS_"
 class Container:
     """Each command gets a container of its own, which is removed when the command ends."""
 
-    def __init__(self, settings: Terminal) -> None:
+    def __init__(self, settings: Terminal, program: str = "") -> None:
+        """`program` is the engine's path, if it is not the one that is found by its name."""
         self._settings = settings
+        self._program = program or settings.engine
 
     async def around(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Enclosed:
         engine = self._engine()
@@ -42,7 +44,7 @@ class Container:
         return f"{self._settings.engine}, no network"
 
     def _engine(self) -> str:
-        found = shutil.which(self._settings.engine)
+        found = shutil.which(self._program)
         if found is None:
             raise Unfenced(f"{self._settings.engine} is missing: install it, or choose another [terminal] backend")
         return found

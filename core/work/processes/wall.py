@@ -70,14 +70,15 @@ def enter(wall: Mapping[str, Any]) -> None:
         _become(user, folder)
     # A change of the user has cleared it.
     _check(_libc.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+    if processes := wall.get("processes", 0):
+        # A user of the command's own has no processes but those of its conversation.
+        _limit(resource.RLIMIT_NPROC, processes if user else processes + _count_processes(os.getuid()))
     _limit(resource.RLIMIT_AS, wall.get("memory", 0))
     _limit(resource.RLIMIT_FSIZE, wall.get("disk", 0))
     _check(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     for number, text in enumerate(wall.get("texts", ()), FILTER + 1):
         _hand_over(text.encode(), number)
     if "readable" in wall:
-        processes = wall.get("processes", 0)
-        _limit(resource.RLIMIT_NPROC, processes and processes + _count_processes(os.getuid()))
         _restrict(wall["readable"], wall.get("writable", ()))
         _filter(bytes.fromhex(wall["filter"]))
     else:

@@ -90,8 +90,7 @@ async def gateway(home: Path, provider: Provider, **more: str) -> AsyncIterator[
         TIDINGS_BOT__API_KEY=provider.key,
         TIDINGS_BOT__TOOLS="time,files,terminal",
         # The commands tell the test what happens by files outside of the workspace.
-        TIDINGS_TERMINAL__BACKEND="local",
-        **more,
+        **{"TIDINGS_TERMINAL__BACKEND": "local", **more},
     )
     log = home / "stderr.log"
     with (
