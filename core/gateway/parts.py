@@ -40,6 +40,7 @@ from tidings.core.work.board.conclusions import Conclusions
 from tidings.core.work.board.service import BoardService
 from tidings.core.work.board.supervisor import BoardSupervisor
 from tidings.core.work.mandates import Mandates
+from tidings.core.work.processes.fence import choose
 from tidings.core.work.processes.processes import Processes
 from tidings.core.work.schedules import rows as schedule_rows
 from tidings.core.work.schedules.commands import ScheduleCommands
@@ -126,10 +127,11 @@ def build(
     courier = Courier(essentials, accounts, stopping.stop_for_sender)
     mandates = Mandates(people, clock, options.owner, supervisor.is_down)
     delegated = Delegation(store, clock, settings.work, slots, feed.follow, stopping.stop)
-    processes = Processes(store, clock, settings.work, home)
+    fence = choose(settings.terminal, home, options.outlet)
+    processes = Processes(store, clock, settings.work, home, fence)
     stops = {task_rows.DELEGATE: stopping.stop_task, task_rows.PROCESS: processes.end}
     tasks = Tasks(essentials, accounts.can, delegated, team.kinds, workspaces, stops, mandates)
-    jobs = ScheduledShell(store, clock, settings.work, workspaces)
+    jobs = ScheduledShell(store, clock, settings.work, workspaces, fence)
     schedules = Schedules(essentials, settings.work, accounts.can, bots, jobs, options.owner, mandates)
     board = BoardService(store, settings.board, clock, accounts.can, bots, people)
     requests = TaskCommands(clock, tasks, delegated, partial(abilities.promisable, can=accounts.can), people)

@@ -74,7 +74,18 @@ def bare_start() -> float:
 
 
 def lines() -> list[Line]:
-    return [*spine(), *telegram(), *discord(), *slack(), *api(), *assistant(), *board(), *people(), *standstill()]
+    return [
+        *spine(),
+        *telegram(),
+        *discord(),
+        *slack(),
+        *api(),
+        *assistant(),
+        *board(),
+        *people(),
+        *fence(),
+        *standstill(),
+    ]
 
 
 def spine() -> list[Line]:
@@ -91,6 +102,16 @@ def spine() -> list[Line]:
         Line("first send after restart, 10,000 open rows", restart["seconds"], None, "≤ 5", "s"),
         Line("start to ready, CPU", cpu, bare_start(), "≤ 0.8", "s"),
         Line("start to ready, wall clock", wall, None, "≤ 2", "s"),
+    ]
+
+
+def fence() -> list[Line]:
+    """Beside the same command without a fence."""
+    figures = _measure("fence", "tests.bench.fence")
+    local = figures.pop("local")["cpu_ms"]
+    return [
+        Line(f"start of a command behind {name}, CPU", used["cpu_ms"], local, "≤ local + 10", "ms")
+        for name, used in figures.items()
     ]
 
 

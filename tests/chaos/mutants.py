@@ -16,6 +16,7 @@ from tests.chaos import mutation_approvals as approvals
 from tests.chaos import mutation_assistant as assistant
 from tests.chaos import mutation_board as board
 from tests.chaos import mutation_discord as discord
+from tests.chaos import mutation_fence as fence
 from tests.chaos import mutation_inbound as inbound
 from tests.chaos import mutation_outbound as outbound
 from tests.chaos import mutation_slack as slack
@@ -51,6 +52,11 @@ def _telegram(name: str) -> tuple[str, ...]:
 
 def _security(file: str, name: str) -> tuple[str, ...]:
     return (f"tests/security/test_{file}.py::test_{file.split('_')[0]}_{name}",)
+
+
+def _attack(backend: str, name: str) -> tuple[str, ...]:
+    test = "test_an_attack_fails_behind_a_fence_and_local_is_none"
+    return (f"tests/security/test_fence_attacks.py::{test}[{backend}-{name}]",)
 
 
 def _swept(touching: str, checker: str, scenario: str = "ten") -> tuple[str, ...]:
@@ -988,6 +994,29 @@ MUTANTS: dict[str, Mutant] = {
             "questions keep the API's places",
             api.waiting_questions_keep_their_places,
             _test("api_approvals", "runs_that_wait_keep_no_place_from_others"),
+        ),
+        Mutant("a fence without a side", fence.network_not_unshared, _attack("bubblewrap", "a port of this machine")),
+        Mutant("the home left in sight", fence.home_stays_visible, _attack("bubblewrap", "the owner's key")),
+        Mutant(
+            "open where it should close",
+            fence.failed_probe_opens,
+            ("tests/security/test_fence_attacks.py::test_where_no_wall_holds_nothing_starts",),
+        ),
+        Mutant("limits that bind nobody", fence.root_stays_root, _attack("bubblewrap", "a fork bomb")),
+        Mutant(
+            "a filter with no holes to fall into",
+            fence.filter_lets_everything_through,
+            _attack("landlock", "system calls that no command needs"),
+        ),
+        Mutant(
+            "a listed name at a private address",
+            fence.names_checked_and_addresses_not,
+            ("tests/security/test_fence_ordinary.py::test_a_command_with_a_list_reaches_only_what_it_names",),
+        ),
+        Mutant(
+            "the background runs free",
+            fence.background_without_a_fence,
+            _test("fenced_processes", "a_command_in_the_background_sees_nothing_of_the_gateway"),
         ),
     )
 }
