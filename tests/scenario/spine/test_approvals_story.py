@@ -1,4 +1,4 @@
-"""The story in docs/approvals.md happens as it is told: a run by the API asks its owner in Slack; the stream shows it."""
+"""The story in docs/approvals.md: a run by the API asks its owner in Slack, and the stream shows it."""
 
 from __future__ import annotations
 
