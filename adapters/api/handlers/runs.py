@@ -95,7 +95,8 @@ def _event(run: str, numbered: Numbered) -> dict[str, Any] | None:
             told = {"tool": name, "call_id": call, "duration": seconds, "error": bool(error)}
             return {"event": "tool.completed", **common, **told}
         case ApprovalRequested() | ApprovalAnswered() as about:
-            return {**approvals.event_of(run, about), **common}
+            told = approvals.event_of(run, about)
+            return {"event": told["event"], **common, **told}
         case Restarted(attempt=attempt):
             return {"event": "run.restarted", **common, "attempt": attempt}
         case Outcome() as outcome:
