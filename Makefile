@@ -61,7 +61,7 @@ fuzz: $(DEV)  ## fuzz the HTTP API by what its own /openapi.json says (MINUTES=5
 portable: $(DEV)  ## ask a PostgreSQL about every statement (DATABASE=postgresql://user@host/name)
 	@$(BIN)/python -m tests.postgres $(DATABASE)
 
-clients: $(DEV) $(CLIENTS)  ## drive real client programs, in an environment of their own, against a gateway on loopback
+clients: $(DEV) $(CLIENTS)  ## drive real client programs, in an environment of their own, against a gateway (ARGS=--asking: with questions)
 	@$(BIN)/python -m tests.clients $(ARGS)
 
 mutants: $(DEV)  ## seed one bug after the other and show what catches it (ARGS="NAME" tries one)

@@ -8,6 +8,8 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,15 @@ from tests.clients.agent import ClientsAgent
 from tests.clients.expectations import EXPECTED, asked_for, complaint
 from tests.clients.recording import Recording
 from tests.worlds.api import ApiWorld
+from tidings.core.desk.approvals import Choice
+from tidings.core.errors import Conflict
+from tidings.core.roles import OWNER
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".venv-clients"
 RECORDED = Path(__file__).parent / "recorded"
 PATIENCE_SECONDS = 600.0
+LOOKING_SECONDS = 0.03
 PYTHON = ("openai_python", "litellm_python", "langchain_python", "agents_python", "pydantic_python")
 NODE = ENVIRONMENT / "node"
 
@@ -27,21 +33,22 @@ NODE = ENVIRONMENT / "node"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--record", action="store_true", help=f"write what was asked to {RECORDED.name}/")
+    parser.add_argument("--asking", action="store_true", help="have each run ask people first, who approve at once")
     parser.add_argument("drivers", nargs="*", help="these only, such as openai_python or node")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="tidings-clients-"))
     try:
-        failed = asyncio.run(_drive_all(folder, arguments.drivers, arguments.record))
+        failed = asyncio.run(_drive_all(folder, arguments.drivers, arguments.record, arguments.asking))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     sys.exit(bool(failed))
 
 
-async def _drive_all(folder: Path, wanted: list[str], record: bool) -> int:
-    agent = ClientsAgent()
+async def _drive_all(folder: Path, wanted: list[str], record: bool, asking: bool) -> int:
+    agent = ClientsAgent(asks=asking)
     passed = failed = 0
     clients: dict[str, None] = {}
-    async with ApiWorld(folder / "home", agent) as api, Recording(api.url) as between:
+    async with ApiWorld(folder / "home", agent) as api, Recording(api.url) as between, _approving(api):
         for name, command in _commands().items():
             if wanted and name not in wanted:
                 continue
@@ -66,6 +73,25 @@ async def _drive_all(folder: Path, wanted: list[str], record: bool) -> int:
         between.save(RECORDED, clients)
     print(f"{passed} passed, {failed} failed")
     return failed
+
+
+@asynccontextmanager
+async def _approving(api: ApiWorld) -> AsyncIterator[None]:
+    """Approves whatever is asked."""
+
+    async def approve() -> None:
+        while True:
+            for question in await api.gateway.desk.approvals.open(OWNER):
+                # The client may have gone meanwhile.
+                with suppress(Conflict):
+                    await api.gateway.desk.approvals.answer(OWNER, question.id, Choice.ONCE)
+            await asyncio.sleep(LOOKING_SECONDS)
+
+    task = asyncio.create_task(approve())
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 def _commands() -> dict[str, list[str]]:

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator
 
-from tidings.core.agent import Effect, Event, Finished, OutcomeKind, TextDelta, ToolFinished, ToolStarted, Turn, Usage
+from tidings.core.agent import (
+    ApprovalAsked,
+    Checkpoint,
+    Effect,
+    Event,
+    Finished,
+    OutcomeKind,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    Turn,
+    Usage,
+)
 from tidings.core.types import Author
 
 PLAIN = "Hello there."
@@ -17,11 +29,17 @@ USAGE = Usage(input_tokens=7, output_tokens=5)
 class ClientsAgent:
     """Counts how often each message was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, asks: bool = False) -> None:
+        """`asks`: people are asked before each answer."""
+        self.asks = asks
         self.asked: Counter[str] = Counter()
         self.turns: list[Turn] = []
 
     async def run(self, turn: Turn) -> AsyncIterator[Event]:
+        if self.asks and not turn.verdicts:
+            yield Checkpoint(b"asked")
+            yield ApprovalAsked("asked", "terminal", "rm build", "digest")
+            return
         self.turns.append(turn)
         text = turn.message.text
         self.asked[text] += 1

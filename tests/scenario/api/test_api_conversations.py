@@ -213,6 +213,7 @@ async def test_capabilities_name_what_is_there(tmp_path: Path) -> None:
     assert told["auth"] == {"type": "bearer", "required": True}
     assert told["run_idempotency"]["durable"] is True
     assert told["features"]["run_events_sse"] is True
-    assert told["features"]["approval_events"] is False
+    assert told["features"]["approval_events"] is True
+    assert told["features"]["run_approval_response"] is True
     paths = {endpoint["path"] for endpoint in told["endpoints"].values()}
     assert {"/v1/chat/completions", "/v1/responses", "/v1/runs", "/v1/notify", "/v1/conversations"} <= paths
