@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidings.core.gateway.gateway import Gateway
     from tidings.core.gateway.options import BotOf
     from tidings.core.inbound.commands import Command
+    from tidings.core.work.processes.sandbox import Outlet
 
 T = TypeVar("T")
 
@@ -187,6 +188,7 @@ async def _serve(place: Place, loaded: Loaded, http: HttpSettings, chats: bool) 
     from tidings.adapters.local import socket, verbs
     from tidings.adapters.shared.http_server import HttpServer, Limits
     from tidings.bots.app import agents, last_good
+    from tidings.bots.app.fencing import try_fence
     from tidings.bots.app.reload import Reloading
     from tidings.bots.app.watchdog import Watchdog
     from tidings.core.roles import Permission
@@ -217,7 +219,8 @@ async def _serve(place: Place, loaded: Loaded, http: HttpSettings, chats: bool) 
         HttpServer(http.host, http.port, limits=Limits(connections=http.connections)) as listener,
         reloading,
         _health_meanwhile(listener, http),
-        _gateway(home, loaded, http, staff, server, listener) as gateway,
+        _outlet(home, loaded) as outlet,
+        _gateway(home, loaded, http, staff, server, listener, outlet) as gateway,
     ):
         reload = verbs.guarded(gateway.desk, Permission.OPERATE, partial(reloading.answer, gateway=gateway))
         words = verbs.routes_for(gateway.desk) | {"reload": reload}
@@ -226,6 +229,7 @@ async def _serve(place: Place, loaded: Loaded, http: HttpSettings, chats: bool) 
                 log.info("the gateway serves in %s, %.1f s after it was begun", home, time.perf_counter() - began)
                 last_good.keep(home, loaded)
                 reloading.prepare()
+                fencing = asyncio.create_task(try_fence(gateway.desk.processes.fence, loaded))
                 listening = asyncio.create_task(reloading.listen(asked, gateway))
                 watchdog.ready(gateway.desk.health)
                 if chats:
@@ -233,7 +237,20 @@ async def _serve(place: Place, loaded: Loaded, http: HttpSettings, chats: bool) 
                 else:
                     await stop.wait()
                 listening.cancel()
+                fencing.cancel()
                 watchdog.stopping()
+
+
+@asynccontextmanager
+async def _outlet(home: Path, loaded: Loaded) -> AsyncIterator[Outlet | None]:
+    """Serves the way out for fenced commands, if the settings list hosts for them."""
+    if not loaded.core.terminal.by_list:
+        yield None
+        return
+    from tidings.bots.app.outlet import OutletServer
+
+    async with OutletServer(home, loaded.core.terminal) as server:
+        yield server.outlet
 
 
 @asynccontextmanager
@@ -314,7 +331,13 @@ def _with_key(home: Path, http: HttpSettings) -> tuple[HttpSettings, str]:
 
 
 def _gateway(
-    home: Path, loaded: Loaded, http: HttpSettings, staff: Staff, server: LocalServer, listener: HttpServer
+    home: Path,
+    loaded: Loaded,
+    http: HttpSettings,
+    staff: Staff,
+    server: LocalServer,
+    listener: HttpServer,
+    outlet: Outlet | None,
 ) -> Gateway:
     from tidings.adapters import catalog
     from tidings.adapters.shared import proxy
@@ -340,6 +363,7 @@ def _gateway(
     options = Options(
         notices=tuple(filter(None, [last_good.warning(loaded)])),
         governed=True,
+        outlet=outlet,
         # The person at the console is the owner.
         owner=Target(adapter="console") if at_hand else None,
     )

@@ -85,6 +85,10 @@ class NotPermitted(Unkeepable):
     pass
 
 
+class Unfenced(TidingsError):
+    """No fence can be put around a command here, so the command must not start."""
+
+
 class Overdrawn(TidingsError):
     pass
 

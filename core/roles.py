@@ -87,6 +87,8 @@ class Person(Value, frozen=True, kw_only=True):
     @property
     def label(self) -> str:
         """The name with an identity behind it, because anybody can choose any name."""
+        if self.id == "owner" and not self.identities:
+            return self.name
         return described(self.name, self.identities[0] if self.identities else self.id)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from tidings.core.roles import GIVEN, Permission, Role
 
@@ -133,6 +133,69 @@ class Work(Section):
     )
 
 
+class Terminal(Section):
+    """The fence around commands: of the tool terminal, in the background, and of schedules."""
+
+    backend: Literal["sandbox", "container", "ssh", "local"] = Field(
+        "sandbox",
+        description="Where commands run: sandbox (fenced in on this machine), container, ssh (on another host), or"
+        " local (without any fence: a command can do what the gateway can).",
+    )
+    network: Literal["off"] | tuple[str, ...] = Field(
+        "off",
+        description='What commands in the sandbox can reach: "off", or a list of public hosts, such as'
+        ' ["packages.example.com"].',
+    )
+    private_hosts: tuple[str, ...] = Field(
+        (),
+        description="Hosts that commands may reach although they are not public, as host or host:port, such as your"
+        " own package index.",
+    )
+    readable: tuple[str, ...] = Field(
+        (), description="More folders that commands in the sandbox may read, such as /opt/tools."
+    )
+    memory_bytes: int = Field(
+        4_000_000_000, ge=0, description="Memory for each process of a command; here and below, 0 means no limit."
+    )
+    processes: int = Field(256, ge=0, description="Processes and threads of one command at once.")
+    disk_bytes: int = Field(
+        2_000_000_000, ge=0, description="A command is ended when its workspace holds more than this."
+    )
+    temporary_bytes: int = Field(
+        500_000_000, ge=1_000_000, description="How much the private /tmp of a command holds, in memory."
+    )
+    engine: Literal["podman", "docker"] = Field("podman", description="For container: the program that runs it.")
+    image: str = Field("", description="For container: the image, such as docker.io/library/debian:12.")
+    host: str = Field("", description="For ssh: the host on which commands run.")
+    port: int = Field(22, ge=1, le=65_535, description="For ssh: the port of that host.")
+    user: str = Field("", description="For ssh: the user on that host; better one with nothing to lose.")
+    identity_file: str = Field("", description="For ssh: the file of the private key.")
+    known_hosts: str = Field("", description="For ssh: the file with the host's key; an unknown host is refused.")
+    folder: str = Field("tidings", description="For ssh: the folder there that holds a folder for each conversation.")
+
+    @field_validator("host", "user", "image")
+    @classmethod
+    def _is_no_option(cls, name: str) -> str:
+        if name.startswith("-") or any(letter.isspace() for letter in name):
+            raise ValueError("must be a name, without spaces and without a dash at its start")
+        return name
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Terminal:
+        needed = {"container": ("image",), "ssh": ("host", "user", "known_hosts")}.get(self.backend, ())
+        for name in needed:
+            if not getattr(self, name):
+                raise ValueError(f'backend = "{self.backend}" needs {name}')
+        if self.backend != "sandbox" and (self.network != "off" or self.private_hosts):
+            raise ValueError(f'network by list is for backend = "sandbox", not for "{self.backend}"')
+        return self
+
+    @property
+    def by_list(self) -> bool:
+        """Whether commands reach some hosts."""
+        return self.network != "off" or bool(self.private_hosts)
+
+
 class Retention(Section):
     """How long finished work is kept: at least as long as a platform may repeat an event."""
 
@@ -234,7 +297,16 @@ class Core(Section):
     log: Log = Log()
     retention: Retention = Retention()
     work: Work = Work()
+    terminal: Terminal = Terminal()
     board: Board = Board()
     rules: tuple[Rule, ...] = Field(
         (), description="Which bot answers where; the first rule that matches wins, else the default bot answers."
     )
+
+    @property
+    def permissions(self) -> Access:
+        """Who may do what, together with what [approvals] says about members."""
+        if not self.approvals.members_approve:
+            return self.access
+        requires = {Permission.APPROVE: Role.MEMBER, **self.access.requires}
+        return self.access.model_copy(update={"requires": requires})

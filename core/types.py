@@ -238,6 +238,8 @@ class Inbound(Value, frozen=True, kw_only=True):
     digest: str = ""
     # The run ends when its client disconnects.
     attended: bool = False
+    # The client waits for the whole answer in one piece, so a question to people must be answered soon.
+    impatient: bool = False
     # Whether everything about this message is erased once its run is over.
     forget: bool = False
     about: str = ""

@@ -261,6 +261,22 @@ class RunRequest(Lenient):
     user: User | None = Field(None, description="As X-OpenWebUI-User-Id, which wins.")
 
 
+def _as_choice(value: Any) -> Any:
+    """Some clients say that they approve, and not for how long."""
+    return "once" if value in ("approve", "approved", "allow") else value
+
+
+class ApprovalAnswer(Lenient):
+    choice: Annotated[Literal["once", "session", "talk", "always", "deny"], BeforeValidator(_as_choice)] = Field(
+        description="session and talk are the same; always is for owners."
+    )
+    reason: str = Field("", max_length=300, description="Why not, in words for the bot.")
+
+
+class RunApproval(ApprovalAnswer):
+    request_id: Name | None = Field(None, description="Which question; without it, the one that the run waits for.")
+
+
 class NotifyRequest(Lenient):
     target: str = Field(min_length=1, max_length=512, examples=["console"])
     text: str = Field(min_length=1, max_length=TEXT)

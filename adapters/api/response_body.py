@@ -7,10 +7,20 @@ from typing import Any
 
 import msgspec
 
-from tidings.adapters.api import messages
+from tidings.adapters.api import approvals, messages
 from tidings.adapters.api.errors import error_of
 from tidings.adapters.api.settings import ToolItems
-from tidings.core.agent import JournalEvent, Outcome, OutcomeKind, ReasoningDelta, TextDelta, ToolFinished, ToolStarted
+from tidings.core.agent import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    JournalEvent,
+    Outcome,
+    OutcomeKind,
+    ReasoningDelta,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+)
 from tidings.core.desk.runs import Run
 
 STATES = {OutcomeKind.COMPLETED: "completed", OutcomeKind.HALTED: "incomplete", OutcomeKind.CANCELLED: "cancelled"}
@@ -50,6 +60,10 @@ class Building:
             case ToolStarted() | ToolFinished():
                 yield from self._close()
                 yield from (self._call(event) if self._tool_items == "mcp_call" else self._function(event))
+            case ApprovalRequested() | ApprovalAnswered():
+                # Programs that check types know no event for this: it goes with one that says nothing new.
+                told = approvals.event_of(self._run.id, event)
+                yield {"type": "response.in_progress", "response": self.response(), "approval": told}
             case Outcome() as outcome:
                 if words := messages.besides(outcome):
                     yield from self._say("message", words)

@@ -12,6 +12,7 @@ from tidings.adapters.api import models
 from tidings.adapters.api.guard import Call
 from tidings.adapters.api.handlers import (
     about,
+    approvals,
     board,
     chat,
     conversations,
@@ -64,6 +65,7 @@ async def capabilities(api: ApiService, call: Call) -> web.StreamResponse:
 
 CHAT, RUNS, NOTIFY, ADMIN = Scope.CHAT, Scope.RUNS, Scope.NOTIFY, Scope.ADMIN
 BOARD, SCHEDULES, PEOPLE, AUDIT = Scope.BOARD, Scope.SCHEDULES, Scope.PEOPLE, Scope.AUDIT
+APPROVE = Scope.APPROVE
 TALK, WORK, ADMIT, OPERATE = Permission.TALK, Permission.WORK, Permission.PEOPLE, Permission.OPERATE
 JSON, EVENTS, PLAIN = "application/json", "text/event-stream", "text/plain"
 
@@ -152,6 +154,34 @@ ENDPOINTS = (
         cancel_when_gone=True,
     ),
     Endpoint("POST", "/v1/runs/{run_id}/stop", RUNS, TALK, runs.stop, "Ask a run to end."),
+    # Who may answer which question is decided question by question, as for the words of a chat.
+    Endpoint(
+        "POST",
+        "/v1/runs/{run_id}/approval",
+        APPROVE,
+        TALK,
+        approvals.decide_for_run,
+        "Answer the question that a run waits for.",
+        body=models.RunApproval,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/approvals",
+        APPROVE,
+        TALK,
+        approvals.list_all,
+        "Questions that wait for an answer, the oldest first.",
+    ),
+    Endpoint("GET", "/v1/approvals/{request_id}", APPROVE, TALK, approvals.look, "Get one question."),
+    Endpoint(
+        "POST",
+        "/v1/approvals/{request_id}",
+        APPROVE,
+        TALK,
+        approvals.decide,
+        "Answer a question.",
+        body=models.ApprovalAnswer,
+    ),
     Endpoint(
         "POST",
         "/v1/notify",

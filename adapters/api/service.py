@@ -23,7 +23,7 @@ from tidings.adapters.api.models import Repeatable
 from tidings.adapters.api.settings import HttpSettings
 from tidings.adapters.api.slots import Slots
 from tidings.core.adapter import Receive
-from tidings.core.agent import JournalEvent, Outcome, Restarted
+from tidings.core.agent import ApprovalRequested, JournalEvent, Outcome, Restarted
 from tidings.core.background import Background
 from tidings.core.desk.desk import Desk
 from tidings.core.desk.people import Key, Scope
@@ -161,10 +161,14 @@ class ApiService:
         *,
         alone: bool,
         attended: bool,
+        impatient: bool = False,
         follows: str = "",
         forget: bool = False,
     ) -> Asked:
-        """Stores the message. `alone`: what the client gave is all the agent sees, no stored history is read."""
+        """Stores the message. `alone`: what the client gave is all the agent sees, no stored history is read.
+
+        `impatient`: the client waits for the whole answer, so a question to people must be answered soon.
+        """
         if self._receive is None:
             raise Problem(503, "the gateway is about to stop", "stopping", headers={"Retry-After": "5"})
         key = idempotency_key(call, conversation.member)
@@ -182,6 +186,7 @@ class ApiService:
             follows=follows,
             digest=hashlib.sha256(body).hexdigest(),
             attended=attended,
+            impatient=impatient,
             forget=forget,
         )
         self._slots.take(call.key.id)
@@ -257,7 +262,7 @@ class ApiService:
             self.watch(admission.run, stop=True)
 
     def watch(self, run: str, *, stop: bool = False) -> None:
-        """Keeps the slot of a run that has no reader until the run has ended."""
+        """Keeps the slot of a run that has no reader until the run has ended, or waits for an answer of people."""
         if self._is_closed:
             return
 
@@ -265,8 +270,10 @@ class ApiService:
             try:
                 if stop:
                     await self.desk.stop(run, "the client, who has gone")
-                async for _ in self.follow(run):
-                    continue
+                async for numbered in self.follow(run):
+                    if isinstance(numbered.event, ApprovalRequested) and not stop:
+                        # Thousands of questions may wait, and none of them keeps a task or a place.
+                        break
             finally:
                 self._slots.free(run)
 

@@ -74,8 +74,16 @@ class Said:
     ended: bool = False
     # A whole answer to it was shown.
     shown: bool = False
+    # Its run waits for an answer to a question that was shown.
+    asks: bool = False
+    # It has asked before.
+    asked: bool = False
     answered: bool = False
     refused: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        return not self.answered and not self.asks
 
     @property
     def is_command(self) -> bool:
@@ -156,7 +164,7 @@ class Talk:
         if key in self._shown:
             return
         view, text = str(message.get("view", "")), visible(str(message.get("text", "")))
-        if message.get("kind") == "plain":
+        if message.get("kind") == "plain" or _is_question(message):
             files = [f"[file] {visible(str(f['name']))}: {visible(str(f['path']))}" for f in message["files"]]
             self._display.whole(view, "\n".join(filter(None, [text, *files])))
         else:
@@ -167,6 +175,11 @@ class Talk:
 
     def _count(self, message: dict[str, Any]) -> None:
         """A line is answered when its run has ended and the last part that answers it was shown."""
+        if _is_question(message):
+            for said in self._open.values():
+                if said.key == message.get("answers"):
+                    said.asks = said.asked = True
+            return
         if message.get("kind") != "plain" or message["position"] < message["count"]:
             return
         for said in list(self._open.values()):
@@ -204,9 +217,18 @@ class Talk:
         self._later.begin(again())
 
 
+def _is_question(message: dict[str, Any]) -> bool:
+    """A message that is changed later and is whole already, unlike the beginning of an answer."""
+    return message.get("kind") == "anchor" and message["position"] > 0
+
+
 async def pipe(home: Path, thread: str, patience: float, descriptor: int = 0) -> bool:
-    """Says each line, waits until it is answered; false when one was refused."""
+    """Says each line, waits until it is answered; false when one was refused.
+
+    A line whose run asks a question is waited for at the end: a later line may be the answer to the question.
+    """
     talk, refused = Talk(Plain()), False
+    asked: list[Said] = []
     async with _attached(home, thread, talk) as line:
         hearing = asyncio.create_task(talk.hear(line))
         try:
@@ -214,6 +236,11 @@ async def pipe(home: Path, thread: str, patience: float, descriptor: int = 0) ->
                 said = await talk.say(text)
                 await _answered(said, talk, hearing, patience)
                 refused = refused or said.refused
+                asked += [said] if not said.answered else []
+            for said in asked:
+                while not said.answered:
+                    said.asks = False
+                    await _answered(said, talk, hearing, patience)
         finally:
             hearing.cancel()
             await asyncio.wait([hearing])
@@ -305,14 +332,17 @@ async def _attached(home: Path, thread: str, talk: Talk) -> AsyncIterator[Line]:
 
 
 async def _answered(said: Said, talk: Talk, hearing: asyncio.Task[None], patience: float) -> None:
-    while not said.answered:
+    """Returns also when the run of this line asks a question."""
+    while said.is_open:
         talk.news.clear()
         news = asyncio.create_task(talk.news.wait())
         done, _ = await asyncio.wait([news, hearing], timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         news.cancel()
-        if said.answered:
+        if not said.is_open:
             return
         kept = "it is stored and will be answered: open tidings chat later" if said.stored else "say it again"
+        if not done and said.asked:
+            raise TidingsError(f"the question was not answered within {patience:g} s; it waits: tidings approvals")
         if not done:
             raise TidingsError(f"no news from the gateway for {patience:g} s; {kept}, or wait longer with --timeout")
         if hearing.done():

@@ -14,12 +14,15 @@ import msgspec
 from tidings.adapters.local.socket import Handler
 from tidings.adapters.shared.targets import find_target
 from tidings.core.adapter import Line
+from tidings.core.desk.approvals import Choice
 from tidings.core.desk.board import CardFile, Hand, Order, is_link, link_to
 from tidings.core.desk.desk import Desk
 from tidings.core.desk.people import AuditLine, Key, PeopleDesk, PersonLine
 from tidings.core.desk.work import Firing, Missed, Plan, Schedule
 from tidings.core.errors import Declined, Unknown
+from tidings.core.inbound import questions
 from tidings.core.people.names import is_identity
+from tidings.core.redaction import one_line
 from tidings.core.roles import GIVEN, OWNER, Permission, Role, described
 from tidings.core.types import Body, parse_target
 from tidings.core.work.schedules import commands
@@ -27,6 +30,8 @@ from tidings.core.work.schedules import commands
 # Deliveries in one list.
 LISTED = 200
 SHOWN_RUNS = 10
+# Of the words that say why a tool may not run.
+REASON_CHARACTERS = 300
 
 Message = dict[str, Any]
 
@@ -180,6 +185,28 @@ def _keys(register: PeopleDesk) -> tuple[Key, ...]:
 
 def _label(line: PersonLine) -> str:
     return described(line.name, line.identities[0] if line.identities else line.id)
+
+
+async def approvals(desk: Desk, asked: Message) -> Message:
+    """Everything that `tidings approvals` does; the person at this machine is the owner."""
+    register = desk.approvals
+    match asked.get("do"):
+        case "list":
+            return {"open": msgspec.to_builtins(await register.open(OWNER))}
+        case "answer":
+            choice = asked.get("choice")
+            if choice not in tuple(Choice):
+                raise Declined(f"a question is answered with one of: {', '.join(Choice)}")
+            reason = one_line(str(asked.get("reason") or ""))[:REASON_CHARACTERS]
+            question = await register.answer(OWNER, _text(asked, "id"), Choice(choice), reason)
+            return {"question": msgspec.to_builtins(question), "words": questions.ended(question)}
+        case "standing":
+            return {"standing": msgspec.to_builtins(await register.standing(OWNER))}
+        case "revoke":
+            await register.revoke(OWNER, _text(asked, "id"))
+            return {}
+        case verb:
+            raise Declined(f"{verb!r} is nothing that can be done with approvals")
 
 
 async def deliveries(desk: Desk, asked: Message) -> Message:
@@ -339,6 +366,7 @@ VERBS: Mapping[str, Verb] = {
     "notify": Verb(notify, Permission.OPERATE),
     "home": Verb(home, Permission.HOME),
     "people": Verb(people, Permission.PEOPLE),
+    "approvals": Verb(approvals, Permission.APPROVE_OTHERS),
     "audit": Verb(audit, Permission.OPERATE),
     "prune": Verb(prune, Permission.OPERATE),
     "deliveries": Verb(deliveries, Permission.OPERATE),

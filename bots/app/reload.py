@@ -15,7 +15,7 @@ from tidings.bots.app import agents as app_agents
 from tidings.bots.app.agents import Staff
 from tidings.core.background import Background
 from tidings.core.errors import ConfigError
-from tidings.core.people.people import settings_role
+from tidings.core.people.known import named_roles
 from tidings.core.people.register import a
 from tidings.core.roles import OWNER, Role
 
@@ -217,8 +217,9 @@ def _changed(old: Loaded, new: Loaded) -> Iterator[str]:
 def _still_admitted(old: Access, new: Access, people: Sequence[PersonLine]) -> Iterator[str]:
     """A warning for each id whose role in the settings is lower now, but not in the store."""
     kept = {id: line for line in people if line.stored for id in line.identities}
-    for id in dict.fromkeys((*old.owners, *old.admins, *old.allow)):
-        before, now = settings_role(old, id), settings_role(new, id)
+    named = named_roles(new)
+    for id, before in named_roles(old).items():
+        now = named.get(id, Role.STRANGER)
         if id not in kept or not before.rank > now.rank or not kept[id].role.rank > now.rank:
             continue
         role = kept[id].role

@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 
 from tidings.bots.cli import (
+    approvals,
     audit,
     backup,
     board,
@@ -118,6 +119,7 @@ def version() -> None:
 
 
 app.add_typer(people.app, name="people")
+app.add_typer(approvals.app, name="approvals")
 app.command()(audit.audit)
 app.command("init")(init.init)
 app.command("status")(status.status)

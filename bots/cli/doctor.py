@@ -111,6 +111,7 @@ class Doctor:
             loaded = place.load({})
             self.settings(loaded, environment, place)
             self.bots(loaded.bots, environment)
+            self.fence(loaded, place.home)
             for name, account, findings in place.examine(loaded, ""):
                 self.platform(f"{name}@{account}", findings)
         if loaded is None:
@@ -184,6 +185,21 @@ class Doctor:
             f"MCP servers {', '.join(bot.mcp)}" if bot.mcp else "",
         ]
         self.ok(f"bot {name}", "; ".join(filter(None, parts)))
+
+    def fence(self, loaded: Loaded, home: Path) -> None:
+        """Tries the fence around commands, in the home if there is one."""
+        import asyncio
+
+        from tidings.bots.app.fencing import LOCAL, runs_commands, tried
+        from tidings.core.errors import Unfenced
+
+        if loaded.core.terminal.backend == "local":
+            self.note("fail" if runs_commands(loaded) else "warn", "fence", LOCAL)
+            return
+        try:
+            self.ok("fence", f"commands run behind {asyncio.run(tried(loaded, home))}")
+        except Unfenced as error:
+            self.note("fail" if runs_commands(loaded) else "warn", "fence", str(error))
 
     def platform(self, name: str, findings: Findings) -> None:
         for words, is_fault, is_odd in findings:

@@ -89,6 +89,9 @@ def lines_of(health: dict[str, Any], now: float) -> Iterator[str]:
     oldest = glance.get("oldest_queued")
     queued = f"{health['queued']}" + (f" (the oldest for {span(now - oldest)})" if oldest else "")
     yield f"running {health['running']}, queued {queued}; owed: {_owed(health, now)}"
+    if asking := glance.get("asking"):
+        waits = "1 question waits" if asking == 1 else f"{asking} questions wait"
+        yield f"{waits} for an answer; to see and answer: tidings approvals"
     for run in glance.get("runs", ()):
         again = f", attempt {run['attempt']}" if run["attempt"] > 1 else ""
         yield f"run {run['id']} of {run['conversation']} for {span(now - run['accepted'])}{again}"

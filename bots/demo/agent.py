@@ -9,6 +9,8 @@ from datetime import datetime
 
 from tidings.core import context
 from tidings.core.agent import (
+    ApprovalAsked,
+    Checkpoint,
     ChoicesOffered,
     Effect,
     Event,
@@ -34,6 +36,7 @@ HELP = (
     "- **slow** – a long, slow answer; write /stop to end it.\n"
     "- **long** – an answer of many paragraphs, cut at safe places.\n"
     "- **tea** – I ask you something, with buttons where there are any.\n"
+    "- **delete** – I ask for your approval before I delete a file, and wait for it as long as it takes.\n"
     "- **file** – I send you a file. Send me one, and I tell you what came.\n"
     "- **fail** – I break; you are told so.\n"
     "- **silence** – I end without a word; you are told that too.\n\n"
@@ -66,6 +69,8 @@ class DemoAgent:
                 return self._speak(long_text(), 0.0)
             case ["tea"]:
                 return self._ask()
+            case ["delete"]:
+                return self._delete(turn)
             case ["file"]:
                 return self._make_file()
             case ["fail"]:
@@ -119,6 +124,27 @@ class DemoAgent:
     async def _ask(self) -> AsyncIterator[Event]:
         yield TextDelta("How do you take your tea?")
         yield ChoicesOffered(("With milk", "With lemon", "I prefer coffee"))
+        yield Finished()
+
+    async def _delete(self, turn: Turn) -> AsyncIterator[Event]:
+        """Asks first; after the answer it is run again from here, with the verdict."""
+        path = context.current().workspace / "old-notes.txt"
+        verdict = next((each for each in turn.verdicts if each.call == "delete-1"), None)
+        if not turn.goes_on:
+            yield TextDelta("I would like to delete some old notes. ")
+        if verdict is None:
+            await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
+            await asyncio.to_thread(path.write_text, "Buy milk.\n", "utf-8")
+            yield Checkpoint(b"asked")
+            yield ApprovalAsked("delete-1", "delete_file", path.name, digest=str(path), covers=path.name)
+            return
+        if verdict.granted:
+            yield ToolStarted("delete-1", "delete_file", path.name, Effect.EFFECT)
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+            yield ToolFinished("delete-1", "deleted")
+            yield TextDelta(f"Thank you. {path.name} is gone.")
+        else:
+            yield TextDelta(f"Then I leave {path.name} alone: {verdict.reason}.")
         yield Finished()
 
     async def _make_file(self) -> AsyncIterator[Event]:

@@ -80,6 +80,10 @@ class ApprovalDesk(Protocol):
         """The open questions that this person asked for or may answer, oldest first."""
         ...
 
+    async def get(self, by: Person, id: str) -> Question:
+        """The question with exactly this id, open or over; raises Unknown also if it is not for this person to see."""
+        ...
+
     async def of_run(self, run: str) -> Question | None:
         """The open question of a run."""
         ...

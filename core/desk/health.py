@@ -58,6 +58,8 @@ class Overview(msgspec.Struct, frozen=True):
     lost: tuple[LostLine, ...]
     # The number of people whom the store admits.
     admitted: int = 0
+    # The number of runs that wait for an answer of people.
+    asking: int = 0
 
 
 class Moments(msgspec.Struct, frozen=True):

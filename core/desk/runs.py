@@ -25,7 +25,7 @@ class Run(msgspec.Struct, frozen=True):
 
     id: str
     message: Inbound
-    # waiting, running or done.
+    # waiting, running, asking or done.
     state: str
     accepted: float
     ended: float | None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from tidings.core.desk.fence import Fence
 from tidings.core.types import Asker, Target
 
 if TYPE_CHECKING:
@@ -128,10 +129,15 @@ class Log(msgspec.Struct, frozen=True):
 
 
 class ProcessDesk(Protocol):
+    # What every command here is put behind.
+    @property
+    def fence(self) -> Fence: ...
+
     async def launch(self, launch: Launch) -> str:
         """Starts a command and returns the task's id.
 
-        Starts nothing and raises Unsupported where the end could not be reported, Overdrawn at the limit of processes.
+        Starts nothing and raises Unsupported where the end could not be reported, Overdrawn at the limit of processes,
+        Unfenced where no fence holds.
         """
         ...
 

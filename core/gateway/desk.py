@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from tidings.core import context, ids
 from tidings.core.context import Session
+from tidings.core.desk.approvals import ApprovalDesk
 from tidings.core.desk.board import BoardDesk
 from tidings.core.desk.health import Health, Moments, Overview, PartHealth
 from tidings.core.desk.people import PeopleDesk
@@ -137,6 +138,10 @@ class GatewayDesk:
     @property
     def people(self) -> PeopleDesk:
         return self._parts.people_service
+
+    @property
+    def approvals(self) -> ApprovalDesk:
+        return self._parts.approvals
 
     @property
     def tasks(self) -> TaskDesk:

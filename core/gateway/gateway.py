@@ -20,6 +20,8 @@ from tidings.core.gateway.options import ORDINARY, Options, Team
 from tidings.core.gateway.parts import Parts, build
 from tidings.core.gateway.reports import AccountReports, Reported
 from tidings.core.gateway.supervisor import Supervisor, sweep_each
+from tidings.core.inbound import approval_rows
+from tidings.core.inbound.approvals import Endings
 from tidings.core.inbound.commands import Commands
 from tidings.core.inbound.dispatcher import Dispatcher
 from tidings.core.inbound.door import Door
@@ -46,7 +48,7 @@ log = logging.getLogger(__name__)
 SWEEP_SECONDS = 15.0
 LAST_SECONDS = 5.0
 # Rooms with rows that wait by steady time.
-POSTPONED = (outbox.postpone, task_rows.postpone, schedule_rows.postpone)
+POSTPONED = (outbox.postpone, task_rows.postpone, schedule_rows.postpone, approval_rows.postpone)
 UNCONFIRMED = (
     "the machine has rebooted, and its clock is more than a day off from the last use: check the date. Nothing expires"
     " or is pruned until a time server has set the clock or the machine has run for an hour"
@@ -140,11 +142,12 @@ class Gateway:
             alarms.sound("settings", notice)
 
     def _build_the_way_in(self, parts: Parts) -> tuple[Dispatcher, Door]:
-        essentials, courier, settlement, people = parts.essentials, parts.courier, parts.settlement, parts.people
+        essentials, courier, people = parts.essentials, parts.courier, parts.people
+        endings = Endings(parts.settlement, parts.approvals)
         turns = Turns(parts.bots, self.desk, parts.accounts.can, self._home / "workspaces", people)
         drafts = Drafts(self._clock, courier.views, parts.feed.follow, draft.tail(parts.accounts.compose))
-        dispatcher = Dispatcher(essentials, turns, courier, drafts, settlement, people, parts.slots)
-        door = Door(essentials, parts.entrance, self._commands, dispatcher, courier, settlement)
+        dispatcher = Dispatcher(essentials, turns, courier, drafts, endings, people, parts.slots)
+        door = Door(essentials, parts.entrance, self._commands, dispatcher, courier, endings)
         return dispatcher, door
 
     async def _go_on(self, phases: _Phases) -> None:
@@ -234,6 +237,7 @@ class Gateway:
         self._settings = self._settings.model_copy(
             update={
                 "access": settings.access,
+                "approvals": settings.approvals,
                 "groups": settings.groups,
                 "limits": settings.limits,
                 "rules": settings.rules,
@@ -243,7 +247,8 @@ class Gateway:
         self._commands.renew(team.commands(self._parts.bots.find))
         self._door.renew(settings.limits, settings.groups)
         self._dispatcher.renew(settings.limits)
-        self._parts.people.renew(settings.access)
+        self._parts.people.renew(settings.permissions)
+        self._parts.approvals.renew(settings.approvals)
         return self._parts.supervisor.try_misconfigured()
 
     async def released(self, agents: Sequence[Agent]) -> None:

@@ -11,6 +11,7 @@ from tidings.core.gateway.supervisor import USUAL, Pauses
 from tidings.core.inbound.commands import Command
 from tidings.core.store.wakeups import Wakeups
 from tidings.core.types import Inbound, Target
+from tidings.core.work.processes.sandbox import Outlet
 from tidings.core.work.tasks.tasks import TaskKind
 
 BotOf = Callable[[Inbound], str]
@@ -41,6 +42,8 @@ class Options:
     governed: bool = False
     # The pauses of the supervisor.
     pauses: Pauses = USUAL
+    # The way out for fenced commands; None means that they have none, whatever hosts the settings list.
+    outlet: Outlet | None = None
     # None means wake-ups for everything that units announce.
     wakeups: Wakeups | None = None
 

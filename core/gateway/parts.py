@@ -9,6 +9,8 @@ from pathlib import Path
 from tidings.core.gateway.options import Options, Team
 from tidings.core.gateway.supervisor import Supervisor
 from tidings.core.inbound import abilities
+from tidings.core.inbound.approval_commands import ApprovalCommands
+from tidings.core.inbound.approvals import Approvals
 from tidings.core.inbound.bots import Bots
 from tidings.core.inbound.commands import Command
 from tidings.core.inbound.continuing import Continuing
@@ -38,6 +40,7 @@ from tidings.core.work.board.conclusions import Conclusions
 from tidings.core.work.board.service import BoardService
 from tidings.core.work.board.supervisor import BoardSupervisor
 from tidings.core.work.mandates import Mandates
+from tidings.core.work.processes.fence import choose
 from tidings.core.work.processes.processes import Processes
 from tidings.core.work.schedules import rows as schedule_rows
 from tidings.core.work.schedules.commands import ScheduleCommands
@@ -66,6 +69,7 @@ class Parts:
     feed: Feed
     courier: Courier
     settlement: Settlement
+    approvals: Approvals
     stopping: Stopping
     slots: Slots
     processes: Processes
@@ -93,6 +97,7 @@ class Parts:
             self.board_supervisor,
             self.erasure,
             self.upkeep,
+            self.approvals,
             dispatcher,
         )
 
@@ -102,7 +107,7 @@ def build(
 ) -> Parts:
     store, clock, workspaces = essentials.store, essentials.clock, home / "workspaces"
     accounts = Accounts()
-    people = People(store, settings.access)
+    people = People(store, settings.permissions)
     bots = Bots(team.agents, team.default, settings.rules, people.called)
     register = Register(people, options.owner.adapter if options.owner else "")
     pairing = Pairing(store, people, register, clock, options.owner, supervisor.is_down)
@@ -116,15 +121,17 @@ def build(
         Origin.CARD: conclusions.end_run,
     }
     settlement = Settlement(clock, accounts.can, senders)
+    approvals = Approvals(essentials, settings.approvals, people, settlement, options.owner, supervisor.is_down)
     people_service = PeopleService(store, clock, people, register, pairing, settlement)
     stopping = Stopping(store, settlement)
     courier = Courier(essentials, accounts, stopping.stop_for_sender)
     mandates = Mandates(people, clock, options.owner, supervisor.is_down)
     delegated = Delegation(store, clock, settings.work, slots, feed.follow, stopping.stop)
-    processes = Processes(store, clock, settings.work, home)
+    fence = choose(settings.terminal, home, options.outlet)
+    processes = Processes(store, clock, settings.work, home, fence)
     stops = {task_rows.DELEGATE: stopping.stop_task, task_rows.PROCESS: processes.end}
     tasks = Tasks(essentials, accounts.can, delegated, team.kinds, workspaces, stops, mandates)
-    jobs = ScheduledShell(store, clock, settings.work, workspaces)
+    jobs = ScheduledShell(store, clock, settings.work, workspaces, fence)
     schedules = Schedules(essentials, settings.work, accounts.can, bots, jobs, options.owner, mandates)
     board = BoardService(store, settings.board, clock, accounts.can, bots, people)
     requests = TaskCommands(clock, tasks, delegated, partial(abilities.promisable, can=accounts.can), people)
@@ -141,6 +148,7 @@ def build(
         feed=feed,
         courier=courier,
         settlement=settlement,
+        approvals=approvals,
         stopping=stopping,
         slots=slots,
         processes=processes,
@@ -153,7 +161,8 @@ def build(
         alerts=Alerts(essentials, options.owner, supervisor.is_down),
         commands=(
             *PeopleCommands(clock, people, register, people_service, pairing).commands(),
-            *TalkCommands(clock, people, continuing).commands(),
+            *ApprovalCommands(approvals, people).commands(),
+            *TalkCommands(clock, continuing).commands(),
             *requests.commands(),
             *ScheduleCommands(clock, schedules, people).commands(),
             *board.commands(),

@@ -154,8 +154,11 @@ def _status(tx: Transaction, inbound: Inbound) -> Obeyed:
         " AND state IN ('doubtful', 'dead', 'held') AND kind <> 'opening'",
         inbound.target.lane,
     )
+    working = f"Working on your message ({live})." if live else "Nothing is running here."
+    if inbox.question_of(tx, conversation):
+        working = "Waiting for an answer to my question whether a tool may run."
     lines = [
-        f"Working on your message ({live})." if live else "Nothing is running here.",
+        working,
         f"{waiting} more waiting." if waiting else "Nothing is waiting.",
     ]
     if lost and lost["n"]:

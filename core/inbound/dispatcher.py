@@ -16,8 +16,9 @@ from tidings.core.clock import Timer
 from tidings.core.errors import Fenced
 from tidings.core.failpoints import fail_here
 from tidings.core.inbound import answer, inbox, recovery
+from tidings.core.inbound.approvals import Asked, Endings
 from tidings.core.inbound.inbox import Claim
-from tidings.core.inbound.settlement import Ending, Settlement
+from tidings.core.inbound.settlement import Ending
 from tidings.core.inbound.slots import Slots
 from tidings.core.inbound.turns import Turns
 from tidings.core.memory import ownership
@@ -55,7 +56,7 @@ class Dispatcher(Part):
         turns: Turns,
         courier: Courier,
         drafts: Drafts,
-        settlement: Settlement,
+        endings: Endings,
         people: People,
         slots: Slots,
     ) -> None:
@@ -66,7 +67,8 @@ class Dispatcher(Part):
         self._turns = turns
         self._courier = courier
         self._drafts = drafts
-        self._settlement = settlement
+        self._settlement = endings.settlement
+        self._approvals = endings.approvals
         self._people = people
         self._slots = slots
         slots.subscribe(self._fill)
@@ -271,17 +273,42 @@ class Dispatcher(Part):
                 if lapsed := self._people.lapsed(inbound.asker):
                     outcome = Outcome(OutcomeKind.CANCELLED, lapsed, "")
                 else:
-                    outcome = await runner.run(agent, turn, journal, interrupt, self._clock, self._limits_of(inbound))
+                    limits = self._limits_of(inbound)
+                    ended = await runner.run(agent, turn, journal, interrupt, self._clock, limits, claimed.said)
+                    if isinstance(ended, runner.Asked):
+                        return await self._see_through(self._ask(claimed, journal, ended, session.bot))
+                    outcome = ended
                 used = outcome.usage or Usage()
                 self._metrics.ran(outcome.kind, self._clock.now() - began, used.input_tokens, used.output_tokens)
                 return await self._see_through(self._settle(claimed, journal, outcome, can))
         finally:
             self._metrics.running -= 1
             self._drafts.close(run)
-            del self._live[run]
+            # A run that goes on at once after its question is live again already.
+            if self._live.get(run) is interrupt:
+                del self._live[run]
             del self._askers[run]
             del self._at_work[run]
             self._run_ended.set()
+
+    async def _ask(self, claimed: Claim, journal: Journal, asked: runner.Asked, bot: str) -> Claim | None:
+        """Stores what a run asks people; the run then waits without a slot, or goes on at once."""
+        self._drafts.close(claimed.run)
+        pending = await journal.close()
+        fail_here("approval.pre_ask")
+        rest = (pending, journal.last, journal.person)
+        question = Asked(claimed, asked.event, bot, asked.so_far, *rest)
+        conversation = claimed.inbound.conversation.id
+
+        def unit(tx: Transaction) -> Claim | None:
+            self._approvals.ask(tx, question)
+            return None if self._waiting else self.claim(tx, conversation)
+
+        following = await self._store.insist(unit)
+        if following is not None:
+            self._live[following.run] = Interrupt()
+        fail_here("approval.post_ask")
+        return await self._keep(following)
 
     def _limits_of(self, inbound: Inbound) -> Limits:
         if inbound.errand is None:

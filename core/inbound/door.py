@@ -11,10 +11,11 @@ import msgspec
 
 from tidings.core import ids
 from tidings.core.adapter import Receive
-from tidings.core.errors import Unstored
+from tidings.core.errors import Conflict, NotPermitted, Unknown, Unstored
 from tidings.core.failpoints import fail_here
-from tidings.core.inbound import answer, inbox, members, policy
+from tidings.core.inbound import answer, inbox, members, policy, questions
 from tidings.core.inbound.albums import EarlyParts
+from tidings.core.inbound.approvals import Endings
 from tidings.core.inbound.commands import Command, Commands, Handler, Obeyed
 from tidings.core.inbound.continuing import Continuing
 from tidings.core.inbound.dispatcher import Dispatcher
@@ -22,7 +23,6 @@ from tidings.core.inbound.inbox import Claim
 from tidings.core.inbound.pairing import PREFIX, Pairing
 from tidings.core.inbound.policy import Judgement
 from tidings.core.inbound.queue_limit import QueueLimit
-from tidings.core.inbound.settlement import Settlement
 from tidings.core.inbound.strangers import Strangers
 from tidings.core.outbound import outbox
 from tidings.core.outbound.courier import Courier
@@ -85,7 +85,7 @@ class Door:
         commands: Commands,
         dispatcher: Dispatcher,
         courier: Courier,
-        settlement: Settlement,
+        endings: Endings,
     ) -> None:
         self._store = essentials.store
         self._clock = essentials.clock
@@ -99,7 +99,8 @@ class Door:
         self._commands = commands
         self._dispatcher = dispatcher
         self._courier = courier
-        self._settlement = settlement
+        self._settlement = endings.settlement
+        self._approvals = endings.approvals
         self._early = EarlyParts()
         self._queue = QueueLimit()
 
@@ -208,6 +209,7 @@ class Door:
         claimed = self._dispatcher.claim(tx, conversation) if reserved else None
         if claimed is None:
             inbox.announce_next(tx, conversation)
+            self._approvals.tell_waiting(tx, inbound)
         return _Taken(Stored(run=became), claimed)
 
     def _is_full(self, tx: Transaction, inbound: Inbound) -> bool:
@@ -250,6 +252,8 @@ class Door:
         """Turns the first press of an answer's button into a message; an unknown button gets a notice."""
         if press.choice.startswith(PREFIX):
             return self._answer_request(tx, press)
+        if press.choice.startswith(questions.PREFIX):
+            return self._answer_question(tx, press)
         asking, number = answer.asked_by(press.choice)
         offered = journal.outcome(tx, asking)
         question = inbox.find_message(tx, asking)
@@ -287,6 +291,24 @@ class Door:
         if self._may_push(press.target):
             body = Body(text=answered.words)
             outbox.put(tx, Owed(ids.new("dlv"), Class.REPLY, press.target, body, run), now)
+        return _Taken(Stored(run=run))
+
+    def _answer_question(self, tx: Transaction, press: Inbound) -> _Taken:
+        """Passes a press on a question about a tool call to approvals; people who may not answer are told so alone."""
+        words = ""
+        try:
+            self._approvals.press(tx, press)
+        except NotPermitted:
+            return _Taken(Refused(reason=Refusal.NOT_PERMITTED))
+        except Unknown:
+            words = QUESTION_CLOSED
+        except Conflict as error:
+            words = str(error)
+        run, now = ids.new("run"), self._clock.now()
+        inbox.put_closed(tx, press, run, now, press.kind)
+        # The message of an answered question says how it ended, so only a late press gets a reply.
+        if words and self._may_push(press.target):
+            outbox.put(tx, Owed(ids.new("dlv"), Class.REPLY, press.target, Body(text=words), run), now)
         return _Taken(Stored(run=run))
 
     def _amend(self, tx: Transaction, change: Inbound) -> _Taken:

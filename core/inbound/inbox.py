@@ -7,25 +7,29 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidings.core.agent import Outcome
+from tidings.core.agent import Outcome, Verdict
 from tidings.core.errors import Fenced
 from tidings.core.failpoints import fail_here
+from tidings.core.inbound import approval_rows
 from tidings.core.memory import conversations, history, preferences, talks
 from tidings.core.outbound import view_rows
-from tidings.core.runs import journal
+from tidings.core.runs import journal, transcript
+from tidings.core.runs.transcript import Said
 from tidings.core.store import wakeups
 from tidings.core.store.store import Row, Transaction
-from tidings.core.types import Author, Entry, Inbound, Kind, Origin, Quoted, View, encode, workspace_name
+from tidings.core.types import Asker, Author, Entry, Inbound, Kind, Origin, Quoted, View, encode, workspace_name
 
 # An album has no end mark: it counts as complete after a quiet second, or after ten seconds at the latest.
 ALBUM_QUIET_SECONDS = 1.0
 ALBUM_LONGEST_SECONDS = 10.0
 # How many runs of a conversation keep their checkpoints, so that they can be undone.
 KEPT_CHECKPOINTS = 10
-# The next waiting message of a conversation. The clocks of two platforms that write into it are never compared. The
-# account is chosen by the order and not by a condition, for which the database would go through the whole account.
+# The next waiting message of a conversation: first a run that goes on after a verdict. The clocks of two platforms
+# that write into it are never compared. The account is chosen by the order and not by a condition, for which the
+# database would go through the whole account.
 NEXT = (
-    "ORDER BY CASE WHEN (adapter, account) = (SELECT adapter, account FROM inbox WHERE conversation = ?"
+    "ORDER BY CASE WHEN goes_on = 1 THEN 0 ELSE 1 END,"
+    " CASE WHEN (adapter, account) = (SELECT adapter, account FROM inbox WHERE conversation = ?"
     " AND state = 'waiting' ORDER BY seq LIMIT 1) THEN 0 ELSE 1 END, said, seq LIMIT 1"
 )
 
@@ -43,6 +47,10 @@ class Claim(NamedTuple):
     view: View | None
     journalled: int
     preferences: Mapping[str, str] = {}
+    # The answers to the run's questions so far.
+    verdicts: tuple[Verdict, ...] = ()
+    # For a run that goes on after a verdict: what it said before.
+    said: Said | None = None
 
 
 class Known(NamedTuple):
@@ -211,7 +219,7 @@ def live_run(tx: Transaction, conversation: str) -> str | None:
 def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
     """Claims the oldest waiting message if the conversation is free and the message is due."""
     row = tx.one(
-        "SELECT run, message, attempt, fence, generation, ready, checkpoint, album FROM inbox"
+        "SELECT run, message, attempt, fence, generation, ready, checkpoint, album, goes_on FROM inbox"
         f" WHERE conversation = ? AND state = 'waiting' {NEXT}",
         conversation,
         conversation,
@@ -222,10 +230,11 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
     assert memory is not None, "a waiting message always has its conversation"
     # A repeated run keeps the generation in which it first started, even if a newer one has begun.
     generation = row["generation"] if row["attempt"] else memory["generation"]
+    # Waiting for a verdict is no failed attempt.
+    attempt = row["attempt"] + (0 if row["goes_on"] else 1)
     tx.execute(
-        "UPDATE inbox SET state = 'running', attempt = attempt + 1, fence = fence + 1, generation = ? WHERE run = ?",
-        generation,
-        row["run"],
+        "UPDATE inbox SET state = 'running', attempt = ?, fence = fence + 1, generation = ?, goes_on = 0 WHERE run = ?",
+        *(attempt, generation, row["run"]),
     )
     inbound = _with_album(tx, row["run"], msgspec.json.decode(row["message"], type=Inbound), row["album"])
     given = inbound.given.history if inbound.given else None
@@ -234,7 +243,7 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
     return Claim(
         run=row["run"],
         inbound=inbound,
-        attempt=row["attempt"] + 1,
+        attempt=attempt,
         fence=row["fence"] + 1,
         generation=generation,
         history=history.recall(tx, conversation, generation) if given is None else given,
@@ -243,22 +252,67 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
         view=view_rows.find(tx, row["run"]) if row["attempt"] else None,
         journalled=journal.last(tx, row["run"]) if row["attempt"] else 0,
         preferences=preferences.read(tx, conversation),
+        verdicts=approval_rows.verdicts(tx, row["run"]) if row["attempt"] else (),
+        said=transcript.said(tx, row["run"]) if row["goes_on"] else None,
     )
 
 
 def give_back(tx: Transaction, claimed: Claim) -> None:
     """Sets a claimed run that never started back to waiting; recovery ends one that was asked to stop."""
+    goes_on = int(claimed.said is not None)
     tx.execute(
-        "UPDATE inbox SET state = 'waiting', attempt = attempt - 1"
+        "UPDATE inbox SET state = 'waiting', attempt = ?, goes_on = ?"
         " WHERE run = ? AND fence = ? AND state = 'running' AND stop_asked IS NULL",
-        claimed.run,
-        claimed.fence,
+        *(claimed.attempt - 1 + goes_on, goes_on, claimed.run, claimed.fence),
     )
+
+
+def let_ask(tx: Transaction, claimed: Claim, question: str) -> None:
+    """Lets a run wait for the answer to a question; it stays the live one of its conversation. Raises Fenced."""
+    asked = tx.count(
+        "UPDATE inbox SET asking = ? WHERE run = ? AND fence = ? AND state = 'running'",
+        *(question, claimed.run, claimed.fence),
+    )
+    if asked != 1:
+        raise Fenced(f"{claimed.run} was already settled by another worker")
+
+
+def go_on(tx: Transaction, run: str, conversation: str) -> None:
+    """Lets a run go on after a verdict, before all that waits in its conversation."""
+    tx.execute(
+        "UPDATE inbox SET state = 'waiting', asking = '', goes_on = 1, ready = 0 WHERE run = ? AND state = 'running'",
+        run,
+    )
+    announce_next(tx, conversation)
+
+
+def asking_claim(tx: Transaction, run: str) -> Claim | None:
+    """A claim for ending a run that waits for an answer; None for any other run."""
+    row = tx.one("SELECT * FROM inbox WHERE run = ? AND state = 'running' AND asking <> ''", run)
+    return claim_of(row, journal.last(tx, run)) if row else None
+
+
+def asking_runs(tx: Transaction) -> list[tuple[str, Asker | None]]:
+    """The runs that wait for an answer, each with the person it works for."""
+    rows = tx.all("SELECT run, message FROM inbox WHERE asking <> '' ORDER BY seq")
+    return [(row["run"], msgspec.json.decode(row["message"], type=Inbound).asker) for row in rows]
+
+
+def asking_to_end(tx: Transaction) -> list[tuple[str, str | None]]:
+    """Runs that wait for an answer and were asked to stop or lost their client; None stands for the lost client."""
+    rows = tx.all("SELECT run, stop_asked FROM inbox WHERE asking <> '' AND (stop_asked IS NOT NULL OR attended = 1)")
+    return [(row["run"], row["stop_asked"]) for row in rows]
+
+
+def question_of(tx: Transaction, conversation: str) -> str:
+    """The question that the conversation's live run waits for; empty if there is none."""
+    row = tx.one("SELECT asking FROM inbox WHERE conversation = ? AND state = 'running'", conversation)
+    return str(row["asking"]) if row else ""
 
 
 def let_wait(tx: Transaction, run: str, conversation: str) -> None:
     """Sets a run that was cut off back to waiting; writes of its old process are refused."""
-    tx.execute("UPDATE inbox SET state = 'waiting', fence = fence + 1 WHERE run = ?", run)
+    tx.execute("UPDATE inbox SET state = 'waiting', fence = fence + 1, goes_on = 0 WHERE run = ?", run)
     announce_next(tx, conversation)
 
 
@@ -289,7 +343,7 @@ def _with_album(tx: Transaction, run: str, inbound: Inbound, album: str) -> Inbo
 def finish(tx: Transaction, claimed: Claim, outcome: Outcome, now: float) -> None:
     """Stores the outcome, which never changes again; raises Fenced when the run is no longer ours."""
     done = tx.count(
-        "UPDATE inbox SET state = 'done', generation = ?, outcome = ?, reason = ?, usage = ?, ended = ?"
+        "UPDATE inbox SET state = 'done', generation = ?, outcome = ?, reason = ?, usage = ?, ended = ?, asking = ''"
         " WHERE run = ? AND fence = ? AND state IN ('running', 'waiting')",
         claimed.generation,
         outcome.kind,
@@ -410,12 +464,16 @@ def busy_conversations(tx: Transaction) -> list[tuple[str, float]]:
 
 
 def open_runs(tx: Transaction) -> list[str]:
-    return [row["run"] for row in tx.all("SELECT run FROM inbox WHERE state = 'running' ORDER BY seq")]
+    """The runs that a task works on, or worked on when its process died."""
+    rows = tx.all("SELECT run FROM inbox WHERE state = 'running' AND asking = '' ORDER BY seq")
+    return [row["run"] for row in rows]
 
 
 def asked_to_stop(tx: Transaction) -> list[tuple[str, str]]:
     """Running runs that were asked to stop, each with the name of who asked."""
-    rows = tx.all("SELECT run, stop_asked FROM inbox WHERE state = 'running' AND stop_asked IS NOT NULL")
+    rows = tx.all(
+        "SELECT run, stop_asked FROM inbox WHERE state = 'running' AND asking = '' AND stop_asked IS NOT NULL"
+    )
     return [(row["run"], row["stop_asked"]) for row in rows]
 
 

@@ -10,8 +10,8 @@ from tidings.core.errors import NotPermitted, Unknown
 from tidings.core.inbound import forgetting, inbox
 from tidings.core.inbound.pairing import OVER, WRONG, Pairing
 from tidings.core.inbound.settlement import Settlement
-from tidings.core.memory import conversations, person_notes, talks
-from tidings.core.people import audit, codes, names
+from tidings.core.memory import conversations, ownership, person_notes, talks
+from tidings.core.people import audit, codes, names, rows
 from tidings.core.people.people import People
 from tidings.core.people.register import Register
 from tidings.core.roles import Permission, Person, Role
@@ -171,9 +171,10 @@ class PeopleService:
 
         def unit(tx: Transaction) -> int:
             self._check(by)
+            known = rows.read_one(tx, line.id)
             # Their keys are known only before they are removed.
-            owned = self._people.owned_by(line)
-            if self._people.stored(line.id) is not None or not line.in_settings:
+            owned = ownership.names_of(tx, line.id, (known or line).identities)
+            if known is not None or not line.in_settings:
                 self._register.remove(tx, by, line, self._clock.wall())
             for owner in owned:
                 person_notes.forget(tx, owner)

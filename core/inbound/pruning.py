@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidings.core.desk.deliveries import Pruned
+from tidings.core.inbound import approval_rows
 from tidings.core.memory import conversations, history
 from tidings.core.outbound import view_rows
 from tidings.core.runs import journal
@@ -86,6 +87,7 @@ def _remove_run(tx: Transaction, row: Row, terms: Terms) -> Pruned:
             # The conversation of this run is never continued.
             history.erase(tx, row["run"])
         journal.erase(tx, row["run"])
+        approval_rows.erase(tx, row["run"])
         view_rows.remove(tx, row["run"])
         tx.execute("DELETE FROM inbox WHERE run = ? OR joined = ?", row["run"], row["run"])
         if row["kind"] == "message":

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 
-from tidings.core.agent import Effect, Outcome, OutcomeKind, Restarted, TextDelta, ToolFinished, ToolStarted
+from tidings.core.agent import Effect, Outcome, OutcomeKind, Restarted, ToolFinished, ToolStarted
 from tidings.core.clock import Clock
 from tidings.core.desk.runs import Numbered
 from tidings.core.failpoints import fail_here
 from tidings.core.inbound import inbox
 from tidings.core.inbound.inbox import Claim
 from tidings.core.inbound.settlement import Settlement
-from tidings.core.runs import journal
+from tidings.core.runs import journal, transcript
 from tidings.core.store.store import Row, Store, Transaction
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def recover_run(tx: Transaction, run: str, clock: Clock, settlement: Settlement)
     entries = journal.read(tx, run, 0, claimed.journalled)
     kind, reason = _verdict(row, claimed, entries)
     if kind is not None:
-        settlement.close(tx, claimed, Outcome(kind, reason, _text_of(entries)))
+        settlement.close(tx, claimed, Outcome(kind, reason, transcript.said(tx, run).text))
         # Later messages of the conversation waited for this run's end.
         inbox.announce_next(tx, row["conversation"])
         return
@@ -85,13 +85,3 @@ def _unknown_tool(entries: list[Numbered], checkpoint_after: int) -> ToolStarted
         elif isinstance(event, ToolFinished) and entry.seq <= checkpoint_after:
             open_calls.pop(event.call, None)
     return next(iter(open_calls.values()), None)
-
-
-def _text_of(entries: list[Numbered]) -> str:
-    text = ""
-    for entry in entries:
-        if isinstance(entry.event, Restarted):
-            text = ""
-        elif isinstance(entry.event, TextDelta):
-            text += entry.event.text
-    return text

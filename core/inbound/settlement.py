@@ -109,6 +109,20 @@ class Settlement:
             usage.add(tx, claimed.inbound.conversation.id, outcome.usage, wall)
         return outcome
 
+    def can_push(self, target: Target) -> bool:
+        """Tells whether a configured adapter can send messages there."""
+        abilities = self._can(target)
+        return abilities is not None and abilities.async_delivery
+
+    def has_buttons(self, target: Target) -> bool:
+        abilities = self._can(target)
+        return abilities is not None and abilities.buttons
+
+    def can_edit(self, target: Target) -> bool:
+        """Tells whether a message there can be changed after it was sent."""
+        abilities = self._can(target)
+        return abilities is not None and abilities.streaming_edits
+
     def may_push(self, target: Target) -> bool:
         """Tells whether a target can get messages; for an adapter that is not configured, they are stored and held."""
         abilities = self._can(target)

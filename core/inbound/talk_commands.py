@@ -10,10 +10,9 @@ from tidings.core.clock import Clock
 from tidings.core.inbound import inbox
 from tidings.core.inbound.commands import Command, Obeyed
 from tidings.core.inbound.continuing import Continuing
-from tidings.core.memory import conversations, talks
+from tidings.core.memory import conversations, ownership, talks
 from tidings.core.memory.handovers import Handover
 from tidings.core.memory.talks import Talk
-from tidings.core.people.people import People
 from tidings.core.roles import Permission
 from tidings.core.store.store import Transaction
 from tidings.core.types import Conversation, Inbound, Origin, asker
@@ -46,9 +45,8 @@ class Here(NamedTuple):
 
 
 class TalkCommands:
-    def __init__(self, clock: Clock, people: People, continuing: Continuing) -> None:
+    def __init__(self, clock: Clock, continuing: Continuing) -> None:
         self._clock = clock
-        self._people = people
         self._continuing = continuing
 
     def commands(self) -> tuple[Command, ...]:
@@ -87,7 +85,7 @@ class TalkCommands:
 
     def _own(self, tx: Transaction, inbound: Inbound) -> list[Talk]:
         """The talks that this person may see in this chat: in a group those of the group, else their own in private."""
-        return talks.own(tx, self._people.owned_names(inbound), talks.place_of(inbound), SEARCHED)
+        return talks.own(tx, ownership.owned_names(tx, inbound), talks.place_of(inbound), SEARCHED)
 
     def _go_back(self, tx: Transaction, here: Here) -> str:
         if _is_busy(tx, here):

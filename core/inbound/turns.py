@@ -59,6 +59,8 @@ class Turns:
             desk=self._desk,
             history=claimed.history,
             checkpoint=claimed.checkpoint,
+            verdicts=claimed.verdicts,
+            goes_on=claimed.said is not None,
             preferences=claimed.preferences,
         )
         return Prepared(self._bots.agents[bot], turn, session, abilities.of(inbound, self._can))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tidings.core.memory import talks
 from tidings.core.people import names, rows
 from tidings.core.roles import OWNER
@@ -33,16 +35,26 @@ def memory_of(tx: Transaction, asker: Asker | None, conversation: str) -> str:
 
 def is_owner(tx: Transaction, owner: str, said: Inbound | Asker) -> bool:
     """Tells whether the owner of a conversation is this person, under whatever identity or key."""
+    return owner in owned_names(tx, said)
+
+
+def owned_names(tx: Transaction, said: Inbound | Asker) -> frozenset[str]:
+    """Everything that this person is called as the owner of a conversation: identities, and the keys they hold."""
     called = _called(tx, said)
-    if owner in called:
-        return True
-    persons = [person for name in called if (person := rows.read_one(tx, name)) is not None]
-    identities = {each for person in persons for each in person.identities}
-    if owner in identities or owner in map(names.without_account, identities):
-        return True
-    holders = {*called, *identities, *(person.id for person in persons)}
-    held = [row["id"] for each in holders for row in tx.all("SELECT id FROM keys WHERE person = ?", each)]
-    return owner in map(names.key_name, held)
+    found = (rows.read_one(tx, name) for name in called) if _is_somebody(tx, said) else ()
+    others = (name for person in found if person is not None for name in names_of(tx, person.id, person.identities))
+    return frozenset((*called, *_keys_of(tx, called), *others))
+
+
+def names_of(tx: Transaction, id: str, identities: tuple[str, ...]) -> tuple[str, ...]:
+    """The same for a person who is known by id and identities."""
+    own = (*identities, *map(names.without_account, identities), *_keys_of(tx, (id, *identities)))
+    return tuple(dict.fromkeys(own))
+
+
+def _keys_of(tx: Transaction, holders: Iterable[str]) -> list[str]:
+    held = (row for holder in holders for row in tx.all("SELECT id FROM keys WHERE person = ?", holder))
+    return [names.key_name(row["id"]) for row in held]
 
 
 def _called(tx: Transaction, said: Inbound | Asker) -> tuple[str, ...]:
@@ -53,5 +65,11 @@ def _called(tx: Transaction, said: Inbound | Asker) -> tuple[str, ...]:
         return (*own, OWNER.id, names.key_name(OWNER.id)) if sender.trusted else own
     if sender.key == OWNER.id:
         return OWNER.id, names.key_name(OWNER.id)
-    key = tx.one("SELECT person FROM keys WHERE id = ?", sender.key)
-    return (names.key_name(sender.key), key["person"]) if key else ()
+    key = rows.holder_of(tx, sender.key)
+    return (names.key_name(sender.key), key) if key else ()
+
+
+def _is_somebody(tx: Transaction, said: Inbound | Asker) -> bool:
+    """False for one who writes in the name of a group, and for one whom only a revoked key has named."""
+    key = said.sender.key
+    return not names.is_chat_itself(said) and (key in ("", OWNER.id) or bool(rows.holder_of(tx, key)))

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from tidings.core.clock import Clock
-from tidings.core.inbound import forgetting, inbox
+from tidings.core.inbound import approval_rows, forgetting, inbox
 from tidings.core.inbound import pruning as inbound_pruning
 from tidings.core.memory import conversations, history, talks
 from tidings.core.operations import old_files
@@ -108,10 +108,11 @@ def erase(tx: Transaction, run: str) -> None:
     conversation, generation = row["conversation"], row["generation"]
     for task in _tasks(tx, conversation, run):
         _erase_task(tx, task)
-    for delivery in _deliveries(tx, run):
+    for delivery in (*_deliveries(tx, run), *approval_rows.deliveries(tx, run)):
         outbound_pruning.remove(tx, delivery["id"])
     view_rows.remove(tx, run)
     journal.erase(tx, run)
+    approval_rows.erase(tx, run)
     history.erase(tx, run)
     talks.renew_title(tx, conversation, generation, run)
     talks.drop_empty(tx, conversation, generation)

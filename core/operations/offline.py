@@ -10,15 +10,16 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from tidings.core.desk.approvals import Question
 from tidings.core.desk.deliveries import DeliveryLine, Pruned
 from tidings.core.desk.health import Overview
 from tidings.core.errors import TidingsError
+from tidings.core.inbound import approval_rows
 from tidings.core.inbound.pairing import Pairing
 from tidings.core.inbound.people_service import PeopleService
 from tidings.core.inbound.settlement import Settlement
 from tidings.core.operations import backup, old_files, overview, retention
 from tidings.core.outbound import repair
-from tidings.core.people import rows
 from tidings.core.people.people import People
 from tidings.core.people.register import Register
 from tidings.core.settings import Access
@@ -28,6 +29,9 @@ from tidings.core.store.at_rest import StoreAtRest, StoreFile
 from tidings.core.store.checks import inspect
 from tidings.core.store.lock import HomeLock, is_there
 from tidings.core.store.sqlite import DATABASE
+
+# Questions in one list, as many as a running gateway lists.
+LISTED = 200
 
 
 @contextmanager
@@ -39,11 +43,22 @@ def open_people(home: Path, settings: Access, *, only_reads: bool = False) -> It
     with _nothing() if only_reads and not is_there(home, DATABASE) else _opened(home) as file:
         store, clock = StoreAtRest(file), steady_time.read(file.tx)
         people = People(store, settings)
-        people.become(rows.read(file.tx))
+        people.become(people.read(file.tx))
         register = Register(people)
         pairing = Pairing(store, people, register, clock, None, lambda name: False)
         settlement = Settlement(clock, lambda target: None, {})
         yield PeopleService(store, clock, people, register, pairing, settlement)
+
+
+def questions(home: Path) -> list[Question]:
+    """The open questions whether a tool may run; empty without a store. Raises StoreRefused."""
+    if not is_there(home, DATABASE):
+        return []
+    with at_rest.looked_at(home / DATABASE) as found:
+        if not found.is_current:
+            return []
+        ahead = steady_time.read(found.tx).ahead
+        return [approval_rows.question_of(row, ahead) for row in approval_rows.open_page(found.tx, "", LISTED)]
 
 
 def check_store(home: Path) -> list[str]:

@@ -6,6 +6,7 @@ import msgspec
 from msgspec.json import decode
 
 from tidings.core.desk.health import LostLine, Moments, Overview, RunLine
+from tidings.core.inbound import approval_rows
 from tidings.core.outbound import outbox
 from tidings.core.store.store import Transaction
 from tidings.core.types import Inbound, Target
@@ -52,6 +53,7 @@ def overview(tx: Transaction, ahead: float) -> Overview:
             for row in lost
         ),
         admitted=_count(tx, "SELECT count(*) AS n FROM persons WHERE role NOT IN ('', 'blocked')"),
+        asking=approval_rows.count_open(tx),
     )
 
 

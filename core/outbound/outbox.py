@@ -62,6 +62,10 @@ class Owed(NamedTuple):
     source: str = ""
     # The reaction to show on arrival; None if the message was not marked as seen.
     signal: Signal | None = None
+    # Whether a later delivery may replace the message in place.
+    editable: bool = False
+    # The delivery whose message this one replaces; where that is impossible, this one is a new message.
+    replaces: str = ""
 
     @property
     def notice(self) -> Notice:
@@ -102,6 +106,11 @@ class Head(NamedTuple):
         """Tells whether the part opens or finishes a view."""
         return self.view is not None or self.kind is not PartKind.PLAIN
 
+    @property
+    def is_bare_anchor(self) -> bool:
+        """Tells whether the part only makes room for the next one, and has no text of its own."""
+        return self.kind is PartKind.ANCHOR and self.position == 0
+
     def part(self, target: Target, age: float = 0.0) -> Part:
         return Part(
             key=self.key,
@@ -120,7 +129,7 @@ def put(tx: Transaction, owed: Owed, now: float) -> None:
         _supersede_opening(tx, owed.run, now)
     tx.execute(
         "INSERT INTO deliveries (id, lane, kind, run, cause, target, body, state, created, key, digest, source, signal,"
-        " has_files) VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?, ?, ?, ?)",
+        " has_files, editable, replaces) VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?, ?, ?, ?, ?, ?)",
         owed.id,
         owed.target.lane,
         owed.kind,
@@ -134,6 +143,8 @@ def put(tx: Transaction, owed: Owed, now: float) -> None:
         owed.source,
         owed.signal or "",
         int(bool(owed.body.files)),
+        int(owed.editable),
+        owed.replaces,
     )
     tx.announce(Lane(owed.target.lane))
 
@@ -163,6 +174,11 @@ def withdraw(tx: Transaction, key: str, now: float) -> None:
         *(now, row["id"]),
     )
     tx.announce(Lane(row["lane"]))
+
+
+def is_withdrawn(tx: Transaction, id: str) -> bool:
+    row = tx.one("SELECT 1 FROM deliveries WHERE id = ? AND state = 'dead' AND dismissed = 1", id)
+    return row is not None
 
 
 def safe(body: Body) -> Body:
@@ -201,11 +217,14 @@ def _supersede_opening(tx: Transaction, run: str | None, now: float) -> None:
 def head(tx: Transaction, lane: str) -> Head | None:
     """The next part of the lane's oldest delivery that is neither doubtful, held nor settled.
 
-    A final answer waits until its opening is no longer in doubt, so that it can finish the view.
+    A final answer waits until its opening is no longer in doubt, so that it can finish the view; a delivery that
+    replaces a message waits for that message likewise.
     """
     row = tx.one(
         "SELECT * FROM deliveries d WHERE lane = ? AND state = 'waiting' AND NOT (kind = 'final' AND EXISTS ("
         " SELECT 1 FROM deliveries o WHERE o.run = d.run AND o.kind = 'opening' AND o.state = 'doubtful'))"
+        " AND NOT (replaces <> '' AND EXISTS ("
+        " SELECT 1 FROM deliveries q WHERE q.id = d.replaces AND q.state = 'doubtful'))"
         " ORDER BY seq LIMIT 1",
         lane,
     )
@@ -222,15 +241,23 @@ def head_of(tx: Transaction, row: Row) -> Head:
     )
     if part is None:
         kind = PartKind.OPENING if owed.kind is Class.OPENING else PartKind.PLAIN
-        view = _view_of_run(tx, owed)
+        view = _view_to_finish(tx, owed)
         return Head(owed, 1, 1, kind, f"{owed.id}.1", owed.body, 0.0, 0, 0, False, None, 0.0, view, False)
     return _head(owed, part)
 
 
-def _view_of_run(tx: Transaction, owed: Owed) -> View | None:
-    if owed.kind is not Class.FINAL:
+def _view_to_finish(tx: Transaction, owed: Owed) -> View | None:
+    """The view that a delivery finishes in place: of its run, or of the message that it replaces."""
+    if owed.kind is Class.FINAL:
+        return view_rows.find(tx, owed.run)
+    if not owed.replaces:
         return None
-    return view_rows.find(tx, owed.run)
+    row = tx.one(
+        "SELECT receipt FROM parts WHERE delivery = ? AND kind = 'anchor' AND position > 0 AND receipt IS NOT NULL"
+        " ORDER BY position DESC LIMIT 1",
+        owed.replaces,
+    )
+    return msgspec.json.decode(row["receipt"], type=Receipt).view if row else None
 
 
 def opening_of(tx: Transaction, run: str) -> Opening | None:
@@ -267,8 +294,10 @@ def _head(owed: Owed, part: Row) -> Head:
 def compose(tx: Transaction, next_part: Head, bodies: tuple[Body, ...]) -> Head:
     """Writes the parts of a delivery; the first finishes the run's view in place, if there is one by now."""
     owed = next_part.owed
-    kind = PartKind.OPENING if owed.kind is Class.OPENING else PartKind.PLAIN
-    view = _view_of_run(tx, owed)
+    kinds = [PartKind.OPENING if owed.kind is Class.OPENING else PartKind.PLAIN] * len(bodies)
+    if owed.editable:
+        kinds[_lasting_part(bodies)] = PartKind.ANCHOR
+    view = _view_to_finish(tx, owed)
     bodies = tuple(safe(body) for body in bodies)
     second = view is None and _was_shown_whole(tx, owed)
     if second:
@@ -279,14 +308,24 @@ def compose(tx: Transaction, next_part: Head, bodies: tuple[Body, ...]) -> Head:
             " VALUES (?, ?, ?, ?, ?, 'waiting', ?, ?)",
             owed.id,
             position,
-            kind,
+            kinds[position - 1],
             key_of(owed.id, position),
             encode(body),
             int(second and position == 1),
             encode(view) if view and position == 1 else None,
         )
     marked_first = second or next_part.marked
-    return next_part._replace(body=bodies[0], total=len(bodies), view=view, composed=True, marked=marked_first)
+    return next_part._replace(
+        body=bodies[0], total=len(bodies), kind=kinds[0], view=view, composed=True, marked=marked_first
+    )
+
+
+def _lasting_part(bodies: tuple[Body, ...]) -> int:
+    """The part that may be replaced later: the one with the buttons, else the last one with a text."""
+    found = [number for number, body in enumerate(bodies) if body.choices] or [
+        number for number, body in enumerate(bodies) if body.text and not body.files
+    ]
+    return found[-1] if found else 0
 
 
 def _was_shown_whole(tx: Transaction, owed: Owed) -> bool:
@@ -364,7 +403,7 @@ def mark_sending(tx: Transaction, next_part: Head, now: float) -> bool:
 def delivered(tx: Transaction, next_part: Head, receipt: Receipt, now: float, wall: float) -> bool:
     """Stores a receipt; true when this was the last part."""
     owed, position = next_part.owed, next_part.position
-    if owed.source and next_part.kind is not PartKind.ANCHOR:
+    if owed.source and not next_part.is_bare_anchor:
         notices.land(tx, owed.notice, owed.target, receipt, wall)
     tx.execute(
         "UPDATE parts SET state = 'delivered', receipt = ?, posted = ? WHERE delivery = ? AND position = ?",
@@ -375,7 +414,7 @@ def delivered(tx: Transaction, next_part: Head, receipt: Receipt, now: float, wa
     )
     if next_part.kind is PartKind.OPENING and receipt.view:
         view_rows.keep(tx, owed.run, receipt.view)
-    if next_part.kind is PartKind.ANCHOR and receipt.view:
+    if next_part.is_bare_anchor and receipt.view:
         _hand_over_anchor(tx, owed.id, receipt.view)
     if next_part.marked and next_part.view:
         _anchor_next(tx, owed.id, position + 1)
@@ -586,6 +625,8 @@ def _owed(row: Row) -> Owed:
         cause=row["cause"],
         source=row["source"],
         signal=Signal(row["signal"]) if row["signal"] else None,
+        editable=bool(row["editable"]),
+        replaces=row["replaces"],
     )
 
 

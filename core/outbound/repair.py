@@ -90,11 +90,11 @@ def retry(tx: Transaction, id: str, now: float, *, edits: bool) -> str:
 
 
 def _copy(tx: Transaction, head: Head, edits: bool) -> None:
-    if head.kind is PartKind.ANCHOR:
+    if head.is_bare_anchor:
         doubts.another_anchor(tx, head)
         return
     before = tx.one("SELECT key FROM parts WHERE delivery = ? AND position = 0", head.owed.id)
-    doubts.again_marked(tx, head, anchored=edits)
+    doubts.again_marked(tx, head, anchored=edits and head.kind is PartKind.PLAIN)
     tx.execute(
         "UPDATE parts SET attempts = 0, unsure = 0 WHERE delivery = ? AND position = ?", head.owed.id, head.position
     )

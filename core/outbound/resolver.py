@@ -182,12 +182,13 @@ class Settler:
             await self._close(doubtful, lambda tx: outbox.die(tx, doubtful, outbox.DROPPED, now, silent=True))
             return
         await self._clock.sleep(PATIENCE_SECONDS)
-        if doubtful.kind is PartKind.ANCHOR and doubtful.attempts < ANCHORS:
+        if doubtful.is_bare_anchor and doubtful.attempts < ANCHORS:
             await self._close(doubtful, lambda tx: doubts.another_anchor(tx, doubtful))
         elif doubtful.kind is PartKind.PLAIN and doubtful.body.files:
             await self._close(doubtful, lambda tx: doubts.replace_files(tx, doubtful))
-        elif doubtful.kind is PartKind.PLAIN and not doubtful.marked:
-            await self._close(doubtful, lambda tx: doubts.again_marked(tx, doubtful, anchored=edits))
+        elif not doubtful.is_bare_anchor and not doubtful.marked:
+            is_plain = doubtful.kind is PartKind.PLAIN
+            await self._close(doubtful, lambda tx: doubts.again_marked(tx, doubtful, anchored=edits and is_plain))
         else:
             why = f"unconfirmed: {reason}"
             target = doubtful.owed.target

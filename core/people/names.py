@@ -44,6 +44,12 @@ def chat_names(said: Inbound | Asker) -> tuple[str, ...]:
     return (*names_of(target), f"{target.adapter}:{began}", f"{target.at}:{began}")
 
 
+def is_chat_itself(said: Inbound | Asker) -> bool:
+    """Tells whether somebody writes in the name of a group, as anonymous admins do."""
+    in_group = said.target.audience is not Audience.PRIVATE
+    return in_group and said.sender.id in (said.target.chat, said.conversation.chat)
+
+
 def names_of(target: Target) -> tuple[str, ...]:
     """The ids of a chat; a private chat mostly has its person's id."""
     return f"{target.adapter}:{target.chat}", f"{target.adapter}@{target.account}:{target.chat}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -12,28 +11,15 @@ from tidings.core.background import Background
 from tidings.core.desk.people import Key, PersonLine
 from tidings.core.errors import Unknown
 from tidings.core.part import Part
-from tidings.core.people import names, policy, rows
-from tidings.core.people.rows import Snapshot, Stored
+from tidings.core.people import known, names, policy, rows
+from tidings.core.people.rows import Changes, Stored
 from tidings.core.roles import OWNER, Permission, Person, Role
 from tidings.core.settings import Access
-from tidings.core.store.store import Store
+from tidings.core.store.store import Store, Transaction
 from tidings.core.store.wakeups import PeopleChanged
-from tidings.core.types import Asker, Audience, Inbound, Target
+from tidings.core.types import Asker, Inbound, Target
 
 log = logging.getLogger(__name__)
-
-
-class _Known(NamedTuple):
-    """Who is known at this moment; replaced as a whole, because the store's thread reads it too."""
-
-    snapshot: Snapshot
-    # By identity, with the role that applies; by id; and by identity without an account.
-    persons: dict[str, Person]
-    by_id: dict[str, Person]
-    by_plain: dict[str, list[Person]]
-    # The ids that admit the members of a group as guests.
-    groups: frozenset[str]
-    required: dict[Permission, Role]
 
 
 class People(Part):
@@ -41,10 +27,9 @@ class People(Part):
 
     def __init__(self, store: Store, settings: Access) -> None:
         self._store = store
-        self._settings = settings
         self._hearers: list[Callable[[], None]] = []
         self._reading = Background(log, "people could not be read")
-        self._known = _known(settings, Snapshot())
+        self._known = known.of_settings(settings)
         store.wakeups.subscribe(PeopleChanged, self._reload)
 
     def subscribe(self, hear: Callable[[], None]) -> None:
@@ -52,18 +37,30 @@ class People(Part):
         self._hearers.append(hear)
 
     def renew(self, settings: Access) -> None:
-        self._settings = settings
-        self.become(self._known.snapshot)
+        before = self._known
+        everybody = Changes({**before.stored}, before.keys, before.version)
+        self._known = known.of_settings(settings).amended(everybody)
+        if self._known != before:
+            self._tell()
 
     async def recover(self) -> None:
         await self.load()
 
     async def sweep(self) -> None:
-        if await self._store.insist(rows.version) != self._known.snapshot.version:
+        if await self._store.insist(rows.version) != self._known.version:
             await self.load()
 
     async def load(self) -> None:
-        self.become(await self._store.insist(rows.read))
+        """Takes over what others have changed since the last load; it takes effect before the caller goes on."""
+        self.become(await self._store.insist(self.read))
+
+    def read(self, tx: Transaction) -> Changes:
+        return rows.read(tx, self._known.version)
+
+    def become(self, changes: Changes) -> None:
+        before, self._known = self._known, self._known.amended(changes)
+        if self._known.stored is not before.stored or self._known.keys != before.keys:
+            self._tell()
 
     async def stop(self, patience: float) -> None:
         await self._reading.close()
@@ -71,26 +68,24 @@ class People(Part):
     def _reload(self, due: PeopleChanged) -> None:
         self._reading.begin(self.load())
 
-    def become(self, snapshot: Snapshot) -> None:
-        before, self._known = self._known, _known(self._settings, snapshot)
-        if before._replace(snapshot=before.snapshot._replace(version=snapshot.version)) != self._known:
-            for hear in self._hearers:
-                hear()
+    def _tell(self) -> None:
+        for hear in self._hearers:
+            hear()
 
     @property
     def version(self) -> int:
         """Changes with every change of stored people; a change of the settings is heard by those who subscribe."""
-        return self._known.snapshot.version
+        return self._known.version
 
     @property
     def settings(self) -> Access:
-        return self._settings
+        return self._known.settings
 
     @property
     def strangers(self) -> str:
         """What strangers get: pair, tell or ignore. Where only the settings admit people, a code could not."""
-        wanted = self._settings.strangers
-        return "tell" if wanted == "pair" and self._settings.settings_only else wanted
+        wanted = self.settings.strangers
+        return "tell" if wanted == "pair" and self.settings.settings_only else wanted
 
     def find(self, said: Inbound | Asker) -> Person:
         """The person behind a message or a piece of work, with the role that applies right now."""
@@ -102,12 +97,12 @@ class People(Part):
         if sender.trusted:
             known = found or replace(OWNER, identities=own[:1])
             return replace(known, role=Role.OWNER)
-        if _is_chat_itself(said):
+        if names.is_chat_itself(said):
             # An anonymous admin writes in the name of the group: nobody knows who that is.
             found = None
         if found is not None and found.role.includes(Role.GUEST):
             return found
-        is_guest = not self._known.groups.isdisjoint(names.chat_names(said))
+        is_guest = any(map(self._known.admits_members, names.chat_names(said)))
         if found is not None:
             # A block holds everywhere, also in an admitted group.
             return replace(found, role=Role.GUEST) if is_guest and found.role is not Role.BLOCKED else found
@@ -117,7 +112,7 @@ class People(Part):
     def _find_under_key(self, said: Inbound | Asker) -> Person:
         """The holder of a key, or a person whom the key's client names; that person never outranks the holder."""
         identity = names.name_of(said.target, said.sender)
-        key = self._known.snapshot.keys.get(said.sender.key)
+        key = self._known.keys.get(said.sender.key)
         holder = OWNER if said.sender.key == OWNER.id else self.holder(key) if key else None
         if holder is None:
             return Person(id=identity, role=Role.STRANGER, name=said.sender.name, identities=(identity,))
@@ -133,31 +128,15 @@ class People(Part):
         """The person whose key this is; a removed person has the role of a stranger."""
         if key.person == OWNER.id:
             return OWNER
-        stored = self._known.snapshot.persons.get(key.person)
-        # A stored person without an identity has nothing left that could give a role.
-        identity = (*stored.identities, "")[0] if stored else key.person
-        return self._known.persons.get(identity) or Person(id=key.person, role=Role.STRANGER)
-
-    def owned_names(self, said: Inbound | Asker) -> frozenset[str]:
-        """Everything that this person is called as the owner of a conversation: identities, and the keys they hold."""
-        person, sender = self.find(said), said.sender
-        held = {key.id for key in self.keys() if key.person in (person.id, *person.identities)}
-        if sender.trusted or sender.key == sender.id == OWNER.id:
-            # The person at the machine, who also has the key in the gateway's home.
-            held |= {OWNER.id, *(key.id for key in self.keys() if key.person == OWNER.id)}
-        if sender.key and sender.id == sender.key:
-            held.add(sender.key)
-        own = () if sender.key else (names.name_of(said.target, sender),)
-        plain = map(names.without_account, person.identities)
-        return frozenset((*own, *person.identities, *plain, *map(names.key_name, held)))
-
-    def owned_by(self, line: PersonLine) -> tuple[str, ...]:
-        """The same for a person in a list."""
-        held = [names.key_name(key.id) for key in self.keys() if key.person in (line.id, *line.identities)]
-        return (*dict.fromkeys((*line.identities, *map(names.without_account, line.identities))), *held)
+        # A key may have been given to somebody whom only the settings name.
+        found = self._known.by_id(key.person) or self._known.persons.get(key.person)
+        return found or Person(id=key.person, role=Role.STRANGER)
 
     def keys(self) -> tuple[Key, ...]:
-        return tuple(self._known.snapshot.keys.values())
+        return tuple(self._known.keys.values())
+
+    def key(self, id: str) -> Key | None:
+        return self._known.keys.get(id)
 
     def may(self, person: Person, permission: Permission) -> bool:
         return policy.may(person.role, permission, self._known.required)
@@ -190,41 +169,38 @@ class People(Part):
 
     def admits(self, target: Target) -> bool:
         """Tells whether somebody, or a group, is admitted under the id of this chat."""
-        return any(
-            name in self._known.groups
-            or (name in self._known.persons and self._known.persons[name].role.includes(Role.GUEST))
-            for name in names.names_of(target)
-        )
+        found = [self._known.persons[name] for name in names.names_of(target) if name in self._known.persons]
+        return any(person.role.includes(Role.GUEST) for person in found)
 
     def is_known(self, identity: str) -> bool:
         """Tells whether this identity is admitted or blocked."""
         found = self._known.persons.get(identity)
         return found is not None and found.role is not Role.STRANGER
 
-    def standing(self, identity: str) -> Role:
-        """The highest role of anybody who has this id on this platform, whatever the account; a block counts least."""
-        found = self._known.by_plain.get(names.without_account(identity), ())
-        return max((person.role for person in found), key=lambda role: role.rank, default=Role.STRANGER)
-
     def has_owner(self) -> bool:
         """Tells whether anybody besides the person at the machine is an owner."""
         return any(person.role is Role.OWNER for person in self._known.persons.values())
 
     def settings_role(self, identity: str) -> Role:
-        return settings_role(self._settings, identity)
+        return self._known.named.get(identity, Role.STRANGER)
+
+    def namesakes_role(self, identity: str) -> Role:
+        """The highest role that the settings give anybody who has this id on this platform, whatever the account."""
+        found = [role for each, role in self._known.named.items() if names.is_same(each, identity)]
+        return max(found, key=lambda role: role.rank, default=Role.STRANGER)
 
     def stored(self, id: str) -> Stored | None:
-        return self._known.snapshot.persons.get(id)
+        return self._known.stored.get(id)
 
     def all(self) -> list[PersonLine]:
         """Everybody whom the store or the settings know, owners first."""
-        lines = [self._line(person) for person in self._known.by_id.values()]
+        lines = [self._line(person) for person in self._known.all()]
         return sorted(lines, key=lambda line: (-line.role.rank, line.name.casefold(), line.identities))
 
     def get(self, who: str) -> PersonLine:
         """Finds a person by id, by the beginning of an id, by identity or by name; raises Unknown."""
         who = who.strip()
-        if (exact := self._known.persons.get(who) or self._known.by_id.get(who)) is not None:
+        if (exact := self._known.persons.get(who) or self._known.by_id(who)) is not None:
             return self._line(exact)
         if names.is_identity(who):
             # People choose their names: a name must never stand for somebody else's identity.
@@ -252,53 +228,6 @@ class People(Part):
             by=stored.made_by if stored else "",
             at=stored.at if stored else 0.0,
         )
-
-
-def _is_chat_itself(said: Inbound | Asker) -> bool:
-    in_group = said.target.audience is not Audience.PRIVATE
-    return in_group and said.sender.id in (said.target.chat, said.conversation.chat)
-
-
-def _known(settings: Access, snapshot: Snapshot) -> _Known:
-    persons: dict[str, Person] = {}
-    for stored in snapshot.persons.values():
-        role = _role_of(settings, stored)
-        person = Person(id=stored.id, role=role, name=stored.name, identities=stored.identities)
-        persons.update(dict.fromkeys(stored.identities, person))
-        for identity in stored.identities if settings.settings_only and role is not Role.BLOCKED else ():
-            # A link is stored, too: each identity has only what the settings give it.
-            persons[identity] = replace(person, role=settings_role(settings, identity))
-    for identity in (*settings.owners, *settings.admins, *settings.allow):
-        if identity not in persons:
-            role = settings_role(settings, identity)
-            persons[identity] = Person(id=identity, role=role, identities=(identity,))
-    # People in [access] owners and admins are persons; only `allow` and stored guests and members may be groups.
-    stored_groups = (
-        each
-        for stored in snapshot.persons.values()
-        if stored.role in (Role.GUEST, Role.MEMBER) and not settings.settings_only
-        for each in stored.identities
-    )
-    blocked = {name for name, person in persons.items() if person.role is Role.BLOCKED}
-    groups = frozenset((*settings.allow, *stored_groups)) - blocked
-    by_plain: dict[str, list[Person]] = {}
-    for identity, person in persons.items():
-        by_plain.setdefault(names.without_account(identity), []).append(person)
-    by_id = {person.id: person for person in persons.values()}
-    return _Known(snapshot, persons, by_id, by_plain, groups, {**policy.REQUIRED, **settings.requires})
-
-
-def _role_of(settings: Access, stored: Stored) -> Role:
-    """The role of a stored person: a block holds, else the highest of the stored one and those of the settings."""
-    if stored.role == Role.BLOCKED:
-        return Role.BLOCKED
-    kept = Role(stored.role) if stored.role and not settings.settings_only else Role.STRANGER
-    return max((kept, *(settings_role(settings, each) for each in stored.identities)), key=lambda role: role.rank)
-
-
-def settings_role(settings: Access, identity: str) -> Role:
-    lists = ((Role.OWNER, settings.owners), (Role.ADMIN, settings.admins), (Role.MEMBER, settings.allow))
-    return next((role for role, ids in lists if identity in ids), Role.STRANGER)
 
 
 def _highest(persons: Iterable[Person]) -> Person | None:

@@ -119,6 +119,7 @@ class Register:
             rows.put_identity(tx, identity, known.id, wall)
         if joined is not None:
             rows.merge(tx, known.id, joined.id)
+            self._tell(tx, by, "merged", joined.id, wall, known.id)
             if _rank(joined.role) > _rank(known.role):
                 # What the other was given in the store stays, also if the settings drop the first.
                 rows.put_person(tx, known._replace(role=joined.role))
@@ -131,7 +132,9 @@ class Register:
             known = self._find(tx, each.id)
             identities = (known or each).identities
             self._check(tx, by, identities, self._role(known, identities), Role.STRANGER)
-            is_known = known is not None or any(self._people.is_known(identity) for identity in identities)
+            is_known = known is not None or any(
+                self._people.settings_role(identity) is not Role.STRANGER for identity in identities
+            )
             if not is_known and self._actor(tx, by) is not Role.OWNER:
                 raise NotPermitted(f"only an owner may link {identities[0]}, who was never admitted; admit them first")
 
@@ -190,7 +193,10 @@ class Register:
         role = self._actor(tx, by)
         if not self._people.may(replace(by, role=role), Permission.PEOPLE):
             raise NotPermitted("only an owner or admin may do this")
-        highest = max((before, after, *map(self._people.standing, identities)), key=lambda each: each.rank)
+        namesakes = (person for each in identities for person in rows.read_namesakes(tx, each))
+        held = (self._role(person, person.identities) for person in namesakes)
+        named = map(self._people.namesakes_role, identities)
+        highest = max(before, after, *held, *named, key=lambda each: each.rank)
         if any(each.partition(":")[0].partition("@")[0] == self._owner for each in identities):
             highest = Role.OWNER
         if not policy.may_change(role, highest, after):

@@ -1,14 +1,17 @@
-"""The rows of persons, identities and keys, and the snapshot of all of them that every check reads."""
+"""The rows of persons, identities and keys, and what has changed in them since a version."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from tidings.core.desk.people import Key, Scope
+from tidings.core.people import names
 from tidings.core.store.store import Row, Transaction
+
+# Before anything was read.
+UNREAD = -1
 
 
 class Stored(NamedTuple):
@@ -22,25 +25,40 @@ class Stored(NamedTuple):
     identities: tuple[str, ...]
 
 
-class Snapshot(NamedTuple):
-    persons: Mapping[str, Stored] = {}
-    keys: Mapping[str, Key] = {}
+class Changes(NamedTuple):
+    """What has changed since a version: persons by id, with None for those who have gone, and all keys."""
+
+    persons: dict[str, Stored | None]
+    # Keys are few: every request to the HTTP API is compared with all of them.
+    keys: dict[str, Key]
     # Another version means that something may have changed.
-    version: int = 0
+    version: int
+    # These are all persons; others have gone.
+    is_whole: bool = False
 
 
-def read(tx: Transaction) -> Snapshot:
-    """Everything at once: a check happens for every message, a change hardly ever."""
+def read(tx: Transaction, since: int) -> Changes:
+    """What has changed since a version, by the audit trail; everything if retention has removed that version."""
+    now = version(tx)
+    keys = {row["id"]: _key(row) for row in tx.all("SELECT * FROM keys ORDER BY created, name")}
+    if since == UNREAD or since > now:
+        return Changes(_read_all(tx), keys, now, is_whole=True)
+    entries = tx.all("SELECT object FROM audit WHERE action <> 'tool' AND seq > ? AND seq <= ?", since, now)
+    return Changes({id: _read_person(tx, id) for id in {row["object"] for row in entries}}, keys, now)
+
+
+def _read_all(tx: Transaction) -> dict[str, Stored | None]:
     identities: dict[str, list[str]] = {}
     for row in tx.all("SELECT id, person FROM identities ORDER BY position, id"):
         identities.setdefault(row["person"], []).append(row["id"])
-    persons = {row["id"]: _person(row, identities.get(row["id"], [])) for row in tx.all("SELECT * FROM persons")}
-    keys = {row["id"]: _key(row) for row in tx.all("SELECT * FROM keys ORDER BY created, name")}
-    return Snapshot(persons, keys, version(tx))
+    return {row["id"]: _person(row, identities.get(row["id"], [])) for row in tx.all("SELECT * FROM persons")}
 
 
 def version(tx: Transaction) -> int:
-    """The number of the newest audit entry that is not about a tool: every change of people and keys writes one."""
+    """The number of the newest audit entry that is not about a tool.
+
+    Every change of people and keys writes an entry about each person whom it changes.
+    """
     row = tx.one("SELECT max(seq) AS seq FROM audit WHERE action <> 'tool'")
     return int(row["seq"] or 0) if row else 0
 
@@ -64,12 +82,27 @@ def _key(row: Row) -> Key:
 
 def read_one(tx: Transaction, who: str) -> Stored | None:
     """The person with this id or identity, as the transaction sees it."""
-    row = tx.one(
-        "SELECT * FROM persons WHERE id = ? OR id = (SELECT person FROM identities WHERE identities.id = ?)", who, who
+    row = tx.one("SELECT person FROM identities WHERE id = ?", who)
+    return _read_person(tx, row["person"] if row else who)
+
+
+def read_namesakes(tx: Transaction, identity: str) -> list[Stored]:
+    """Everybody who has this id on this platform, whatever the account."""
+    plain = names.without_account(identity)
+    platform = plain.partition(":")[0]
+    # Identities with an account are few; they are those from `platform@` on.
+    found = tx.all(
+        "SELECT id, person FROM identities WHERE id = ? OR (id > ? AND id < ?)", plain, f"{platform}@", f"{platform}A"
     )
+    holders = {row["person"] for row in found if names.is_same(row["id"], identity)}
+    return [person for id in holders if (person := _read_person(tx, id)) is not None]
+
+
+def _read_person(tx: Transaction, id: str) -> Stored | None:
+    row = tx.one("SELECT * FROM persons WHERE id = ?", id)
     if row is None:
         return None
-    identities = tx.all("SELECT id FROM identities WHERE person = ? ORDER BY position, id", row["id"])
+    identities = tx.all("SELECT id FROM identities WHERE person = ? ORDER BY position, id", id)
     return _person(row, [each["id"] for each in identities])
 
 
@@ -127,6 +160,12 @@ def put_key(tx: Transaction, key: Key) -> bool:
             *(key.id, key.name, key.digest, key.person, *map(_json, (key.scopes, key.bots, key.targets)), key.created),
         )
     )
+
+
+def holder_of(tx: Transaction, key: str) -> str:
+    """The id of the person whose key this is; empty after it was revoked."""
+    row = tx.one("SELECT person FROM keys WHERE id = ?", key)
+    return row["person"] if row else ""
 
 
 def drop_key(tx: Transaction, name: str) -> bool:

@@ -14,7 +14,7 @@ from tidings.core.types import Inbound
 def run(tx: Transaction, id: str, ahead: float) -> Run:
     """`ahead` is what the wall clock shows more than steady time."""
     row = tx.one(
-        "SELECT run, message, state, accepted, ended, stop_asked, forget FROM inbox"
+        "SELECT run, message, state, accepted, ended, stop_asked, forget, asking FROM inbox"
         " WHERE run = ? AND kind = 'message' AND state IN ('waiting', 'running', 'done')",
         id,
     )
@@ -23,7 +23,7 @@ def run(tx: Transaction, id: str, ahead: float) -> Run:
     return Run(
         id=row["run"],
         message=msgspec.json.decode(row["message"], type=Inbound),
-        state=row["state"],
+        state="asking" if row["asking"] else row["state"],
         accepted=row["accepted"] + ahead,
         ended=None if row["ended"] is None else row["ended"] + ahead,
         stop_asked=row["stop_asked"] is not None,

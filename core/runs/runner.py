@@ -6,9 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple
 
 from tidings.core.agent import (
     Agent,
@@ -28,14 +26,13 @@ from tidings.core.agent import (
     ToolStarted,
     Turn,
     Usage,
-    Verdict,
 )
 from tidings.core.clock import Clock, ended_within
 from tidings.core.errors import Fenced
 from tidings.core.failpoints import fail_here
 from tidings.core.redaction import one_line, plain
 from tidings.core.runs.journal import Journal
-from tidings.core.runs.transcript import Transcript
+from tidings.core.runs.transcript import NOTHING, Said, Transcript
 from tidings.core.settings import Limits
 from tidings.core.types import File, Origin, make_storable
 
@@ -45,9 +42,18 @@ NO_ANSWER = "the agent ended without an answer"
 # How long an agent may take to end after it was cancelled; then the run is settled without it.
 GRACE_SECONDS = 10.0
 # How often an agent may ask for approval in one run.
-APPROVALS = 20
+APPROVALS = 50
+# How much of a call is stored with its question.
+DETAIL_CHARACTERS = 20_000
 # After so many events without waiting, an agent yields the event loop to others.
 BREATH_EVENTS = 100
+
+
+class Asked(NamedTuple):
+    """A run that asks people, and how it would end if it were stopped now."""
+
+    event: ApprovalAsked
+    so_far: Outcome
 
 
 class Interrupt:
@@ -68,15 +74,25 @@ class Interrupt:
 
 
 async def run(
-    agent: Agent, turn: Turn, journal: Journal, interrupt: Interrupt, clock: Clock, limits: Limits
-) -> Outcome:
-    """Returns the outcome of a run; if this call is cancelled, the run stays open for recovery."""
-    transcript = Transcript(journal, clock, limits.output_characters)
+    agent: Agent,
+    turn: Turn,
+    journal: Journal,
+    interrupt: Interrupt,
+    clock: Clock,
+    limits: Limits,
+    before: Said | None = None,
+) -> Outcome | Asked:
+    """Returns the outcome of a run, or what it asks people; if this call is cancelled, it stays open for recovery.
+
+    `before` is what the run said before the verdict after which it goes on.
+    """
+    transcript = Transcript(journal, clock, limits.output_characters, before or NOTHING)
     fail_here("run.pre_model")
-    driving = asyncio.create_task(_drive(agent, turn, journal, transcript))
+    driving: asyncio.Task[Finished | ApprovalAsked] = asyncio.create_task(_drive(agent, turn, journal, transcript))
     timer = clock.call_later(limits.run_seconds, lambda: interrupt.expire(limits.run_seconds))
     try:
-        await asyncio.wait({driving, interrupt.came}, return_when=asyncio.FIRST_COMPLETED)
+        first: set[asyncio.Future[Any]] = {driving, interrupt.came}
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         if not driving.done():
             await _cut_short(driving, turn.run, clock)
         finished = _finish(driving, interrupt, transcript)
@@ -84,10 +100,16 @@ async def run(
         timer.cancel()
         driving.cancel()
     fail_here("run.post_model")
+    if isinstance(finished, ApprovalAsked):
+        transcript.end()
+        so_far = Outcome(OutcomeKind.CANCELLED, "", transcript.text, transcript.usage, tuple(transcript.files))
+        return Asked(finished, so_far)
     return _outcome(finished, transcript, turn)
 
 
-def _finish(driving: asyncio.Task[Finished], interrupt: Interrupt, transcript: Transcript) -> Finished:
+def _finish(
+    driving: asyncio.Task[Finished | ApprovalAsked], interrupt: Interrupt, transcript: Transcript
+) -> Finished | ApprovalAsked:
     """An interrupt that came first decides the outcome, whatever the agent did afterwards."""
     if interrupt.came.done():
         finished = interrupt.came.result()
@@ -99,30 +121,22 @@ def _finish(driving: asyncio.Task[Finished], interrupt: Interrupt, transcript: T
     return driving.result()
 
 
-async def _cut_short(driving: asyncio.Task[Finished], run_id: str, clock: Clock) -> None:
+async def _cut_short(driving: asyncio.Task[Finished | ApprovalAsked], run_id: str, clock: Clock) -> None:
     driving.cancel()
     if not await ended_within(clock, driving, GRACE_SECONDS):
         log.error("the agent of %s does not end; the run is settled without it", run_id)
 
 
-async def _drive(agent: Agent, turn: Turn, journal: Journal, transcript: Transcript) -> Finished:
-    for _ in range(APPROVALS):
-        finished = await _drive_once(agent, turn, journal, transcript)
-        if isinstance(finished, Finished):
-            return finished
-        denied = Verdict(call=finished.call, granted=False, reason="approval is not available here")
-        turn = msgspec.structs.replace(turn, verdicts=(*turn.verdicts, denied))
-    return Finished(OutcomeKind.FAILED, "the agent kept asking for approval")
-
-
-async def _drive_once(agent: Agent, turn: Turn, journal: Journal, transcript: Transcript) -> Finished | ApprovalAsked:
-    """Drives the agent's iterator once; every exception of the agent becomes a failed outcome here."""
-    event: Any = None
+async def _drive(agent: Agent, turn: Turn, journal: Journal, transcript: Transcript) -> Finished | ApprovalAsked:
+    """Drives the agent's iterator; every exception of the agent becomes a failed outcome here."""
     try:
         async with _closing(agent.run(turn)) as events:
+            event: Any
             async for event in events:
                 if isinstance(event, Finished):
                     return event
+                if isinstance(event, ApprovalAsked):
+                    return _question(event, turn)
                 await _record(event, journal, transcript)
                 if reason := transcript.full:
                     transcript.explain(f"(I stopped here: {reason}.)")
@@ -135,9 +149,26 @@ async def _drive_once(agent: Agent, turn: Turn, journal: Journal, transcript: Tr
     except (Exception, SystemExit) as error:
         log.warning("the agent failed: %s", error, exc_info=True)
         return Finished(OutcomeKind.FAILED, str(error) or type(error).__name__)
-    if isinstance(event, ApprovalAsked):
-        return event
     return Finished(OutcomeKind.FAILED, NO_ANSWER)
+
+
+def _question(asked: ApprovalAsked, turn: Turn) -> Finished | ApprovalAsked:
+    """What an agent asks people, redacted and fit to be stored."""
+    if len(turn.verdicts) >= APPROVALS:
+        return Finished(OutcomeKind.FAILED, "the agent kept asking for approval")
+    detail, covers = plain(asked.detail), plain(asked.covers)
+    if len(detail) > DETAIL_CHARACTERS:
+        detail = f"{detail[:DETAIL_CHARACTERS]}\n… {len(detail) - DETAIL_CHARACTERS} characters are left out here …"
+    # Two calls that differ only in what is redacted would be covered by one approval, so such a call is always asked.
+    is_exact = covers == asked.covers and len(covers) <= DETAIL_CHARACTERS
+    return ApprovalAsked(
+        call=make_storable(asked.call),
+        tool=one_line(make_storable(asked.tool)),
+        detail=detail,
+        digest=make_storable(asked.digest),
+        covers=covers if is_exact else "",
+        read=tuple(one_line(plain(each)) for each in asked.read),
+    )
 
 
 @asynccontextmanager
@@ -181,9 +212,6 @@ async def _record(event: object, journal: Journal, transcript: Transcript) -> No
         case Checkpoint():
             transcript.usage = event.usage or transcript.usage
             journal.save(event)
-            await journal.flush()
-        case ApprovalAsked():
-            transcript.note(ApprovalAsked(make_storable(event.call), plain(event.question)), event.question)
             await journal.flush()
         case _:
             raise TypeError(f"an agent may not yield {type(event).__name__}")

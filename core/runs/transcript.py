@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
-from tidings.core.agent import JournalEvent, ReasoningDelta, TextDelta, ToolFinished, ToolStarted, Usage
+from tidings.core.agent import (
+    Effect,
+    FileMade,
+    JournalEvent,
+    ReasoningDelta,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    Usage,
+)
 from tidings.core.clock import Clock
 from tidings.core.redaction import Stream
+from tidings.core.runs import journal
 from tidings.core.runs.journal import Journal
+from tidings.core.store.store import Transaction
 from tidings.core.types import File, make_storable
 
 # Reasoning, progress and tools may be this many times as long as the answer itself.
@@ -34,25 +47,55 @@ class _Words:
         return self._stream.feed(make_storable(half)) + self._stream.flush()
 
 
+class Said(NamedTuple):
+    """What a run has said so far, by its journal; a restart makes all before it void."""
+
+    text: str = ""
+    files: tuple[File, ...] = ()
+    # Whether a tool with an effect has started.
+    acted: bool = False
+
+
+NOTHING = Said()
+
+
+def said(tx: Transaction, run: str) -> Said:
+    """Reads back what a run has said since it last began."""
+    pieces: list[str] = []
+    files: list[File] = []
+    acted = False
+    for entry in journal.read(tx, run, journal.void(tx, run), journal.last(tx, run)):
+        match entry.event:
+            case TextDelta(text=text):
+                pieces.append(text)
+            case FileMade(path=path, name=name):
+                files.append(File(path=path, name=name))
+            case ToolStarted(effect=effect):
+                acted = acted or effect is Effect.EFFECT
+            case _:
+                continue
+    return Said("".join(pieces), tuple(files), acted)
+
+
 class Transcript:
     """Collects what the agent says; the text of the outcome is the sum of its deltas."""
 
-    def __init__(self, journal: Journal, clock: Clock, limit: int) -> None:
+    def __init__(self, journal: Journal, clock: Clock, limit: int, before: Said = NOTHING) -> None:
+        """`before` is what the run said before it waited for a verdict."""
         self._journal = journal
         self._clock = clock
         self._limit = limit
-        self._pieces: list[str] = []
-        self._length = 0
-        self._heard = 0
+        self._pieces = [before.text] if before.text else []
+        self._length = self._heard = len(before.text)
         self._aside = 0
         self._words = _Words()
         self._thoughts: _Words | None = None
-        self.files: list[File] = []
+        self.files = list(before.files)
         self.choices: tuple[str, ...] = ()
         self.usage: Usage | None = None
         self.events = 0
         # True once a tool with an effect has started.
-        self.acted = False
+        self.acted = before.acted
         # The name and start time of each running tool, by call.
         self._tools: dict[str, tuple[str, float]] = {}
 

@@ -45,6 +45,13 @@ class StopAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class QuestionAsked:
+    """A question to people expires at the time `at`."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class TaskDue:
     """A task starts at the time `at`."""
 
@@ -96,6 +103,7 @@ Due = (
     | Conversation
     | RunGrew
     | StopAsked
+    | QuestionAsked
     | TaskDue
     | TaskStopAsked
     | ScheduleDue

@@ -74,7 +74,18 @@ def bare_start() -> float:
 
 
 def lines() -> list[Line]:
-    return [*spine(), *telegram(), *discord(), *slack(), *api(), *assistant(), *board(), *standstill()]
+    return [
+        *spine(),
+        *telegram(),
+        *discord(),
+        *slack(),
+        *api(),
+        *assistant(),
+        *board(),
+        *people(),
+        *fence(),
+        *standstill(),
+    ]
 
 
 def spine() -> list[Line]:
@@ -91,6 +102,16 @@ def spine() -> list[Line]:
         Line("first send after restart, 10,000 open rows", restart["seconds"], None, "≤ 5", "s"),
         Line("start to ready, CPU", cpu, bare_start(), "≤ 0.8", "s"),
         Line("start to ready, wall clock", wall, None, "≤ 2", "s"),
+    ]
+
+
+def fence() -> list[Line]:
+    """Beside the same command without a fence."""
+    figures = _measure("fence", "tests.bench.fence")
+    local = figures.pop("local")["cpu_ms"]
+    return [
+        Line(f"start of a command behind {name}, CPU", used["cpu_ms"], local, "≤ local + 10", "ms")
+        for name, used in figures.items()
     ]
 
 
@@ -187,6 +208,15 @@ def board() -> list[Line]:
         Line("Board: listing, 10,000 cards", figures["list"], None, "≤ 50", "ms"),
         Line("  claiming four of them", figures["claim"], None, "≤ 50", "ms"),
         Line("  completing one", figures["complete"], None, "≤ 50", "ms"),
+    ]
+
+
+def people() -> list[Line]:
+    """Beside a gateway that has hardly anybody stored."""
+    many, few = (_measure(f"people {number}", "tests.bench.people", str(number)) for number in (100_000, 10))
+    return [
+        Line("People: admitting one, 100,000 stored", many["admit_ms"], few["admit_ms"], "≤ 50", "ms"),
+        Line("  longest standstill of that", many["longest_ms"], few["longest_ms"], "≤ 50", "ms"),
     ]
 
 

@@ -16,6 +16,7 @@ from tests.chaos import mutation_approvals as approvals
 from tests.chaos import mutation_assistant as assistant
 from tests.chaos import mutation_board as board
 from tests.chaos import mutation_discord as discord
+from tests.chaos import mutation_fence as fence
 from tests.chaos import mutation_inbound as inbound
 from tests.chaos import mutation_outbound as outbound
 from tests.chaos import mutation_slack as slack
@@ -51,6 +52,11 @@ def _telegram(name: str) -> tuple[str, ...]:
 
 def _security(file: str, name: str) -> tuple[str, ...]:
     return (f"tests/security/test_{file}.py::test_{file.split('_')[0]}_{name}",)
+
+
+def _attack(backend: str, name: str) -> tuple[str, ...]:
+    test = "test_an_attack_fails_behind_a_fence_and_local_is_none"
+    return (f"tests/security/test_fence_attacks.py::{test}[{backend}-{name}]",)
 
 
 def _swept(touching: str, checker: str, scenario: str = "ten") -> tuple[str, ...]:
@@ -731,6 +737,16 @@ MUTANTS: dict[str, Mutant] = {
             access.removed_entry_still_admits,
             _swept("DELETE FROM identities", "people", "people"),
         ),
+        Mutant(
+            "a change of people that is missed",
+            access.second_change_unseen,
+            _test("people_amended", "after_any_series_of_changes_the_gateway_knows_what_the_store_says"),
+        ),
+        Mutant(
+            "a merged person who is still there",
+            access.merged_person_stays,
+            _test("people_amended", "after_any_series_of_changes_the_gateway_knows_what_the_store_says"),
+        ),
         Mutant("S15: a code used twice", access.reusable_code, _swept("UPDATE codes", "people", "people")),
         Mutant("S15: a code for ever", access.expired_code, _test("pairing", "a_code_expires_after_an_hour")),
         Mutant(
@@ -948,6 +964,59 @@ MUTANTS: dict[str, Mutant] = {
             "a reader left behind by a prune",
             work.history_counts_anew,
             _test("retention", "who_reads_on_in_a_history_misses_nothing_when_all_before_it_was_pruned"),
+        ),
+        Mutant(
+            "approver check left out on one door",
+            api.anybody_answers_over_http,
+            _test("api_approvals", "a_member_sees_their_question_and_waits_for_who_may_answer"),
+        ),
+        Mutant(
+            "a foreign question is told apart",
+            api.anybodys_questions,
+            _test("api_approvals", "questions_of_others_do_not_exist"),
+        ),
+        Mutant(
+            "a bound key approves for all bots",
+            api.questions_of_every_bot,
+            _test("api_approvals", "a_key_that_is_bound_to_bots_sees_their_questions_only"),
+        ),
+        Mutant(
+            "hermes #51871: a stream hangs",
+            api.chat_without_questions,
+            _test("api_approvals", "every_stream_shows_the_question_and_the_answer"),
+        ),
+        Mutant(
+            "a client waits half an hour",
+            api.whole_answers_wait_for_people,
+            _test("api_approvals", "who_waits_for_the_whole_answer_is_not_left_waiting"),
+        ),
+        Mutant(
+            "questions keep the API's places",
+            api.waiting_questions_keep_their_places,
+            _test("api_approvals", "runs_that_wait_keep_no_place_from_others"),
+        ),
+        Mutant("a fence without a side", fence.network_not_unshared, _attack("bubblewrap", "a port of this machine")),
+        Mutant("the home left in sight", fence.home_stays_visible, _attack("bubblewrap", "the owner's key")),
+        Mutant(
+            "open where it should close",
+            fence.failed_probe_opens,
+            ("tests/security/test_fence_attacks.py::test_where_no_wall_holds_nothing_starts",),
+        ),
+        Mutant("limits that bind nobody", fence.root_stays_root, _attack("bubblewrap", "a fork bomb")),
+        Mutant(
+            "a filter with no holes to fall into",
+            fence.filter_lets_everything_through,
+            _attack("landlock", "system calls that no command needs"),
+        ),
+        Mutant(
+            "a listed name at a private address",
+            fence.names_checked_and_addresses_not,
+            ("tests/security/test_fence_ordinary.py::test_a_command_with_a_list_reaches_only_what_it_names",),
+        ),
+        Mutant(
+            "the background runs free",
+            fence.background_without_a_fence,
+            _test("fenced_processes", "a_command_in_the_background_sees_nothing_of_the_gateway"),
         ),
     )
 }

@@ -19,7 +19,7 @@ from tidings.core.people import codes, names, policy, rows
 from tidings.core.people.codes import Code
 from tidings.core.people.people import People
 from tidings.core.people.register import Register, Somebody
-from tidings.core.people.rows import Snapshot
+from tidings.core.people.rows import Changes
 from tidings.core.redaction import remember
 from tidings.core.roles import Permission, Person, Role
 from tidings.core.store.store import Transaction
@@ -54,11 +54,39 @@ def removed_entry_still_admits() -> None:
     """A person who was once admitted stays in the cache."""
     real = People.become
 
-    def become(self: People, snapshot: Snapshot) -> None:
-        before = self._known.snapshot.persons
-        real(self, snapshot._replace(persons={**before, **snapshot.persons}))
+    def become(self: People, changes: Changes) -> None:
+        still = {id: person for id, person in changes.persons.items() if person is not None}
+        real(self, changes._replace(persons=still))
 
     swap(People, "become", become)
+
+
+def second_change_unseen() -> None:
+    """Of several changes since the last look, only the newest is taken over."""
+    real = rows.read
+
+    def read(tx: Transaction, since: int) -> Changes:
+        changes = real(tx, since)
+        if changes.is_whole or not changes.persons:
+            return changes
+        newest = tx.one("SELECT object FROM audit WHERE seq = ?", changes.version)
+        persons = {id: person for id, person in changes.persons.items() if newest and id == newest["object"]}
+        return changes._replace(persons=persons)
+
+    swap(rows, "read", read)
+
+
+def merged_person_stays() -> None:
+    """The trail names the person who got the identities, and not the one who is gone."""
+    real = Register._tell
+
+    def tell(
+        self: Register, tx: Transaction, by: Person, action: str, object: str, wall: float, detail: str = ""
+    ) -> None:
+        if action != "merged":
+            real(self, tx, by, action, object, wall, detail)
+
+    swap(Register, "_tell", tell)
 
 
 def lists_merge() -> None:
@@ -173,16 +201,15 @@ def admitted_after_the_welcome() -> None:
         self._welcome(tx, code.message, WELCOME)
         return code.identity
 
-    def read(tx: Transaction) -> Snapshot:
+    real = rows.read
+
+    def read(tx: Transaction, since: int) -> Changes:
         while pending:
             pending.pop(0)(tx)
-        return rows.read(tx)
-
-    async def load(self: People) -> None:
-        self.become(await self._store.insist(read))
+        return real(tx, since)
 
     swap(Pairing, "admit", admit)
-    swap(People, "load", load)
+    swap(rows, "read", read)
 
 
 def owner_asked_behind_the_code() -> None:

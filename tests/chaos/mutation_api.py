@@ -265,3 +265,76 @@ def validators_own_words() -> None:
         return Fault(".".join(map(str, first["loc"])), first["msg"])
 
     swap(guard, "fault_of", fault_of)
+
+
+def anybody_answers_over_http() -> None:
+    """A key with the scope answers as the owner, whoever's key it is."""
+    from tidings.adapters.api.guard import Call
+    from tidings.adapters.api.handlers import approvals
+    from tidings.adapters.api.service import ApiService
+    from tidings.core.desk.approvals import Question
+    from tidings.core.roles import OWNER
+
+    real = approvals._answer
+
+    async def answer(api: ApiService, call: Call, question: Question, given: Any) -> dict[str, Any]:
+        return await real(api, call._replace(person=OWNER), question, given)
+
+    swap(approvals, "_answer", answer)
+
+
+def anybodys_questions() -> None:
+    """Whoever knows the id of a question sees it, and so learns what others do."""
+    from tidings.adapters.api.guard import Call
+    from tidings.adapters.api.handlers import approvals
+    from tidings.adapters.api.service import ApiService
+    from tidings.core.desk.approvals import Question
+    from tidings.core.roles import OWNER
+
+    async def known(api: ApiService, call: Call, id: str) -> Question:
+        return await api.desk.approvals.get(OWNER, id)
+
+    swap(approvals, "_known", known)
+
+
+def questions_of_every_bot() -> None:
+    """A key that is bound to some bots answers for all of them."""
+    from tidings.adapters.api.guard import Call
+    from tidings.adapters.api.handlers import approvals
+    from tidings.core.desk.approvals import Question
+
+    def is_bound(call: Call, question: Question) -> bool:
+        return True
+
+    swap(approvals, "_is_bound", is_bound)
+
+
+def chat_without_questions() -> None:
+    """A stream of chat completions says nothing of a question: the client waits and does not know for what."""
+    from tidings.adapters.api.handlers import chat
+
+    def approval(head: dict[str, Any], told: dict[str, Any]) -> bytes:
+        return b": a question waits\n\n"
+
+    swap(chat, "_approval", approval)
+
+
+def whole_answers_wait_for_people() -> None:
+    """A request without a stream waits for its question as long as a chat does."""
+    from tidings.core.inbound.approvals import Approvals
+    from tidings.core.types import Inbound
+
+    def patience(self: Approvals, inbound: Inbound) -> float:
+        return self._settings.minutes * 60
+
+    swap(Approvals, "_patience", patience)
+
+
+def waiting_questions_keep_their_places() -> None:
+    """A run that waits for people is counted as an answer in work, until no request is taken any more."""
+    from tidings.adapters.api import service
+
+    class Never:
+        """No event is one of these."""
+
+    swap(service, "ApprovalRequested", Never)

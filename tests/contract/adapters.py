@@ -801,6 +801,26 @@ class AdapterContract:
         assert "owner or admin" in words
         assert [seen for seen in platform.visible() if seen.text != words] == [question]
 
+    async def test_an_anchored_question_can_be_finished_without_its_buttons(self, platform: Harness) -> None:
+        """F2: once it is answered, the message says how it ended, and nothing on it can be pressed any more."""
+        if not (platform.can.buttons and platform.can.streaming_edits):
+            # The answer is then a message of its own; the buttons stay, and whoever presses them is told.
+            return
+        choices = (Choice(id="y", label="Yes"), Choice(id="n", label="No"))
+        asked = replace(part("", to=platform.here, kind=PartKind.ANCHOR), body=Body(text="Shall I?", choices=choices))
+        receipt = await platform.adapter.send(asked)
+        assert [(seen.text, seen.choices) for seen in platform.visible()] == [("Shall I?", ("y", "n"))]
+        assert receipt.view is not None
+        ended = part("Denied.", to=platform.here, view=receipt.view)
+        for sender in (platform.adapter, await platform.reborn()):
+            # Twice, because the first may be in doubt: by another process, too.
+            await sender.send(ended)
+            assert [(seen.text, seen.choices) for seen in platform.visible()] == [("Denied.", ())]
+        excused(platform, "erasure")
+        await platform.erase(only(platform.visible()).id)
+        with pytest.raises(ViewLost):
+            await platform.adapter.send(replace(ended, body=Body(text="Approved.")))
+
     async def test_buttons_stand_below_a_notice_too(self, platform: Harness, tmp_path: Path) -> None:
         """Nobody has asked for it, so there is no message to answer and no run."""
         if not (platform.can.buttons and platform.can.async_delivery):

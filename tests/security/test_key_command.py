@@ -66,7 +66,7 @@ async def test_without_a_gateway_on_a_home_that_is_not_there_yet(tmp_path: Path)
     assert digest(secret).encode() in stored(home)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (home, *home.iterdir())}
     assert {name: mode for name, mode in modes.items() if mode & 0o077} == {}
-    assert re.fullmatch(r"laptop +the owner \(owner\)  chat notify  \d{4}-\d\d-\d\d\n", listed.out)
+    assert re.fullmatch(r"laptop +the owner  chat notify  \d{4}-\d\d-\d\d\n", listed.out)
     *wrong, still = await keys(home, *MISTAKES, "list")
     assert wrong == [refused(words, "demo") for words in MISTAKES.values()]
     assert still.out == listed.out, "what was refused has changed nothing"
@@ -86,8 +86,8 @@ async def test_with_a_running_gateway_at_once(tmp_path: Path, caplog: pytest.Log
         assert SECRET.fullmatch(made.out), made.err
         assert wrong == [refused(words, "bot") for words in MISTAKES.values()]
         owner, laptop = listed.out.splitlines()
-        assert owner.split() == ["owner", "the", "owner", "(owner)", *Scope]
-        assert laptop.split()[:-1] == ["laptop", "the", "owner", "(owner)", "chat", "runs"]
+        assert owner.split() == ["owner", "the", "owner", *Scope]
+        assert laptop.split()[:-1] == ["laptop", "the", "owner", "chat", "runs"]
         secret = made.out.strip()
         async with api.client(secret) as http:
             assert (await http.get("/v1/models")).status_code == 200
@@ -143,7 +143,7 @@ async def test_somebody_blocked_gets_no_key(tmp_path: Path) -> None:
 
 async def test_the_owners_key_is_listed_without_a_gateway_too(tmp_path: Path) -> None:
     (listed,) = await keys(tmp_path, "list", TIDINGS_HTTP__KEY=KEY)
-    assert listed.out.split() == ["owner", "the", "owner", "(owner)", *Scope]
+    assert listed.out.split() == ["owner", "the", "owner", *Scope]
 
 
 async def test_a_gateway_without_the_api_says_so(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tidings.core.agent import ChoicesOffered
 from tidings.core.people import policy
 from tidings.core.roles import OWNER, Permission, Person, Role
 
-TALK, BASICS, WORK, OTHERS, HOME, PEOPLE, OPERATE = Permission
+TALK, BASICS, WORK, APPROVE, APPROVE_OTHERS, OTHERS, HOME, PEOPLE, OPERATE = Permission
 # Who has which role in the stories below.
 PERSONS = {"1": Role.OWNER, "6": Role.ADMIN, "8": Role.MEMBER, "9": Role.GUEST, "10": Role.BLOCKED}
 
@@ -31,6 +31,9 @@ MAY: Mapping[Permission, set[Role]] = {
     TALK: {Role.OWNER, Role.ADMIN, Role.MEMBER, Role.GUEST},
     BASICS: {Role.OWNER, Role.ADMIN, Role.MEMBER, Role.GUEST},
     WORK: {Role.OWNER, Role.ADMIN, Role.MEMBER},
+    # Members too where the settings say so.
+    APPROVE: {Role.OWNER, Role.ADMIN},
+    APPROVE_OTHERS: {Role.OWNER, Role.ADMIN},
     OTHERS: {Role.OWNER, Role.ADMIN},
     HOME: {Role.OWNER, Role.ADMIN},
     PEOPLE: {Role.OWNER, Role.ADMIN},
@@ -40,10 +43,13 @@ MAY: Mapping[Permission, set[Role]] = {
 COMMANDS = {
     "continue": WORK,
     "sessions": WORK,
+    "approvals": APPROVE,
+    "approve": APPROVE,
     "at": WORK,
     "bg": WORK,
     "board": WORK,
     "compact": WORK,
+    "deny": APPROVE,
     "every": WORK,
     "help": BASICS,
     "link": WORK,
@@ -83,6 +89,10 @@ ROUTES: Mapping[str, Permission | None] = {
     "GET /v1/runs/{run_id}": TALK,
     "GET /v1/runs/{run_id}/events": TALK,
     "POST /v1/runs/{run_id}/stop": TALK,
+    "POST /v1/runs/{run_id}/approval": TALK,
+    "GET /v1/approvals": TALK,
+    "GET /v1/approvals/{request_id}": TALK,
+    "POST /v1/approvals/{request_id}": TALK,
     "POST /v1/notify": WORK,
     "GET /v1/deliveries/{delivery_id}": WORK,
     "GET /v1/conversations": TALK,
@@ -119,6 +129,7 @@ ROUTES: Mapping[str, Permission | None] = {
 }
 
 VERBS = {
+    "approvals": APPROVE_OTHERS,
     "audit": OPERATE,
     "board": WORK,
     "deliveries": OPERATE,
@@ -142,6 +153,7 @@ WORDS = {
     "notify": "notify",
     "prune": "prune",
     "status": "status",
+    **dict.fromkeys((f"approvals {word}" for word in ("approve", "deny", "list", "revoke", "standing")), "approvals"),
     **dict.fromkeys((f"deliveries {word}" for word in ("drop", "list", "retry")), "deliveries"),
     **dict.fromkeys(
         (f"people {word}" for word in ["admit", "block", "forget", "link", "list", "remove", "role", "show", "unlink"]),

@@ -81,6 +81,7 @@ NEEDS = {
         "/v1/conversations",
     },
     ("runs", "talk"): {"/v1/runs"},
+    ("approve", "talk"): {"/v1/approvals", "/v1/runs"},
     ("notify", "work"): {"/v1/notify", "/v1/deliveries"},
     ("schedules", "work"): {"/api/jobs"},
     ("board", "work"): {"/api/board"},

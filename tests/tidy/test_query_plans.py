@@ -28,6 +28,7 @@ SMALL = {
     "keys": "each is made by hand",
     "codes": "those of the last hour: three strangers for each account, and links of known people",
     "code_guesses": "those of the last hour, within a limit for each account",
+    "standing_approvals": "each is given by a person's own answer, and expires",
     "homes": "one for each account",
     "schedules": "each is made by hand, within a limit for each conversation",
     "processes": "commands that run or whose output can still be read, within a limit",
@@ -40,6 +41,10 @@ SMALL = {
 SHORT = {
     "inbox_running": "runs at work",
     "one_live_run_per_conversation": "runs at work",
+    "inbox_at_work": "runs at work",
+    "inbox_asking": "runs that wait for an answer",
+    "approvals_open": "questions that wait for an answer",
+    "approvals_open_of_person": "questions that wait for an answer",
     "inbox_waiting": "messages that wait",
     "inbox_to_forget": "what shall be forgotten and is not over yet",
     "conversations_to_forget": "what shall be forgotten and is not over yet",

@@ -35,7 +35,9 @@ async def run(command: str, **arguments: float) -> str:
 
 
 def output(text: str) -> str:
-    return text.partition("\n\n")[2]
+    told, _, fence = text.partition("\n\n")[2].rpartition("\n\n(Fence: ")
+    assert fence == "none: a command can do what the gateway can.)"
+    return told
 
 
 def is_alive(process: int) -> bool:

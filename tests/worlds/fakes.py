@@ -12,6 +12,7 @@ from typing import Any
 
 from tidings.core.adapter import Adapter, Line, NearbyHost
 from tidings.core.clock import Clock
+from tidings.core.desk.fence import Fence
 from tidings.core.desk.health import Health
 from tidings.core.desk.people import Key
 from tidings.core.desk.runs import ConversationLine, HistoryLine, Numbered, Remembered, Run
@@ -19,6 +20,7 @@ from tidings.core.errors import Unknown, Unstored
 from tidings.core.roles import OWNER, Permission, Person
 from tidings.core.telemetry.metrics import Meters
 from tidings.core.types import Admission, Asker, Attachment, Body, Delivery, Entry, Inbound, Note, Stored, Target
+from tidings.core.work.processes.fence import Local
 
 # Enough turns of the loop for a chain of awaits to come to rest, where no thread or socket takes part.
 SETTLING_TURNS = 50
@@ -166,11 +168,19 @@ class FakePeople:
         return True
 
 
+class FakeProcesses:
+    """Puts no fence around commands, unless a test brings one."""
+
+    def __init__(self, fence: Fence | None = None) -> None:
+        self.fence = fence or Local()
+
+
 class FakeDesk:
     """Knows no run and no delivery; remembers what it was told."""
 
     def __init__(self) -> None:
         self.people = FakePeople()
+        self.processes: Any = FakeProcesses()
         self.owed: list[tuple[Target, Body, str]] = []
         self.begun: list[tuple[str, str, float]] = []
         self.stopped: list[tuple[str, str]] = []

@@ -11,8 +11,11 @@ there.forwards(who, text) passes on in private what somebody else wrote
 there.slash(who, name, argument)  in private or in the room; on Telegram a command is what one says
 there.told(who)           what the bot wrote to this person in private; `there.heard` is what all in the room can read
 there.whispered(who)      what only this person can read: answers to presses, and to slash commands where they are such
-there.question()          the last message with buttons in the room
-there.presses(who, label) presses one of its buttons
+there.question()          the last message with buttons in the room; `question("bob")` is one in bob's private chat
+there.presses(who, label) presses one of its buttons; asked=... is a question that was found before
+there.forges(who, asked, choice)  a press on a message that no button of it stands for: late, or made up
+there.now(asked)          how the message of a question looks now; None where it is gone
+there.erases(asked)       somebody removes the message of a question
 there.home                the room as a target; `there.private(who)` is a private chat as one
 """
 
@@ -73,11 +76,28 @@ class Stage(ABC):
     @abstractmethod
     def whispered(self, who: str) -> list[str]: ...
 
-    @abstractmethod
-    def question(self) -> Asked: ...
+    def question(self, who: str = "") -> Asked:
+        return [each for each in self._said_in(who) if each.buttons][-1]
 
     @abstractmethod
-    def presses(self, who: str, label: str) -> None: ...
+    def _said_in(self, who: str) -> list[Asked]:
+        """All that the bot has said in somebody's private chat, or in the room for an empty name."""
+
+    @abstractmethod
+    def now(self, asked: Asked) -> Asked | None: ...
+
+    def presses(self, who: str, label: str, asked: Asked | None = None) -> None:
+        asked = asked or self.question()
+        self._press(who, asked, asked.buttons[label], forged=False)
+
+    def forges(self, who: str, asked: Asked, choice: str) -> None:
+        self._press(who, asked, choice, forged=True)
+
+    @abstractmethod
+    def _press(self, who: str, asked: Asked, choice: str, *, forged: bool) -> None: ...
+
+    @abstractmethod
+    def erases(self, asked: Asked) -> None: ...
 
     @abstractmethod
     def private(self, who: str) -> Target: ...
@@ -158,14 +178,20 @@ class TelegramStage(Stage):
         answers = [self._telegram.answered(press) for name, press in self._presses if name == who]
         return [answer for answer in answers if answer]
 
-    def question(self) -> Asked:
-        message = [each for each in self._telegram.visible(GROUP) if each.choices][-1]
-        return Asked(message.id, message.text, {each.label: each.id for each in message.choices})
+    def _said_in(self, who: str) -> list[Asked]:
+        messages = self._telegram.visible(self.IDS[who] if who else GROUP)
+        return [Asked(each.id, each.text, {choice.label: choice.id for choice in each.choices}) for each in messages]
 
-    def presses(self, who: str, label: str) -> None:
-        asked = self.question()
-        press = self._telegram.presses(asked.message, asked.buttons[label], user=self.IDS[who])
+    def now(self, asked: Asked) -> Asked | None:
+        chats = ["", *self.IDS]
+        return next((each for who in chats for each in self._said_in(who) if each.message == asked.message), None)
+
+    def _press(self, who: str, asked: Asked, choice: str, *, forged: bool) -> None:
+        press = self._telegram.presses(asked.message, choice, user=self.IDS[who], forged=forged)
         self._presses.append((who, press))
+
+    def erases(self, asked: Asked) -> None:
+        self._telegram.erase(asked.message)
 
     def private(self, who: str) -> Target:
         return Target(adapter="telegram", chat=str(self.IDS[who]))
@@ -228,13 +254,20 @@ class DiscordStage(Stage):
         id = self._discord.person(who).id
         return [each.text for each in self._discord.visible(self._room) if each.only_for == id]
 
-    def question(self) -> Asked:
-        message = [each for each in self._discord.visible(self._room) if each.choices][-1]
-        return Asked(message.id, message.text, {each.label: each.id for each in message.choices})
+    def _said_in(self, who: str) -> list[Asked]:
+        place = self._discord.person(who).private() if who else self._room
+        messages = [each for each in self._discord.visible(place) if each.account]
+        return [Asked(each.id, each.text, {choice.label: choice.id for choice in each.choices}) for each in messages]
 
-    def presses(self, who: str, label: str) -> None:
-        asked = self.question()
-        self._discord.person(who).presses(asked.message, asked.buttons[label])
+    def now(self, asked: Asked) -> Asked | None:
+        places = ["", "ada", "bob", "carol", "dora"]
+        return next((each for who in places for each in self._said_in(who) if each.message == asked.message), None)
+
+    def _press(self, who: str, asked: Asked, choice: str, *, forged: bool) -> None:
+        self._discord.person(who).presses(asked.message, choice, forged=forged)
+
+    def erases(self, asked: Asked) -> None:
+        self._discord.erase(asked.message)
 
     def private(self, who: str) -> Target:
         return Target(adapter="discord", chat=self._discord.person(who).private().id)
@@ -300,13 +333,22 @@ class SlackStage(Stage):
         id = self._slack.person(who).id
         return [text_of(each) for each in self._slack.whispers if each.whispered_to == id]
 
-    def question(self) -> Asked:
-        message = [each for each in self._slack.visible(self._room, None) if choices_of(each)][-1]
-        return Asked(message, text_of(message), {each.label: each.id for each in choices_of(message)})
+    def _said_in(self, who: str) -> list[Asked]:
+        messages = self._slack.visible(self._slack.person(who).direct if who else self._room, None)
+        return [
+            Asked(each, text_of(each), {choice.label: choice.id for choice in choices_of(each)}) for each in messages
+        ]
 
-    def presses(self, who: str, label: str) -> None:
-        asked = self.question()
-        self._slack.person(who).presses(asked.message, asked.buttons[label])
+    def now(self, asked: Asked) -> Asked | None:
+        places = ["", "ada", "bob", "carol", "dora"]
+        said = (each for who in places for each in self._said_in(who))
+        return next((each for each in said if each.message.id == asked.message.id), None)
+
+    def _press(self, who: str, asked: Asked, choice: str, *, forged: bool) -> None:
+        self._slack.person(who).presses(asked.message, choice, forged=forged)
+
+    def erases(self, asked: Asked) -> None:
+        self._slack.erase(asked.message)
 
     def private(self, who: str) -> Target:
         return Target(adapter="slack", chat=self._slack.person(who).direct.id)

@@ -5,7 +5,8 @@
         await world.paper.until(lambda paper: paper.posts == ["hello"])
 
 World(home, agent, ...)   agent is one Agent or {name: Agent}; sender "7" is allowed on every paper platform;
-                          limits={"runs": 1}, work={"depth": 1}, allow=[...], kind=Kind(...) for the one platform
+                          limits={"runs": 1}, work={"depth": 1}, terminal={"backend": "sandbox"}
+                          (else commands run without a fence), allow=[...], kind=Kind(...) for the one platform
                           "paper" or platforms={"paper": Kind(...), "other": Kind(...)}, clock=FakeClock(), kinds=,
                           commands=, rules=, owner=, owners=[...], pauses=Pauses(...) of the supervisor;
                           settings={"call_seconds": 0.1} changes what the adapters are configured with, and adapter=
@@ -62,7 +63,7 @@ from tidings.core.gateway.options import Options, Team
 from tidings.core.gateway.supervisor import USUAL, Pauses
 from tidings.core.inbound.commands import Command
 from tidings.core.roles import OWNER, Role
-from tidings.core.settings import Access, Board, Core, Groups, Limits, Rule, Work
+from tidings.core.settings import Access, Approvals, Board, Core, Groups, Limits, Rule, Terminal, Work
 from tidings.core.store.sqlite import DATABASE
 from tidings.core.store.store import Transaction
 from tidings.core.store.wakeups import Wakeups
@@ -281,7 +282,9 @@ class World:
         access: Mapping[str, Any] | None = None,
         limits: Mapping[str, Any] | None = None,
         groups: Mapping[str, Any] | None = None,
+        approvals: Mapping[str, Any] | None = None,
         work: Mapping[str, Any] | None = None,
+        terminal: Mapping[str, Any] | None = None,
         board: Mapping[str, Any] | None = None,
         owner: Target | None = None,
         kinds: Iterable[TaskKind] = (),
@@ -307,7 +310,9 @@ class World:
         self.notices: list[str] = []
         self.limits: dict[str, Any] = {"drain_seconds": 0, **(limits or {})}
         self.groups: dict[str, Any] = dict(groups or {})
+        self.approvals: dict[str, Any] = dict(approvals or {})
         self.work: dict[str, Any] = dict(work or {})
+        self.terminal: dict[str, Any] = dict(terminal or {"backend": "local"})
         self.board: dict[str, Any] = dict(board or {})
         self.owner = owner
         self.kinds = tuple(kinds)
@@ -392,8 +397,10 @@ class World:
             access=Access(**access),
             limits=Limits(**self.limits),
             work=Work(**self.work),
+            terminal=Terminal(**self.terminal),
             board=Board(**self.board),
             groups=Groups(**self.groups),
+            approvals=Approvals(**self.approvals),
             rules=self.rules,
         )
 
@@ -571,9 +578,9 @@ def opened(home: Path) -> Iterator[sqlite3.Connection]:
 
 
 def unsettled(connection: sqlite3.Connection) -> list[str]:
-    """What runs, waits or is on its way."""
+    """What runs, waits or is on its way; a run that waits for an answer of people may do so for long."""
     rows = connection.execute(
-        "SELECT run || ' ' || state FROM inbox WHERE state IN ('waiting', 'running')"
+        "SELECT run || ' ' || state FROM inbox WHERE state IN ('waiting', 'running') AND asking = ''"
         " UNION ALL SELECT id || ' ' || state FROM deliveries WHERE state IN ('waiting', 'doubtful')"
     )
     return [row[0] for row in rows.fetchall()]

@@ -62,9 +62,9 @@ def capabilities(api: ApiService, call: Call, endpoints: Iterable[tuple[str, str
         "run_events_sse": True,
         "run_events_resume": True,
         "run_stop": True,
-        "run_approval_response": False,
+        "run_approval_response": True,
         "tool_progress_events": True,
-        "approval_events": False,
+        "approval_events": True,
         "notify": True,
         "session_continuity_header": "X-Tidings-Conversation",
         "cors": bool(api.settings.origins),
@@ -121,7 +121,8 @@ class _Collector:
             buckets.append((bound, total))
         took.add_metric([], buckets, meters.run_seconds)
         depth = GaugeMetricFamily("tidings_queue_depth", "What waits or runs now.", labels=["queue"])
-        for queue, count in (("running", health.running), ("queued", health.queued)):
+        asking = health.overview.asking if health.overview else 0
+        for queue, count in (("running", health.running), ("queued", health.queued), ("approvals", asking)):
             depth.add_metric([queue], count)
         for state, count in health.deliveries.items():
             depth.add_metric([f"deliveries_{state}"], count)

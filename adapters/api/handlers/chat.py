@@ -8,13 +8,23 @@ from typing import Any
 
 from aiohttp import web
 
-from tidings.adapters.api import messages, sse
+from tidings.adapters.api import approvals, messages, sse
 from tidings.adapters.api.callers import conversation_named, person_named
 from tidings.adapters.api.errors import failed
 from tidings.adapters.api.guard import Call, read_json, validate
 from tidings.adapters.api.models import ChatRequest
 from tidings.adapters.api.service import ApiService, answer
-from tidings.core.agent import Outcome, OutcomeKind, ReasoningDelta, TextDelta, ToolFinished, ToolStarted, Usage
+from tidings.core.agent import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    Outcome,
+    OutcomeKind,
+    ReasoningDelta,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    Usage,
+)
 
 REASONS = {OutcomeKind.COMPLETED: "stop", OutcomeKind.HALTED: "length"}
 
@@ -26,7 +36,16 @@ async def complete(api: ApiService, call: Call) -> web.StreamResponse:
     bot = api.bot(call.key, asked.model)
     conversation = api.conversation(call.key, conversation_named(call, said, None), person_named(call, asked.user))
     # The request's messages are all the model sees, also where the conversation has a name.
-    begun = await api.ask(call, said, conversation, bot, body, alone=True, attended=api.settings.stop_when_gone)
+    begun = await api.ask(
+        call,
+        said,
+        conversation,
+        bot,
+        body,
+        alone=True,
+        attended=api.settings.stop_when_gone,
+        impatient=not asked.stream,
+    )
     run = begun.run
     headers = {"X-Tidings-Run": run}
     name = asked.model or api.called(bot)
@@ -65,6 +84,8 @@ async def _chunks(api: ApiService, run: str, void: int, head: dict[str, Any], co
                 yield _progress(head, name, call, "running")
             case ToolFinished(call=call, error=error, name=name):
                 yield _progress(head, name, call, "failed" if error else "completed")
+            case ApprovalRequested() | ApprovalAnswered():
+                yield _approval(head, approvals.event_of(run, event))
             case Outcome() as outcome:
                 for last in _ending(head, outcome, counts):
                     yield last
@@ -93,6 +114,12 @@ def _progress(head: dict[str, Any], name: str, call: str, status: str) -> bytes:
     choice = {"index": 0, "delta": {}, "finish_reason": None}
     tool = {"tool": name, "toolCallId": call, "status": status}
     return sse.frame({**head, "choices": [choice], **tool}, event="tidings.tool.progress")
+
+
+def _approval(head: dict[str, Any], told: dict[str, Any]) -> bytes:
+    """A chunk without text as well: its own `choices` are the answer's, so the question stands in `approval`."""
+    choice = {"index": 0, "delta": {}, "finish_reason": None}
+    return sse.frame({**head, "choices": [choice], "approval": told}, event=told["event"])
 
 
 def _usage(usage: Usage | None) -> dict[str, int]:

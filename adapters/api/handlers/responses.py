@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import Any
 
 from aiohttp import web
 
-from tidings.adapters.api import messages, response_items, sse
+from tidings.adapters.api import approvals, messages, response_items, sse
 from tidings.adapters.api.callers import conversation_named, person_named
 from tidings.adapters.api.errors import not_found, status_of_failure, stopping
 from tidings.adapters.api.guard import Call, query_of, read_json, validate
@@ -42,6 +43,7 @@ async def create(api: ApiService, call: Call) -> web.StreamResponse:
         body,
         alone=alone,
         attended=attended,
+        impatient=not asked.stream and not asked.background,
         follows=follows,
         forget=not asked.store,
     )
@@ -54,7 +56,7 @@ async def create(api: ApiService, call: Call) -> web.StreamResponse:
             return streamed
         if asked.background:
             api.leave(begun)
-            return answer((await built(api, looked)).response())
+            return answer(await _shown(api, looked))
         building = await finished(api, looked)
     except BaseException:
         api.leave(begun)
@@ -70,7 +72,7 @@ async def look(api: ApiService, call: Call) -> web.StreamResponse:
     run, again = await stored(api, call, call.names["id"]), query_of(Again, call)
     if again.stream:
         return await sse.stream(call.request, _frames(api, run, again.starting_after))
-    return answer((await built(api, run)).response())
+    return answer(await _shown(api, run))
 
 
 async def input_items(api: ApiService, call: Call) -> web.StreamResponse:
@@ -104,6 +106,13 @@ async def delete(api: ApiService, call: Call) -> web.StreamResponse:
     return answer({"id": call.names["id"], "object": "response", "deleted": True})
 
 
+async def _shown(api: ApiService, run: Run) -> dict[str, Any]:
+    """The response as it is now; while it waits for an answer of people, with their question."""
+    response = (await built(api, run)).response()
+    question = await api.desk.approvals.of_run(run.id) if run.state == "asking" else None
+    return response | ({"approval": approvals.waiting(question)} if question else {})
+
+
 async def _erase_unstored(api: ApiService, run: Run) -> None:
     """Erases an unstored response at once, since its client has been answered."""
     if run.forgotten:
@@ -118,10 +127,16 @@ async def _frames(api: ApiService, run: Run, after: int = -1) -> AsyncIterator[b
     number = 0
     for event in building.begin():
         if number > after:
-            yield sse.frame({**event, "sequence_number": number}, event=event["type"])
+            yield _frame(event, number)
         number += 1
     async for journalled in api.told(run.id, run.void):
         for event in building.take(journalled):
             if number > after:
-                yield sse.frame({**event, "sequence_number": number}, event=event["type"])
+                yield _frame(event, number)
             number += 1
+
+
+def _frame(event: dict[str, Any], number: int) -> bytes:
+    """A question has a type that every client knows, and a name of its own."""
+    name = event["approval"]["event"] if "approval" in event else event["type"]
+    return sse.frame({**event, "sequence_number": number}, event=name)

@@ -7,12 +7,14 @@ from typing import Any
 
 from aiohttp import web
 
-from tidings.adapters.api import messages, response_items, sse
+from tidings.adapters.api import approvals, messages, response_items, sse
 from tidings.adapters.api.callers import conversation_named, person_named
 from tidings.adapters.api.guard import Call, headers_of, query_of, read_json, validate
 from tidings.adapters.api.models import After, RunRequest, Seen
 from tidings.adapters.api.service import ApiService, answer
 from tidings.core.agent import (
+    ApprovalAnswered,
+    ApprovalRequested,
     Outcome,
     OutcomeKind,
     ReasoningDelta,
@@ -22,6 +24,7 @@ from tidings.core.agent import (
     ToolStarted,
     Usage,
 )
+from tidings.core.desk.approvals import Question
 from tidings.core.desk.runs import Numbered, Run
 
 PREVIEW = 200
@@ -49,7 +52,9 @@ async def begin(api: ApiService, call: Call) -> web.StreamResponse:
 
 
 async def look(api: ApiService, call: Call) -> web.StreamResponse:
-    return answer(described(await api.own_run(call, call.names["run_id"])))
+    run = await api.own_run(call, call.names["run_id"])
+    question = await api.desk.approvals.of_run(run.id) if run.state == "asking" else None
+    return answer(described(run, question))
 
 
 async def events(api: ApiService, call: Call) -> web.StreamResponse:
@@ -89,6 +94,9 @@ def _event(run: str, numbered: Numbered) -> dict[str, Any] | None:
         case ToolFinished(call=call, error=error, name=name, seconds=seconds):
             told = {"tool": name, "call_id": call, "duration": seconds, "error": bool(error)}
             return {"event": "tool.completed", **common, **told}
+        case ApprovalRequested() | ApprovalAnswered() as about:
+            told = approvals.event_of(run, about)
+            return {"event": told["event"], **common, **told}
         case Restarted(attempt=attempt):
             return {"event": "run.restarted", **common, "attempt": attempt}
         case Outcome() as outcome:
@@ -127,11 +135,15 @@ def status_of(run: Run) -> str:
         return final_status(run.outcome)
     if run.state == "waiting":
         return "queued"
-    return "stopping" if run.stop_asked else "running"
+    if run.stop_asked:
+        return "stopping"
+    return "waiting_for_approval" if run.state == "asking" else "running"
 
 
-def described(run: Run) -> dict[str, Any]:
+def described(run: Run, question: Question | None = None) -> dict[str, Any]:
+    """`question` is what the run waits for."""
     place = run.message.conversation
+    last = f"run.{final_status(run.outcome)}" if run.outcome else approvals.REQUEST if question else None
     about = {
         "object": "run",
         "run_id": run.id,
@@ -140,6 +152,8 @@ def described(run: Run) -> dict[str, Any]:
         "model": run.bot,
         "created_at": run.accepted,
         "updated_at": run.ended or run.accepted,
-        "last_event": f"run.{final_status(run.outcome)}" if run.outcome else None,
+        "last_event": last,
     }
-    return about | (result_of(run.outcome) if run.outcome else {})
+    if run.outcome:
+        return about | result_of(run.outcome)
+    return about | ({"approval": approvals.waiting(question)} if question else {})

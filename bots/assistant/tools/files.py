@@ -23,6 +23,7 @@ from tidings.core.errors import Unsupported
 from tidings.core.roles import Permission
 from tidings.core.types import File
 from tidings.core.work.processes import foreground, identity
+from tidings.core.work.processes.enclosed import own
 
 SHOWN_CHARACTERS = 30_000
 SHOWN_ENTRIES = 500
@@ -201,7 +202,8 @@ async def find(asked: Searching, seconds: float) -> str:
     order = json.dumps({"text": asked.text, "regex": asked.regex, "ignore_case": asked.ignore_case})
     # A pattern can take forever and would block the interpreter, so it runs in a process that can be killed.
     program = identity.program(search.__file__, order)
-    ended = await foreground.run(program, folder, seconds, SEARCH_OUTPUT_BYTES)
+    enclosed = own(program, folder, context.child_environment())
+    ended = await foreground.run(enclosed, seconds, SEARCH_OUTPUT_BYTES)
     if ended.code is None:
         raise ToolError("The search took too long and was ended; use a simpler pattern, or a plain text.")
     if ended.code == search.BAD_PATTERN:

@@ -14,7 +14,7 @@ from tidings.bots.assistant.tools.tool import Arguments, Occasion, Result, Tool,
 from tidings.core import context
 from tidings.core.agent import Effect
 from tidings.core.desk.work import Launch, Manner
-from tidings.core.errors import Overdrawn, Unkeepable, Unstored
+from tidings.core.errors import Overdrawn, Unfenced, Unkeepable, Unstored
 from tidings.core.roles import Permission
 from tidings.core.work.processes import foreground
 
@@ -85,7 +85,7 @@ def tools(seconds: float = USUAL_SECONDS) -> tuple[Tool, ...]:
         _check(asked)
         if asked.background:
             return await _launch(asked, occasion)
-        return await _run(asked.command, asked.seconds or seconds)
+        return await _run(asked.command, asked.seconds or seconds, occasion)
 
     return (define("terminal", DESCRIPTION, Command, Effect.EFFECT, Permission.WORK, act, untrusted=True),)
 
@@ -123,7 +123,7 @@ async def _launch(asked: Command, occasion: Occasion) -> Result:
             key=f"terminal/{occasion.key}",
         )
         task = await occasion.desk.processes.launch(launch)
-    except (Overdrawn, Unkeepable, Unstored) as error:
+    except (Overdrawn, Unfenced, Unkeepable, Unstored) as error:
         raise ToolError(f"Nothing was started: {error}.") from error
     except OSError as error:
         raise ToolError(f"The command could not be started: {error.strerror}.") from error
@@ -134,10 +134,14 @@ async def _ground() -> tuple[str, Path]:
     return await asyncio.to_thread(shutil.which, "bash") or "sh", await asyncio.to_thread(workspace.make_root)
 
 
-async def _run(command: str, seconds: float) -> Result:
+async def _run(command: str, seconds: float, occasion: Occasion) -> Result:
     try:
         shell, folder = await _ground()
-        ended = await foreground.run((shell, "-c", command), folder, seconds, OUTPUT_BYTES)
+        fence = occasion.desk.processes.fence
+        enclosed = await fence.around((shell, "-c", command), folder, context.child_environment())
+        ended = await foreground.run(enclosed, seconds, OUTPUT_BYTES)
+    except Unfenced as error:
+        raise ToolError(f"Nothing was started: {error}.") from error
     except OSError as error:
         raise ToolError(f"The command could not be started: {error.strerror}.") from error
     output = ended.output.rstrip("\n") or "(no output)"
@@ -145,6 +149,6 @@ async def _run(command: str, seconds: float) -> Result:
         # A result rather than an error, because only results are labelled as other people's words.
         return Result(
             f"The command did not end within {seconds:g} s, so it was ended with everything it had started. "
-            f"Its output until then:\n\n{output}"
+            f"Its output until then:\n\n{output}\n\n(Fence: {enclosed.words}.)"
         )
-    return Result(f"Exit code {ended.code} after {ended.seconds:.1f} s.\n\n{output}")
+    return Result(f"Exit code {ended.code} after {ended.seconds:.1f} s.\n\n{output}\n\n(Fence: {enclosed.words}.)")

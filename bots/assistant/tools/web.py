@@ -110,7 +110,7 @@ class Fetcher:
 
     @asynccontextmanager
     async def _get(self, url: URL) -> AsyncIterator[aiohttp.ClientResponse]:
-        addresses = await self._checked(url)
+        addresses = await self.checked(url)
         connector = aiohttp.TCPConnector(
             resolver=Pinned(addresses),
             use_dns_cache=False,
@@ -140,7 +140,7 @@ class Fetcher:
         except (aiohttp.ClientError, ConnectionError) as error:
             raise ToolError(f"the answer of {url.raw_host} broke off, or is not proper HTTP.") from error
 
-    async def _checked(self, url: URL) -> tuple[str, ...]:
+    async def checked(self, url: URL) -> tuple[str, ...]:
         """The addresses that may be dialled for a name; one private address makes all of them refused."""
         guard.judge(url, self.allowed)
         literal = guard.literal(url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tidings.core.agent import ApprovalAsked, Effect, JournalEvent, Outcome, OutcomeKind, ToolFinished, ToolStarted
+from tidings.core.agent import ApprovalAnswered, Effect, JournalEvent, Outcome, OutcomeKind, ToolFinished, ToolStarted
 from tidings.core.desk.board import Block
 from tidings.core.runs.runner import NO_ANSWER
 
@@ -28,9 +28,9 @@ def of_run(run: str, outcome: Outcome, events: Sequence[JournalEvent]) -> Verdic
     """The verdict on a run: the kind of block, and a reason with the last words, the error and the log."""
     log = f"; its log is {run}"
     trouble = _last_error(events)
-    if any(isinstance(event, ApprovalAsked) for event in events):
-        asked = next(event.question for event in reversed(events) if isinstance(event, ApprovalAsked))
-        return Verdict(Block.APPROVAL, f"it needed an approval, which is not available: {_short(asked)}{log}", False)
+    refused = [event for event in events if isinstance(event, ApprovalAnswered) and not event.granted]
+    if refused:
+        return Verdict(Block.APPROVAL, f"it needed an approval: {_short(refused[-1].reason)}{log}", False)
     match outcome.kind:
         case OutcomeKind.HALTED:
             return Verdict(Block.BUDGET, f"{outcome.reason or 'a limit was reached'}{log}", False)
@@ -62,8 +62,8 @@ def had_effect(events: Sequence[JournalEvent]) -> bool:
 
 
 def denied(events: Sequence[JournalEvent]) -> bool:
-    """Tells whether the run asked for an approval, which is never available on the board."""
-    return any(isinstance(event, ApprovalAsked) for event in events)
+    """Tells whether an approval that the run needed was not given."""
+    return any(isinstance(event, ApprovalAnswered) and not event.granted for event in events)
 
 
 def _last_error(events: Sequence[JournalEvent]) -> str:

@@ -38,6 +38,8 @@ class Order(msgspec.Struct, frozen=True):
     seconds: float
     output: int
     memory: int
+    # As `wall.written` has it; empty without a wall.
+    wall: str = ""
 
 
 class Status(msgspec.Struct, frozen=True):

@@ -1,20 +1,17 @@
-"""Runs a command for the current session with limits on time and output; all its processes end with it."""
+"""Runs a command with limits on time and output; all its processes end with it."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from tidings.core import context
+from tidings.core.desk.fence import Enclosed
 from tidings.core.work.processes import identity, launcher
+from tidings.core.work.processes.enclosed import arguments
 
 # An escaped process may still hold the pipe; its output is not awaited longer than this.
 LAST_WORDS_SECONDS = 1.0
-# If the system has a lower limit, that one stays.
-LIMITED = 'ulimit -v "$0" 2>/dev/null; exec "$@"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +63,17 @@ class _Watch(asyncio.SubprocessProtocol):
         self.closed.set()
 
 
-async def run(command: Sequence[str], folder: Path, seconds: float, keep: int, memory: int = 0) -> Ended:
+async def run(enclosed: Enclosed, seconds: float, keep: int) -> Ended:
     """Returns when the command and all processes it started have ended.
 
     Raises OSError when the command could not be started. A cancelled caller still waits for the end of all processes.
-    `memory` is the limit for each process in bytes; 0 means no limit.
     """
-    if memory:
-        command = ("sh", "-c", LIMITED, str(memory // 1024), *command)
     started = time.monotonic()
     transport, watch = await asyncio.get_running_loop().subprocess_exec(
         lambda: _Watch(keep),
-        *identity.program(launcher.__file__, *command),
-        cwd=folder,
-        env=context.child_environment(),
+        *identity.program(launcher.__file__, *arguments(enclosed)),
+        cwd=enclosed.folder,
+        env=dict(enclosed.environment),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

@@ -1,7 +1,8 @@
 """A program that runs one command, and ends it with everything it started when its owner ends.
 
 The launcher is started by its path and waits for a byte on its standard input before it starts the command. When
-that input is closed, by the owner or by the owner's death, all processes of the command are ended.
+that input is closed, by the owner or by the owner's death, all processes of the command are ended. A first argument
+WALL is followed by the wall that the command gets.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType
+from typing import Any
 
 # The time between SIGTERM and SIGKILL.
 GRACE_SECONDS = 1.0
@@ -23,6 +25,16 @@ LOOK_SECONDS = 0.05
 # A launcher whose input has ended needs no longer to end everything, or it is stuck.
 ENDING_SECONDS = GRACE_SECONDS + KILLING_SECONDS + 2.0
 
+# How often the disk is looked at. A folder is measured when the disk has become fuller, else only now and then.
+DISK_SECONDS = 0.25
+MEASURING_SECONDS = 30.0
+# What a folder entry takes besides its blocks, so that empty files count.
+ENTRY_BYTES = 1024
+# Growth of a disk below this may be somebody else's.
+GROWTH_BYTES = 1_000_000
+
+TOO_FULL = "it was ended because its folder holds more than {most:,} bytes"
+WALL = "--wall"
 NOT_STARTED = 127
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -32,8 +44,10 @@ ON_LINUX = sys.platform == "linux"
 class Family:
     """The command and all its descendants; on Linux, orphans become children of this program."""
 
-    def __init__(self, command: list[str], fit_out: Callable[[], None]) -> None:
-        """`fit_out` is called in the new process just before it becomes the command."""
+    def __init__(self, command: list[str], fit_out: Callable[[], None], wall: Mapping[str, Any] | None = None) -> None:
+        """`fit_out` is called in the new process just before it becomes the command; then the wall is put up."""
+        self._wall = wall or {}
+        self.disk = Disk(self._wall["folder"], self._wall["disk"]) if "disk" in self._wall else None
         self.code: int | None = None
         self.is_gone = False
         # All signals received so far.
@@ -47,7 +61,7 @@ class Family:
             signal.signal(number, _wake_up)
         if ON_LINUX:
             _prctl(PR_SET_CHILD_SUBREAPER, 1)
-        self._first = _start(command, fit_out)
+        self._first = _start(command, fit_out, wall)
 
     def wait(self, seconds: float | None, *others: int) -> list[int]:
         """Waits until a process has ended or one of the descriptors can be read."""
@@ -81,20 +95,62 @@ class Family:
                     self.wait(min(left, LOOK_SECONDS))
                     # Processes forked meanwhile are found only now.
                     self._signal(number)
+        if "afterwards" in self._wall:
+            os.spawnvp(os.P_WAIT, self._wall["afterwards"][0], self._wall["afterwards"])
 
     def _signal(self, number: int) -> None:
         for process in _descendants() if ON_LINUX else [self._first]:
+            # Without the process that waits for it, the command would have no time to end by itself.
+            if process == self._first and number == signal.SIGTERM and "waits" in self._wall:
+                continue
             try:
                 os.kill(process, number)
             except (ProcessLookupError, PermissionError):
                 continue
 
 
+class Disk:
+    """Watches how much a folder holds, without walking through it as long as the disk does not fill."""
+
+    def __init__(self, folder: str, most: int) -> None:
+        self._folder = folder
+        self.most = most
+        self._began = self._used()
+        self._measured = self._began
+        self._next = time.monotonic() + MEASURING_SECONDS
+
+    def is_full(self) -> bool:
+        """Whether the folder holds too much, and the disk became fuller since the command began: it may clean up."""
+        used, now = self._used(), time.monotonic()
+        if used - self._began < GROWTH_BYTES or (used - self._measured < GROWTH_BYTES and now < self._next):
+            return False
+        held = _held(self._folder)
+        self._measured, self._next = used, time.monotonic() + MEASURING_SECONDS
+        return held > self.most
+
+    def _used(self) -> int:
+        disk = os.statvfs(self._folder)
+        # A file without content takes no block, but one of the places for files.
+        return (disk.f_blocks - disk.f_bfree) * disk.f_frsize + (disk.f_files - disk.f_ffree) * ENTRY_BYTES
+
+
+def _held(folder: str) -> int:
+    total = 0
+    for _, folders, files, descriptor in os.fwalk(folder, onerror=None, follow_symlinks=False):
+        for name in (*folders, *files):
+            try:
+                total += os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_blocks * 512 + ENTRY_BYTES
+            except OSError:
+                # It is gone.
+                continue
+    return total
+
+
 def _wake_up(number: int, frame: FrameType | None) -> None:
     """Does nothing: the wake-up descriptor already reports the signal."""
 
 
-def _start(command: list[str], fit_out: Callable[[], None]) -> int:
+def _start(command: list[str], fit_out: Callable[[], None], wall: Mapping[str, Any] | None) -> int:
     launcher = os.getpid()
     child = os.fork()
     if child:
@@ -109,11 +165,23 @@ def _start(command: list[str], fit_out: Callable[[], None]) -> int:
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         fit_out()
+        if wall is not None:
+            _wall().enter(wall)
         os.execvp(command[0], command)
     except OSError as error:
         os.write(2, f"{command[0]} cannot be started: {error.strerror}\n".encode())
     finally:
         os._exit(NOT_STARTED)
+
+
+def _wall() -> Any:
+    """The module of walls; this program may have been started without the project on its path."""
+    above = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), *[os.pardir] * 4))
+    if above not in sys.path:
+        sys.path.append(above)
+    from tidings.core.work.processes import wall
+
+    return wall
 
 
 def _prctl(option: int, value: int) -> None:
@@ -144,12 +212,19 @@ def _without_input() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 
 
-def main(command: list[str]) -> int:
+def main(arguments: list[str]) -> int:
+    wall = None
+    if arguments[0] == WALL:
+        _, written, *arguments = arguments
+        wall = _wall().read(written)
     if not os.read(0, 1):
         return NOT_STARTED
-    family = Family(command, _without_input)
+    family = Family(arguments, _without_input, wall)
     while family.code is None:
-        if 0 in family.wait(None, 0) and not os.read(0, 1):
+        if 0 in family.wait(DISK_SECONDS if family.disk else None, 0) and not os.read(0, 1):
+            break
+        if family.disk and family.disk.is_full():
+            os.write(2, f"\n{TOO_FULL.format(most=family.disk.most)}\n".encode())
             break
     family.end()
     return family.code if family.code is not None else 128 + signal.SIGKILL

@@ -23,6 +23,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[4]))
 
 from tidings.core.work.processes import launcher
+from tidings.core.work.processes import wall as walls
 
 # A background command gets more time to end than one in the foreground.
 GRACE_SECONDS = 5.0
@@ -183,7 +184,8 @@ def keep(order: dict[str, Any], folder: Path) -> dict[str, Any]:
         for number, descriptor in enumerate((given.outlet, output.inlet, output.inlet)):
             os.dup2(descriptor, number)
 
-    family = launcher.Family(order["command"], fit_out)
+    wall = walls.read(order["wall"]) if order["wall"] else None
+    family = launcher.Family(order["command"], fit_out, wall)
     for descriptor in (given.outlet, output.inlet):
         os.close(descriptor)
     why = _attend(family, output, given, began + order["seconds"])
@@ -195,7 +197,10 @@ def keep(order: dict[str, Any], folder: Path) -> dict[str, Any]:
 def _attend(family: launcher.Family, output: Output, given: Input, deadline: float) -> str:
     while family.code is None:
         given.look()
-        ready = family.wait(max(deadline - time.monotonic(), 0), *([output.pipe] if output.is_open else []))
+        patience = max(deadline - time.monotonic(), 0)
+        if family.disk:
+            patience = min(patience, launcher.DISK_SECONDS)
+        ready = family.wait(patience, *([output.pipe] if output.is_open else []))
         if output.pipe in ready:
             output.take()
         # A command that has ended by itself was not ended by us.
@@ -207,6 +212,8 @@ def _attend(family: launcher.Family, output: Output, given: Input, deadline: flo
             return "output"
         if output.fault:
             return f"its output could not be written: {output.fault}"
+        if family.disk and family.disk.is_full():
+            return launcher.TOO_FULL.format(most=family.disk.most)
         if time.monotonic() >= deadline:
             return "time"
     return "exited"

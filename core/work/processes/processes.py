@@ -17,6 +17,7 @@ from tidings.core import context
 from tidings.core.background import Background
 from tidings.core.clock import Clock, ended_within
 from tidings.core.context import Session
+from tidings.core.desk.fence import Enclosed, Fence
 from tidings.core.desk.work import Launch, Log, Manner, Task, TaskState
 from tidings.core.errors import Overdrawn, Unkeepable, Unknown
 from tidings.core.failpoints import fail_here
@@ -25,6 +26,7 @@ from tidings.core.redaction import plain
 from tidings.core.settings import Work
 from tidings.core.store.store import Row, Store, Transaction
 from tidings.core.work.processes import foreground, identity, patterns, report
+from tidings.core.work.processes.enclosed import own, written
 from tidings.core.work.processes.folder import Matches, Order, ProcessFolder
 from tidings.core.work.processes.report import Case
 from tidings.core.work.tasks import rows as task_rows
@@ -58,7 +60,8 @@ JOINED = "SELECT tasks.*, processes.* FROM tasks JOIN processes ON processes.tas
 
 
 class Processes(Part):
-    def __init__(self, store: Store, clock: Clock, settings: Work, home: Path) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: Work, home: Path, fence: Fence) -> None:
+        self.fence = fence
         self._store = store
         self._clock = clock
         self._settings = settings
@@ -99,18 +102,21 @@ class Processes(Part):
         if launch.manner is not Manner.NOTHING or launch.patterns:
             session.require("async_delivery")
         await _check(launch)
+        enclosed = await self.fence.around(launch.command, launch.folder, launch.environment)
         # The caller may be cancelled; a stored task is started all the same.
-        return await asyncio.shield(self._starting.begin(self._begin(session, launch), context=copy_context()))
+        return await asyncio.shield(
+            self._starting.begin(self._begin(session, launch, enclosed), context=copy_context())
+        )
 
-    async def _begin(self, session: Session, launch: Launch) -> str:
+    async def _begin(self, session: Session, launch: Launch, enclosed: Enclosed) -> str:
         task, is_new = await self._store.write(lambda tx: self._put(tx, session, launch))
         if not is_new:
             return task
         fail_here("bg.promised")
         folder = self._folder_of(task)
         try:
-            await asyncio.to_thread(folder.prepare, self._order(launch))
-            pid, go = folder.start(launch.environment)
+            await asyncio.to_thread(folder.prepare, self._order(launch, enclosed))
+            pid, go = folder.start(enclosed.environment)
         except OSError as error:
             # The caller gets the error at once.
             reason = f"the command could not be started: {error.strerror}"
@@ -151,15 +157,16 @@ class Processes(Part):
         task_rows.silence(tx, task)
         task_rows.end(tx, task_rows.find(tx, task), End(TaskState.FAILED, reason, ""), self._clock)
 
-    def _order(self, launch: Launch) -> Order:
+    def _order(self, launch: Launch, enclosed: Enclosed) -> Order:
         most = self._settings.process_seconds
         return Order(
-            command=list(launch.command),
-            folder=str(launch.folder),
+            command=list(enclosed.command),
+            folder=str(enclosed.folder),
             patterns=launch.patterns,
             seconds=min(launch.seconds or most, most),
             output=self._settings.process_output_bytes,
             memory=self._settings.process_memory_bytes,
+            wall=written(enclosed),
         )
 
     def _folder_of(self, task: str) -> ProcessFolder:
@@ -322,7 +329,8 @@ async def _check(launch: Launch) -> None:
         return
     # Compiling a pattern may take seconds and would block the event loop.
     program = identity.program(patterns.__file__, json.dumps(launch.patterns))
-    ended = await foreground.run(program, Path("/"), READING_SECONDS, PATTERN_WORDS_BYTES)
+    enclosed = own(program, Path("/"), context.child_environment())
+    ended = await foreground.run(enclosed, READING_SECONDS, PATTERN_WORDS_BYTES)
     if ended.code == patterns.BAD:
         raise Unkeepable(ended.output.strip())
     if ended.code != 0:

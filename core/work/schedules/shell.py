@@ -11,7 +11,9 @@ from pathlib import Path
 from tidings.core import context
 from tidings.core.agent import Outcome, OutcomeKind
 from tidings.core.clock import Clock
+from tidings.core.desk.fence import Fence
 from tidings.core.desk.work import Plan
+from tidings.core.errors import Unfenced
 from tidings.core.inbound.abilities import HEADLESS
 from tidings.core.roles import OWNER, Permission
 from tidings.core.settings import Work
@@ -19,6 +21,7 @@ from tidings.core.store.store import Row, Store, Transaction
 from tidings.core.store.wakeups import CommandDue
 from tidings.core.types import Errand, Sender, workspace_name
 from tidings.core.work.processes import foreground
+from tidings.core.work.processes.enclosed import limited
 from tidings.core.work.schedules import rows as schedule_rows
 from tidings.core.work.wording import fenced
 
@@ -33,11 +36,12 @@ INTERRUPTED = "interrupted by a restart; whether it took effect is unknown"
 
 
 class ScheduledShell:
-    def __init__(self, store: Store, clock: Clock, settings: Work, workspaces: Path) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: Work, workspaces: Path, fence: Fence) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings
         self._workspaces = workspaces
+        self._fence = fence
         # Running commands by schedule; each schedule runs one at a time.
         self._working: dict[str, asyncio.Task[None]] = {}
         # Schedules that became due again while their last command was ending.
@@ -130,9 +134,12 @@ class ScheduledShell:
             await asyncio.to_thread(session.workspace.mkdir, parents=True, exist_ok=True)
             shell = await asyncio.to_thread(shutil.which, "bash") or "sh"
             with context.bind(session):
-                ended = await foreground.run(
-                    (shell, "-c", plan.command), session.workspace, seconds, OUTPUT_BYTES, memory
-                )
+                command = limited((shell, "-c", plan.command), memory)
+                words = context.child_environment()
+                enclosed = await self._fence.around(command, session.workspace, words)
+                ended = await foreground.run(enclosed, seconds, OUTPUT_BYTES)
+        except Unfenced as error:
+            return Outcome(OutcomeKind.FAILED, str(error), "")
         except OSError as error:
             return Outcome(OutcomeKind.FAILED, f"the command could not be started: {error.strerror}", "")
         text = _shown(ended.output)

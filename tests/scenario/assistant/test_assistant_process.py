@@ -90,7 +90,8 @@ async def gateway(home: Path, provider: Provider, **more: str) -> AsyncIterator[
         TIDINGS_BOT__API_KEY=provider.key,
         TIDINGS_BOT__TOOLS="time,files,terminal",
         TIDINGS_BOT__APPROVALS__MODES='{"terminal": "allow"}',
-        **more,
+        # The commands tell the test what happens by files outside of the workspace.
+        **{"TIDINGS_TERMINAL__BACKEND": "local", **more},
     )
     log = home / "stderr.log"
     with (

@@ -227,7 +227,7 @@ async def test_a_finished_agent_may_say_itself_that_it_failed(tmp_path: Path) ->
 
 
 async def test_an_approval_is_denied_at_once_and_the_agent_is_run_again_with_the_verdict(tmp_path: Path) -> None:
-    asking = Scripted("May I? ", ApprovalAsked("c1", "Delete everything?"), finish=False)
+    asking = Scripted("May I? ", ApprovalAsked("c1", "delete", "everything", "digest"), finish=False)
     agent = Takes(asking, Scripted(lambda turn: f"granted: {turn.verdicts[0].granted}"))
     async with World(tmp_path, agent) as world:
         ended = await ending(world)
@@ -237,7 +237,7 @@ async def test_an_approval_is_denied_at_once_and_the_agent_is_run_again_with_the
 
 
 async def test_an_agent_that_only_ever_asks_is_not_let_round_for_ever(tmp_path: Path) -> None:
-    async with World(tmp_path, Scripted(ApprovalAsked("c1", "Well?"), finish=False)) as world:
+    async with World(tmp_path, Scripted(ApprovalAsked("c1", "well", "", "digest"), finish=False)) as world:
         assert (await ending(world)).kind is OutcomeKind.FAILED
 
 
@@ -251,7 +251,7 @@ async def test_an_agent_that_only_ever_asks_is_not_let_round_for_ever(tmp_path: 
         ToolFinished("1", "file\udcff", "\udcff"),
         RuntimeError("no \udcff"),
         Finished(OutcomeKind.FAILED, "\udcff"),
-        ApprovalAsked("1\ud83d", "\ud83d"),
+        ApprovalAsked("1\ud83d", "\ud83d", "\ud83d", "", "\ud83d", ("\ud83d",)),
         FileMade("/nowhere/\udcff", "\udcff"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The walks of ARCHITECTURE.md are those that a message, a notice, a run, a restart and a card really take."""
+"""The walks of ARCHITECTURE.md are those that a message, a notice, a run, a card and a question really take."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 from tests.sources import PACKAGES, ROOT
 from tests.worlds.api import ApiWorld
 from tests.worlds.board import Verdict, until
+from tests.worlds.careful import Careful
 from tests.worlds.telegram import TelegramWorld
 from tests.worlds.world import Gate, Scripted, Takes
 from tidings.bots.echo.agent import EchoAgent
@@ -125,12 +126,24 @@ async def card(home: Path, tracer: Tracer) -> None:
             await world.settled()
 
 
+async def question(home: Path, tracer: Tracer) -> None:
+    async with TelegramWorld(home, Careful(), owners=["telegram:7"]) as world:
+        with tracer.following():
+            world.telegram.says("clean up")
+            await world.telegram.until(lambda telegram: telegram.posts)
+            asked = next(each for each in world.telegram.sent if each.choices)
+            world.telegram.presses(asked.id, asked.choices[0].id)
+            await world.telegram.until(lambda telegram: telegram.posts[-1] == "Done: rm build.")
+            await world.settled()
+
+
 STORIES: dict[str, Callable[[Path, Tracer], Awaitable[None]]] = {
     "A message": message,
     "A notice": notice,
     "An API run": api_run,
     "A restart": restart,
     "A card": card,
+    "A question": question,
 }
 
 

@@ -151,7 +151,7 @@ async def _effect(turn: Turn) -> AsyncIterator[Event]:
 
 async def _approval(turn: Turn) -> AsyncIterator[Event]:
     if not turn.verdicts:
-        yield ApprovalAsked("1", "May I launch it?")
+        yield ApprovalAsked("1", "launch_rocket", "launch it", "digest")
         return
     with pytest.raises(Unkeepable, match="an approval was denied"):
         await turn.desk.board.complete("launched", ())
@@ -166,7 +166,7 @@ async def _approval(turn: Turn) -> AsyncIterator[Event]:
         (Scripted("I am done."), 2, Block.PROTOCOL, "its last words: “I am done.”"),
         (Verdict(_effect), 1, Block.PROTOCOL, "launch_rocket failed: no fuel"),
         (Verdict(RuntimeError("the provider is on fire")), 2, Block.PROVIDER, "the provider is on fire"),
-        (Verdict(_approval), 1, Block.APPROVAL, "May I launch it?"),
+        (Verdict(_approval), 1, Block.APPROVAL, "nobody who may approve it can be reached"),
         (
             Scripted("Half is done.", Finished(OutcomeKind.HALTED, "my limit of 3 requests is used up")),
             1,

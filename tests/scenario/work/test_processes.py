@@ -514,7 +514,7 @@ from pathlib import Path
 from tidings.bots.assistant.tools import terminal
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.gateway.options import Team
-from tidings.core.settings import Core
+from tidings.core.settings import Core, Terminal
 from tests.worlds.fakes import FakeLocal, FakeServer
 from tests.worlds.tool_bench import in_session, use
 
@@ -523,7 +523,8 @@ if os.environ.get("TIDINGS_MUTANT"):
     mutants.become(os.environ["TIDINGS_MUTANT"])
 
 async def main(home, command):
-    async with Gateway(home, Core(), [], Team({"bot": None}, "bot"), FakeLocal(), FakeServer()) as gateway:
+    settings = Core(terminal=Terminal(backend="local"))
+    async with Gateway(home, settings, [], Team({"bot": None}, "bot"), FakeLocal(), FakeServer()) as gateway:
         with in_session(home / "work"):
             asked = {"command": command, "background": True, "notify_on_complete": True}
             await use(terminal.tools(), "terminal", gateway.desk, **asked)

@@ -142,10 +142,13 @@ class Person:
             is_user_installed=user_installed,
         )
 
-    def presses(self, message: Id, button: str) -> str:
-        """Presses the button with this id; returns the interaction's id."""
+    def presses(self, message: Id, button: str, *, forged: bool = False) -> str:
+        """Presses the button with this id; returns the interaction's id.
+
+        A forged press names what is no button of the message, or no longer.
+        """
         pressed = self._world.places.message(message)
-        if button not in {each.id for each in pressed.choices}:
+        if not forged and button not in {each.id for each in pressed.choices}:
             raise LookupError(f"message {message} has no button {button!r}")
         if pressed.only_for not in ("", self.id):
             raise LookupError(f"{self.name} does not see message {message}")

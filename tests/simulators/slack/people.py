@@ -12,7 +12,7 @@ from tests.simulators.slack.messages import Messages
 from tests.simulators.slack.places import App, Channel, Ids, Kind, Team, User
 from tests.simulators.slack.shapes import message_of, rich_text
 from tests.simulators.slack.texts import Refusal, buttons
-from tests.simulators.slack.truth import Message, Truth
+from tests.simulators.slack.truth import Button, Message, Truth
 
 
 class Desk:
@@ -131,10 +131,15 @@ class Person:
         }
         return self._interacts("slash_commands", happening, channel)
 
-    def presses(self, message: Message, action: str, *, value: str | None = None) -> Happening:
-        """By the button's action_id, and by its value where several have the same."""
+    def presses(self, message: Message, action: str, *, value: str | None = None, forged: bool = False) -> Happening:
+        """By the button's action_id, and by its value where several have the same.
+
+        A forged press names what is no button of the message, or no longer.
+        """
         here = self._now(message)
         found = [each for each in buttons(here.blocks) if each.id == action and value in (None, each.value)]
+        if forged:
+            found = [Button(id=action, block="forged", label="?", value=value or "")]
         if not found:
             raise LookupError(f"message {message.id} has no button {action!r}: {buttons(here.blocks)}")
         channel, button = self.workspace.channels[here.channel], found[0]

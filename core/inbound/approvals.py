@@ -1,0 +1,476 @@
+"""Approvals: asks people whether a tool call may run, stores one answer, and lets the run go on with it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from tidings.core import ids
+from tidings.core.agent import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    ApprovalRequested,
+    JournalEvent,
+    Outcome,
+    OutcomeKind,
+)
+from tidings.core.background import Background
+from tidings.core.clock import Timer
+from tidings.core.desk.approvals import Answer, Choice, Question, Standing
+from tidings.core.desk.people import Scope
+from tidings.core.errors import Conflict, NotPermitted, Unknown
+from tidings.core.failpoints import fail_here
+from tidings.core.inbound import approval_rows, inbox, questions
+from tidings.core.inbound.approval_rows import Asking, Decision
+from tidings.core.inbound.inbox import Claim
+from tidings.core.inbound.settlement import Settlement
+from tidings.core.outbound import homes, outbox
+from tidings.core.outbound.outbox import Class, Owed
+from tidings.core.part import Part
+from tidings.core.people import audit
+from tidings.core.people.people import People
+from tidings.core.roles import OWNER, Permission, Person, Role
+from tidings.core.runs import journal, transcript
+from tidings.core.settings import Approvals as ApprovalSettings
+from tidings.core.store import wakeups
+from tidings.core.store.essentials import Essentials
+from tidings.core.store.store import Row, Transaction
+from tidings.core.types import Body, Inbound, Target, is_passing
+
+log = logging.getLogger(__name__)
+
+# How many questions expire in one transaction.
+AT_ONCE = 100
+LISTED = 200
+# Two questions never begin alike in so many characters, but a person may write fewer.
+SEVERAL = "several questions begin like that; write more of the id"
+NOT_YOURS = "only an owner or admin can answer this"
+ONLY_OWNERS = "only an owner can approve something for always"
+INTERRUPTED = "interrupted by a restart"
+
+
+class Place(NamedTuple):
+    """Where a question is asked."""
+
+    target: Target
+    # Whether it stands in the conversation that it is about.
+    here: bool
+
+
+class Asked(NamedTuple):
+    """A run that asks, with all that its transaction needs."""
+
+    claimed: Claim
+    event: ApprovalAsked
+    bot: str
+    # How the run ends if it was stopped meanwhile.
+    so_far: Outcome
+    # Events not stored yet, the number of the last stored one, and the id of the person that the run works for.
+    pending: Sequence[JournalEvent]
+    last: int
+    person: str
+
+
+class Endings(NamedTuple):
+    """How a run leaves its task: settled with an outcome, or waiting for an answer of people."""
+
+    settlement: Settlement
+    approvals: Approvals
+
+
+class Approvals(Part):
+    def __init__(
+        self,
+        essentials: Essentials,
+        settings: ApprovalSettings,
+        people: People,
+        settlement: Settlement,
+        owner: Target | None,
+        is_down: Callable[[str], bool],
+    ) -> None:
+        """`owner` is where the owner is asked if there is no home chat."""
+        self._store = essentials.store
+        self._clock = essentials.clock
+        self._settings = settings
+        self._people = people
+        self._settlement = settlement
+        self._owner = owner
+        self._is_down = is_down
+        # One timer for all questions, at the earliest deadline.
+        self._timer: Timer | None = None
+        self._earliest = 0.0
+        self._stopped = True
+        self._background = Background(log, "questions could not be looked after")
+        self._store.wakeups.subscribe(wakeups.QuestionAsked, lambda due: self._look_at(due.at))
+        self._store.wakeups.subscribe(wakeups.StopAsked, lambda due: self._begin_ending())
+        people.subscribe(self._begin_ending)
+
+    def renew(self, settings: ApprovalSettings) -> None:
+        """Applies new settings to questions that are asked from now on."""
+        self._settings = settings
+
+    async def recover(self) -> None:
+        """Ends runs whose client was cut off while they waited for an answer."""
+        for run, by in await self._store.insist(inbox.asking_to_end):
+            reason = f"stopped by {by}" if by else INTERRUPTED
+            kind = OutcomeKind.CANCELLED if by else OutcomeKind.FAILED
+            await self._store.insist(lambda tx, run=run, kind=kind, reason=reason: self._end(tx, run, kind, reason))  # type: ignore[misc]
+
+    async def start(self) -> None:
+        self._stopped = False
+        await self.sweep()
+
+    async def sweep(self) -> None:
+        await self._end_unwanted()
+        await self._expire()
+
+    def pause(self) -> None:
+        self._stopped = True
+        if self._timer:
+            self._timer.cancel()
+
+    async def stop(self, patience: float) -> None:
+        self.pause()
+        await self._background.close()
+
+    # Asking.
+
+    def ask(self, tx: Transaction, asked: Asked) -> None:
+        """Stores the question of a run and lets the run wait; a run that needs no answer goes on at once.
+
+        A run that was stopped meanwhile ends instead.
+        """
+        claimed = asked.claimed
+        stop = inbox.stop_asked(tx, claimed.run)
+        if stop is not None:
+            self._write(tx, asked, ())
+            ended = claimed._replace(journalled=asked.last + len(asked.pending))
+            self._settlement.close(tx, ended, _cancelled(asked.so_far, f"stopped by {stop}"))
+            inbox.announce_next(tx, claimed.inbound.conversation.id)
+            return
+        person, now = self._people.of_asker(claimed.inbound.asker), self._clock.now()
+        place = self._place(tx, claimed.inbound, person)
+        asking = Asking(
+            id=ids.new("ask"),
+            run=claimed.run,
+            bot=asked.bot,
+            conversation=claimed.inbound.conversation.id,
+            generation=claimed.generation,
+            event=asked.event,
+            choices=_choices(asked.event, claimed.inbound, person, place),
+            person=person,
+            asked=now,
+            deadline=now + self._patience(claimed.inbound),
+        )
+        decision = self._decided_already(tx, asking, claimed.inbound, person, place)
+        if decision is not None:
+            self._write(tx, asked, (_answered(asking.id, asked.event.call, decision),))
+            approval_rows.add(tx, asking, decision)
+            inbox.go_on(tx, claimed.run, asking.conversation)
+            return
+        requested = ApprovalRequested(
+            *(asking.id, asked.event.call, asked.event.tool, asked.event.detail, asking.choices),
+            expires=asking.deadline + self._clock.ahead,
+            read=asked.event.read,
+        )
+        self._write(tx, asked, (requested,))
+        if place is not None:
+            asking = asking._replace(delivery=ids.new("dlv"), target=place.target)
+        approval_rows.add(tx, asking)
+        inbox.let_ask(tx, claimed, asking.id)
+        if place is not None:
+            self._deliver(tx, asking, claimed.inbound, place)
+        tx.announce(wakeups.QuestionAsked(asking.deadline))
+
+    def _write(self, tx: Transaction, asked: Asked, events: Sequence[JournalEvent]) -> None:
+        entries = journal.number(asked.last, [*asked.pending, *events], self._clock.wall())
+        journal.check_fence(tx, asked.claimed.run, asked.claimed.fence)
+        if entries:
+            journal.write(tx, asked.claimed.run, entries, asked.person)
+
+    def _patience(self, inbound: Inbound) -> float:
+        minutes = self._settings.minutes * 60
+        return min(minutes, self._settings.api_seconds) if inbound.impatient else minutes
+
+    def _decided_already(
+        self, tx: Transaction, asking: Asking, inbound: Inbound, person: Person, place: Place | None
+    ) -> Decision | None:
+        """A decision that needs nobody: a standing approval covers the call, or nobody can be asked."""
+        standing = approval_rows.covering(tx, asking, self._clock.now())
+        if standing is not None:
+            return Decision(Answer.GRANTED, Choice.TALK if standing.conversation else Choice.ALWAYS, standing.by)
+        if len(asking.event.detail) > questions.LONGEST_DETAIL:
+            return Decision(Answer.DENIED, reason=questions.TOO_LONG)
+        if place is None and not self._client_may_answer(inbound, person):
+            return Decision(Answer.DENIED, reason=questions.UNREACHABLE)
+        return None
+
+    def _place(self, tx: Transaction, inbound: Inbound, person: Person) -> Place | None:
+        """Where somebody can answer: in the conversation if its person may, else at the home of the owner."""
+        asker = inbound.asker
+        places = [inbound.target, *([asker.target] if asker and inbound.errand else [])]
+        if self._people.may(person, Permission.APPROVE):
+            for target in places:
+                if self._settlement.can_push(target):
+                    return Place(target, here=True)
+        home = homes.elsewhere(tx, "", self._owner, self._is_down)
+        return Place(home, here=False) if home else None
+
+    def _client_may_answer(self, inbound: Inbound, person: Person) -> bool:
+        """Tells whether the client that follows the run can answer by a request of its own."""
+        key = self._people.key(inbound.sender.key)
+        # The key in the gateway's home is the owner's, and no row.
+        has_scope = inbound.sender.key == OWNER.id or (key is not None and key.may(Scope.APPROVE))
+        return has_scope and self._people.may(person, Permission.APPROVE)
+
+    def _deliver(self, tx: Transaction, asking: Asking, inbound: Inbound, place: Place) -> None:
+        now, row = self._clock.now(), approval_rows.get(tx, asking.id)
+        assert row is not None, "the question was just stored"
+        question = approval_rows.question_of(row, self._clock.ahead)
+        body = questions.body_of(question, buttons=self._settlement.has_buttons(place.target), here=place.here)
+        editable = self._settlement.can_edit(place.target)
+        outbox.put(
+            tx,
+            Owed(asking.delivery, Class.REPLY, place.target, body, None, "question", asking.id, editable=editable),
+            now,
+        )
+        if not place.here and inbound.errand is None and self._settlement.can_push(inbound.target):
+            told = Body(text=questions.ELSEWHERE)
+            outbox.put(tx, Owed(ids.new("dlv"), Class.NOTICE, inbound.target, told, None, f"told of {asking.id}"), now)
+
+    def tell_waiting(self, tx: Transaction, inbound: Inbound) -> None:
+        """Tells a person once that their message waits for somebody's answer."""
+        id = inbox.question_of(tx, inbound.conversation.id)
+        row = approval_rows.get(tx, id) if id else None
+        if row is None or not self._settlement.can_push(inbound.target):
+            return
+        here = row["target"] is not None and approval_rows.target_of(row).lane == inbound.target.lane
+        text = questions.NEXT_HERE if here else questions.NEXT_ELSEWHERE
+        notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=text), None, f"{id} {inbound.sender.id}")
+        outbox.put_notice(tx, notice, self._clock.now(), every=self._settings.minutes * 60)
+
+    # Answering.
+
+    def press(self, tx: Transaction, press: Inbound) -> Question:
+        """Answers by a button. Raises as `answer_in` does; a button of a question that stands elsewhere is unknown."""
+        id, _, what = press.choice.partition("/")
+        row = approval_rows.get(tx, id)
+        if row is None or what not in set(Choice) or not _stands_in(row, press.target):
+            raise Unknown("this question is not known")
+        return self.answer_in(tx, self._people.find(press), id, Choice(what))
+
+    def answer_in(self, tx: Transaction, by: Person, id: str, choice: Choice, reason: str = "") -> Question:
+        """Answers a question inside a transaction.
+
+        Raises Unknown, NotPermitted for a person who may not answer it, and Conflict for a question that is over.
+        """
+        found = approval_rows.find(tx, id)
+        if len(found) > 1:
+            raise Unknown(SEVERAL)
+        row = found[0] if found else None
+        if row is None or not self._may_see(tx, by, row):
+            raise Unknown("there is no such question")
+        if row["state"] != Answer.OPEN:
+            raise Conflict(questions.ended(self._question(row)))
+        self._check(tx, by, row, choice)
+        granted = choice is not Choice.DENY
+        denied = f"{by.label} denied it" + (f": {reason}" if reason else "")
+        decision = Decision(Answer.GRANTED if granted else Answer.DENIED, choice, by.label, "" if granted else denied)
+        if choice in (Choice.TALK, Choice.ALWAYS):
+            everywhere = choice is Choice.ALWAYS
+            lasts = self._settings.always_days * 86_400 if everywhere else self._settings.talk_minutes * 60
+            approval_rows.let_stand(tx, row, by, everywhere=everywhere, expires=self._clock.now() + lasts)
+        audit.write(tx, by.id, "approved" if granted else "denied", row["tool"], self._clock.wall(), row["id"])
+        return self._decide(tx, row, decision)
+
+    def _check(self, tx: Transaction, by: Person, row: Row, choice: Choice) -> None:
+        if not self._may_answer(tx, by, row):
+            raise NotPermitted(NOT_YOURS)
+        if choice is Choice.ALWAYS and not self._people.may(by, Permission.OPERATE):
+            raise NotPermitted(ONLY_OWNERS)
+        if choice not in row["choices"].split() and not (choice is Choice.ALWAYS and row["covers"]):
+            raise NotPermitted(f"this can be answered with {row['choices'].replace(' ', ', ')}")
+
+    def _may_answer(self, tx: Transaction, by: Person, row: Row) -> bool:
+        if self._people.may(by, Permission.APPROVE_OTHERS):
+            return True
+        return self._people.may(by, Permission.APPROVE) and self._is_own(tx, by, row)
+
+    def _may_see(self, tx: Transaction, by: Person, row: Row) -> bool:
+        return self._people.may(by, Permission.APPROVE_OTHERS) or self._is_own(tx, by, row) or _is_in_group(row)
+
+    def _is_own(self, tx: Transaction, by: Person, row: Row) -> bool:
+        message = inbox.find_message(tx, row["run"])
+        return message is not None and self._people.is_own(message.asker, by)
+
+    def _decide(self, tx: Transaction, row: Row, decision: Decision, *, goes_on: bool = True) -> Question:
+        """Ends an open question: its message is changed, and its run goes on with the verdict."""
+        now = self._clock.now()
+        if not approval_rows.decide(tx, row["id"], decision, now):
+            raise Conflict("this question is already over")
+        fail_here("approval.decided")
+        if goes_on:
+            answered = _answered(row["id"], row["call"], decision)
+            entries = journal.number(journal.last(tx, row["run"]), [answered], self._clock.wall())
+            journal.write(tx, row["run"], entries, row["person"])
+            inbox.go_on(tx, row["run"], row["conversation"])
+        after = approval_rows.get(tx, row["id"])
+        assert after is not None, "the question was just changed"
+        question = self._question(after)
+        if row["delivery"]:
+            self._replace(tx, row, question, now)
+        return question
+
+    def _replace(self, tx: Transaction, row: Row, question: Question, now: float) -> None:
+        """Changes the message of a question to how it ended; a question that was never sent is withdrawn."""
+        outbox.withdraw(tx, row["id"], now)
+        if outbox.is_withdrawn(tx, row["delivery"]):
+            return
+        target, body = approval_rows.target_of(row), questions.ended_body(question)
+        ended = Owed(ids.new("dlv"), Class.REPLY, target, body, None, "question", replaces=row["delivery"])
+        outbox.put(tx, ended, now)
+
+    # Ending without an answer.
+
+    def _look_at(self, deadline: float) -> None:
+        """Sets the one timer to the earliest deadline; the sweep finds a deadline that was missed."""
+        if self._stopped or (self._timer and self._earliest <= deadline):
+            return
+        if self._timer:
+            self._timer.cancel()
+        self._earliest = deadline
+        self._timer = self._clock.call_later(max(deadline - self._clock.now(), 0.0), self._begin_expiring)
+
+    def _begin_expiring(self) -> None:
+        self._timer = None
+        if "expiry" not in self._background:
+            self._background.begin(self._expire(), key="expiry")
+
+    async def _expire(self) -> None:
+        """Expired questions are denials that the model sees; with an unconfirmed clock, nothing expires."""
+        if not self._clock.confirmed:
+            return
+        while not self._stopped and await self._store.insist(self._expire_some) == AT_ONCE:
+            continue
+        if (earliest := await self._store.insist(approval_rows.next_deadline)) is not None:
+            self._look_at(earliest)
+
+    def _expire_some(self, tx: Transaction) -> int:
+        now = self._clock.now()
+        approval_rows.purge(tx, now)
+        due = approval_rows.due(tx, now, AT_ONCE)
+        for row in due:
+            waited = row["deadline"] - row["asked"]
+            told = f"{waited / 60:g} minutes" if waited >= 120 else f"{waited:g} seconds"
+            self._decide(tx, row, Decision(Answer.EXPIRED, reason=f"nobody answered within {told}"))
+        return len(due)
+
+    def _begin_ending(self) -> None:
+        if not self._stopped:
+            self._background.begin(self._end_unwanted())
+
+    async def _end_unwanted(self) -> None:
+        """Ends waiting runs that were asked to stop, and those of people who may no longer talk."""
+        for run, by in await self._store.insist(inbox.asking_to_end):
+            if by is not None:
+                reason = f"stopped by {by}"
+                await self._store.insist(
+                    lambda tx, run=run, reason=reason: self._end(tx, run, OutcomeKind.CANCELLED, reason)  # type: ignore[misc]
+                )
+        for run, asker in await self._store.insist(inbox.asking_runs):
+            if reason := self._people.lapsed(asker):
+                await self._store.insist(
+                    lambda tx, run=run, reason=reason: self._end(tx, run, OutcomeKind.CANCELLED, reason)  # type: ignore[misc]
+                )
+
+    def _end(self, tx: Transaction, run: str, kind: OutcomeKind, reason: str) -> None:
+        """Ends a run that waits for an answer, and withdraws its question."""
+        claimed = inbox.asking_claim(tx, run)
+        row = approval_rows.open_of_run(tx, run)
+        if claimed is None or row is None:
+            return
+        said = transcript.said(tx, run)
+        self._settlement.close(tx, claimed, Outcome(kind, reason, said.text, files=said.files))
+        self._decide(tx, row, Decision(Answer.WITHDRAWN), goes_on=False)
+        inbox.announce_next(tx, claimed.inbound.conversation.id)
+
+    # The desk.
+
+    async def open(self, by: Person) -> list[Question]:
+        return await self._store.read(lambda tx: self.open_in(tx, by))
+
+    def open_in(self, tx: Transaction, by: Person) -> list[Question]:
+        whose = "" if self._people.may(by, Permission.APPROVE_OTHERS) else by.id
+        return [self._question(row) for row in approval_rows.open_page(tx, whose, LISTED)]
+
+    async def get(self, by: Person, id: str) -> Question:
+        def unit(tx: Transaction) -> Question:
+            row = approval_rows.get(tx, id)
+            if row is None or not self._may_see(tx, by, row):
+                raise Unknown("there is no such question")
+            return self._question(row)
+
+        return await self._store.read(unit)
+
+    async def of_run(self, run: str) -> Question | None:
+        row = await self._store.read(lambda tx: approval_rows.open_of_run(tx, run))
+        return self._question(row) if row else None
+
+    async def answer(self, by: Person, id: str, choice: Choice, reason: str = "") -> Question:
+        return await self._store.write(lambda tx: self.answer_in(tx, by, id, choice, reason))
+
+    async def standing(self, by: Person) -> list[Standing]:
+        return await self._store.read(lambda tx: self.standing_in(tx, by))
+
+    def standing_in(self, tx: Transaction, by: Person) -> list[Standing]:
+        whose = "" if self._people.may(by, Permission.APPROVE_OTHERS) else by.id
+        rows = approval_rows.standing(tx, whose, self._clock.now())
+        return [approval_rows.standing_of(row, self._clock.ahead) for row in rows]
+
+    async def revoke(self, by: Person, id: str) -> None:
+        await self._store.write(lambda tx: self.revoke_in(tx, by, id))
+
+    def revoke_in(self, tx: Transaction, by: Person, id: str) -> Standing:
+        wanted = id.removeprefix("sta_")
+        own = self.standing_in(tx, by)
+        found = [each for each in own if wanted and each.id.removeprefix("sta_").startswith(wanted)]
+        if len(found) != 1:
+            raise Unknown("there is no such standing approval" if not found else SEVERAL)
+        approval_rows.revoke(tx, found[0].id)
+        audit.write(tx, by.id, "approval revoked", found[0].tool, self._clock.wall(), found[0].id)
+        return found[0]
+
+    def _question(self, row: Row) -> Question:
+        return approval_rows.question_of(row, self._clock.ahead)
+
+
+def _choices(event: ApprovalAsked, inbound: Inbound, person: Person, place: Place | None) -> tuple[Choice, ...]:
+    """What may be answered; an approval for always is offered only where an owner is asked."""
+    choices = [Choice.ONCE]
+    if event.covers and not is_passing(inbound.conversation.id):
+        choices.append(Choice.TALK)
+    if event.covers and (person.role is Role.OWNER or (place is not None and not place.here)):
+        choices.append(Choice.ALWAYS)
+    return (*choices, Choice.DENY)
+
+
+def _answered(id: str, call: str, decision: Decision) -> ApprovalAnswered:
+    return ApprovalAnswered(id, call, decision.granted, decision.choice, decision.by, decision.reason)
+
+
+def _cancelled(so_far: Outcome, reason: str) -> Outcome:
+    return Outcome(OutcomeKind.CANCELLED, reason, so_far.text, so_far.usage, so_far.files)
+
+
+def _stands_in(row: Row, target: Target) -> bool:
+    """Tells whether the question was asked in this chat, so that its buttons are there."""
+    if row["target"] is None:
+        return False
+    asked = approval_rows.target_of(row)
+    return (asked.at, asked.chat) == (target.at, target.chat)
+
+
+def _is_in_group(row: Row) -> bool:
+    """Tells whether others read the question too, so that nothing is revealed by refusing them."""
+    return row["target"] is not None and approval_rows.target_of(row).audience != "private"
