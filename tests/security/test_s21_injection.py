@@ -177,6 +177,7 @@ async def stage(home: Path, *tools: str, allow: tuple[str, ...] = ()) -> AsyncIt
             tools=("time", "files", "notes", "fetch_url", *tools),
             fetch_hosts=("127.0.0.1",),
             window_tokens=10_000_000,
+            approvals=approvals(allow),
         )
         launched: list[str] = []
         toolbox = Toolbox(settings, {"bench": foreign(launched, pages)}, {"bench": frozenset(allow)})
@@ -190,6 +191,12 @@ async def stage(home: Path, *tools: str, allow: tuple[str, ...] = ()) -> AsyncIt
             made = Stage(home, world, provider, address)
             made.launched, made.pages = launched, pages
             yield made
+
+
+def approvals(allow: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Nobody is asked here: what is listed acts at once, and the rocket only where the settings allow it."""
+    modes = {"*": "allow", f"bench.{LAUNCHER}": "allow" if LAUNCHER in allow else "deny"}
+    return {"modes": modes, "trust_tainted": True}
 
 
 def foreign(launched: list[str], pages: dict[str, str]) -> tuple[Tool, ...]:
@@ -278,7 +285,7 @@ async def test_the_same_texts_do_happen_where_the_settings_permit_it(tmp_path: P
 async def test_a_tool_that_is_described_by_a_stranger_orders_nothing(tmp_path: Path) -> None:
     async with ProviderServer() as provider:
         provider.obedient()
-        settings = settings_for(provider)
+        settings = settings_for(provider, approvals=approvals())
         launched: list[str] = []
         launch, page = foreign(launched, {"page": "hello"})
         texts = corpus(tmp_path / "witness")
