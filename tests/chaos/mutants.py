@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tests.chaos import mutation_access as access
 from tests.chaos import mutation_api as api
+from tests.chaos import mutation_approvals as approvals
 from tests.chaos import mutation_assistant as assistant
 from tests.chaos import mutation_board as board
 from tests.chaos import mutation_discord as discord
@@ -904,6 +905,79 @@ MUTANTS: dict[str, Mutant] = {
             "a reader left behind by a prune",
             work.history_counts_anew,
             _test("retention", "who_reads_on_in_a_history_misses_nothing_when_all_before_it_was_pruned"),
+        ),
+        Mutant(
+            "D5: approver check left out at the button",
+            approvals.anybody_presses,
+            _test(
+                "platform_approvals",
+                "presses_of_others_are_answered_to_them_alone_and_the_question_stays_open[telegram]",
+            ),
+        ),
+        Mutant(
+            "approver check left out at the command",
+            approvals.anybody_approves_by_command,
+            _test("approval_edges", "members_of_a_group_answer_only_their_own_questions"),
+        ),
+        Mutant(
+            "I11: a verdict is applied twice",
+            approvals.verdict_applied_twice,
+            _swept("INSERT INTO journal", "effects", "approvals"),
+        ),
+        Mutant(
+            "expiry that does not end the run",
+            approvals.expiry_leaves_the_run,
+            _test("approvals", "a_question_that_nobody_answers_expires_as_a_denial"),
+        ),
+        Mutant(
+            "recovery runs what asks",
+            approvals.recovery_runs_what_asks,
+            _test("approvals", "a_question_survives_kills_and_holds_no_task"),
+        ),
+        Mutant(
+            "a stop that leaves the question open",
+            approvals.stop_leaves_the_question,
+            _test("approvals", "stop_withdraws_the_question_and_ends_the_run"),
+        ),
+        Mutant(
+            "an answer that can be given again",
+            approvals.answered_again,
+            _test("approvals", "a_second_answer_is_told_who_was_first"),
+        ),
+        Mutant(
+            "an approval covers other words",
+            approvals.approval_covers_other_words,
+            _test("approvals", "an_approval_for_the_talk_covers_the_same_words_until_the_talk_ends"),
+        ),
+        Mutant(
+            "D5: buttons work in another chat",
+            approvals.buttons_work_everywhere,
+            _test("platform_approvals", "forged_presses_answer_nothing[telegram]"),
+        ),
+        Mutant(
+            "going on loses what was said",
+            approvals.goes_on_with_its_words_lost,
+            _test("approvals", "a_tool_acts_once_its_person_has_approved"),
+        ),
+        Mutant(
+            "E9: asking holds a slot",
+            approvals.asking_holds_a_slot,
+            _test("approvals", "a_waiting_question_delays_no_other_chat"),
+        ),
+        Mutant(
+            "expired by a doubted clock",
+            approvals.deadline_by_a_doubted_clock,
+            _test("approval_edges", "a_clock_that_nobody_trusts_expires_nothing_and_keeps_nobody_busy"),
+        ),
+        Mutant(
+            "a stop after the approval goes unheard",
+            approvals.stop_is_not_heard_after_the_approval,
+            _test("approval_edges", "a_run_that_was_approved_and_waits_for_its_turn_can_be_stopped"),
+        ),
+        Mutant(
+            "S14: forgotten words in an approval",
+            approvals.standing_approval_outlives_its_run,
+            _test("approval_edges", "what_was_asked_is_forgotten_with_its_run[Always]"),
         ),
     )
 }
