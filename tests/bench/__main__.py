@@ -74,7 +74,7 @@ def bare_start() -> float:
 
 
 def lines() -> list[Line]:
-    return [*spine(), *telegram(), *discord(), *slack(), *api(), *assistant(), *board(), *standstill()]
+    return [*spine(), *telegram(), *discord(), *slack(), *api(), *assistant(), *board(), *approvals(), *standstill()]
 
 
 def spine() -> list[Line]:
@@ -187,6 +187,21 @@ def board() -> list[Line]:
         Line("Board: listing, 10,000 cards", figures["list"], None, "≤ 50", "ms"),
         Line("  claiming four of them", figures["claim"], None, "≤ 50", "ms"),
         Line("  completing one", figures["complete"], None, "≤ 50", "ms"),
+    ]
+
+
+def approvals() -> list[Line]:
+    """Beside a gateway with one question, and one with none."""
+    found = _measure("approvals", "tests.bench.approvals")
+    return [
+        Line("Approvals: memory of each of 10,000", found["kb_each"], None, "flat", "kB"),
+        Line("  tasks while they wait", found["tasks"], found["none_tasks"], "as without", ""),
+        Line("  timers while they wait", found["timers"], found["none_timers"], "as without", ""),
+        Line("  start with them", found["start_s"], found["none_start_s"], "≤ 1 more", "s"),
+        Line("  one sweep with them", found["sweep_ms"], found["none_sweep_ms"], "", "ms"),
+        Line("  one answer", found["answer_ms"], None, "≤ 50", "ms"),
+        Line("  one person removed", found["remove_s"], None, "", "s"),
+        Line("  longest standstill of that", found["remove_standstill_ms"], None, "≤ 100", "ms"),
     ]
 
 
