@@ -38,6 +38,7 @@ test: setup  ## run all tests, quick ones first (ARGS="..." are passed on)
 
 sweep: $(DEV)  ## kill a gateway before and after every commit, then at every failpoint (PART=1/4 is a quarter of it)
 	@$(BIN)/python -m tests.chaos.sweep --scenario people --doubles 1 --progress --part $(or $(PART),1/1) $(ARGS)
+	@$(BIN)/python -m tests.chaos.sweep --scenario approvals --doubles 1 --progress --part $(or $(PART),1/1) $(ARGS)
 	@$(BIN)/python -m tests.chaos.sweep --scenario sixty --doubles 1 --failpoints --progress --part $(or $(PART),1/1) $(ARGS)
 
 SEED ?= 1

@@ -150,6 +150,12 @@ def erase(tx: Transaction, run: str) -> None:
     tx.execute("DELETE FROM approvals WHERE run = ?", run)
 
 
+def forget(tx: Transaction, run: str) -> None:
+    """Erases the questions of a run with what was approved for longer, which is in its words."""
+    erase(tx, run)
+    tx.execute("DELETE FROM standing_approvals WHERE run = ?", run)
+
+
 def postpone(tx: Transaction, lag: Lag) -> None:
     """Moves questions that were asked while steady time was late, so that they stay open as long as promised."""
     tx.execute(
@@ -206,11 +212,11 @@ def covering(tx: Transaction, asking: Asking, now: float) -> Standing | None:
 def let_stand(tx: Transaction, row: Row, by: Person, *, everywhere: bool, expires: float) -> None:
     """Stores that the call of a question may run again, in its talk or everywhere."""
     tx.execute(
-        "INSERT INTO standing_approvals (id, bot, tool, covers, conversation, generation, tainted, person, giver,"
-        " expires) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO standing_approvals (id, bot, tool, covers, conversation, generation, tainted, person, giver, run,"
+        " expires) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         *(ids.new("sta"), row["bot"], row["tool"], row["covers"]),
         *("" if everywhere else row["conversation"], row["generation"], int(row["texts"] != "[]")),
-        *(by.id, by.label, expires),
+        *(by.id, by.label, row["run"], expires),
     )
 
 

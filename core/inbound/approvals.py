@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from tidings.core import ids
 from tidings.core.agent import (
     ApprovalAnswered,
@@ -31,7 +33,7 @@ from tidings.core.part import Part
 from tidings.core.people import audit
 from tidings.core.people.people import People
 from tidings.core.roles import OWNER, Permission, Person, Role
-from tidings.core.runs import journal, transcript
+from tidings.core.runs import journal
 from tidings.core.settings import Approvals as ApprovalSettings
 from tidings.core.store import wakeups
 from tidings.core.store.essentials import Essentials
@@ -42,6 +44,8 @@ log = logging.getLogger(__name__)
 
 # How many questions expire in one transaction.
 AT_ONCE = 100
+# How many waiting runs are looked at between two turns of others.
+PAGE = 200
 LISTED = 200
 # Two questions never begin alike in so many characters, but a person may write fewer.
 SEVERAL = "several questions begin like that; write more of the id"
@@ -99,36 +103,38 @@ class Approvals(Part):
         self._is_down = is_down
         # One timer for all questions, at the earliest deadline.
         self._timer: Timer | None = None
-        self._earliest = 0.0
+        self._due = 0.0
+        self._people_changed = False
         self._stopped = True
         self._background = Background(log, "questions could not be looked after")
         self._store.wakeups.subscribe(wakeups.QuestionAsked, lambda due: self._look_at(due.at))
         self._store.wakeups.subscribe(wakeups.StopAsked, lambda due: self._begin_ending())
-        people.subscribe(self._begin_ending)
+        people.subscribe(self._begin_lapsing)
 
     def renew(self, settings: ApprovalSettings) -> None:
         """Applies new settings to questions that are asked from now on."""
         self._settings = settings
 
     async def recover(self) -> None:
-        """Ends runs whose client was cut off while they waited for an answer."""
-        for run, by in await self._store.insist(inbox.asking_to_end):
-            reason = f"stopped by {by}" if by else INTERRUPTED
-            kind = OutcomeKind.CANCELLED if by else OutcomeKind.FAILED
-            await self._store.insist(lambda tx, run=run, kind=kind, reason=reason: self._end(tx, run, kind, reason))  # type: ignore[misc]
+        """Ends runs whose client was cut off while they waited for an answer, and those that were asked to stop."""
+        for run in await self._store.insist(inbox.asking_attended):
+            await self._store.insist(lambda tx, run=run: self._end(tx, run, OutcomeKind.FAILED, INTERRUPTED))  # type: ignore[misc]
+        await self._end_stopped()
 
     async def start(self) -> None:
         self._stopped = False
+        self._begin_lapsing()
         await self.sweep()
 
     async def sweep(self) -> None:
-        await self._end_unwanted()
+        await self._end_stopped()
         await self._expire()
 
     def pause(self) -> None:
         self._stopped = True
         if self._timer:
             self._timer.cancel()
+            self._timer = None
 
     async def stop(self, patience: float) -> None:
         self.pause()
@@ -258,7 +264,8 @@ class Approvals(Part):
         row = approval_rows.get(tx, id)
         if row is None or what not in set(Choice) or not _stands_in(row, press.target):
             raise Unknown("this question is not known")
-        return self.answer_in(tx, self._people.find(press), id, Choice(what))
+        # Whoever presses has the question before their eyes, so a refusal reveals nothing.
+        return self._answer(tx, self._people.find(press), row, Choice(what))
 
     def answer_in(self, tx: Transaction, by: Person, id: str, choice: Choice, reason: str = "") -> Question:
         """Answers a question inside a transaction.
@@ -271,6 +278,9 @@ class Approvals(Part):
         row = found[0] if found else None
         if row is None or not self._may_see(tx, by, row):
             raise Unknown("there is no such question")
+        return self._answer(tx, by, row, choice, reason)
+
+    def _answer(self, tx: Transaction, by: Person, row: Row, choice: Choice, reason: str = "") -> Question:
         if row["state"] != Answer.OPEN:
             raise Conflict(questions.ended(self._question(row)))
         self._check(tx, by, row, choice)
@@ -335,11 +345,11 @@ class Approvals(Part):
 
     def _look_at(self, deadline: float) -> None:
         """Sets the one timer to the earliest deadline; the sweep finds a deadline that was missed."""
-        if self._stopped or (self._timer and self._earliest <= deadline):
+        if self._stopped or (self._timer and self._due <= deadline):
             return
         if self._timer:
             self._timer.cancel()
-        self._earliest = deadline
+        self._due = deadline
         self._timer = self._clock.call_later(max(deadline - self._clock.now(), 0.0), self._begin_expiring)
 
     def _begin_expiring(self) -> None:
@@ -368,31 +378,45 @@ class Approvals(Part):
 
     def _begin_ending(self) -> None:
         if not self._stopped:
-            self._background.begin(self._end_unwanted())
+            self._background.begin(self._end_stopped())
 
-    async def _end_unwanted(self) -> None:
-        """Ends waiting runs that were asked to stop, and those of people who may no longer talk."""
-        for run, by in await self._store.insist(inbox.asking_to_end):
-            if by is not None:
-                reason = f"stopped by {by}"
-                await self._store.insist(
-                    lambda tx, run=run, reason=reason: self._end(tx, run, OutcomeKind.CANCELLED, reason)  # type: ignore[misc]
-                )
-        for run, asker in await self._store.insist(inbox.asking_runs):
-            if reason := self._people.lapsed(asker):
-                await self._store.insist(
-                    lambda tx, run=run, reason=reason: self._end(tx, run, OutcomeKind.CANCELLED, reason)  # type: ignore[misc]
-                )
+    async def _end_stopped(self) -> None:
+        """Ends runs that were asked to stop while they waited for an answer, or for their turn after one."""
+        for run, by in await self._store.insist(inbox.asking_to_stop):
+            await self._store.insist(
+                lambda tx, run=run, by=by: self._end(tx, run, OutcomeKind.CANCELLED, f"stopped by {by}")  # type: ignore[misc]
+            )
+
+    def _begin_lapsing(self) -> None:
+        """Looks at every waiting run once after a change of people; changes during that lead to one more look."""
+        self._people_changed = True
+        if not self._stopped and "lapsed" not in self._background:
+            self._background.begin(self._end_lapsed(), key="lapsed")
+
+    async def _end_lapsed(self) -> None:
+        """Ends waiting runs of people who may no longer talk; page by page, so that nothing else waits for long."""
+        while self._people_changed and not self._stopped:
+            self._people_changed, after = False, 0
+            while page := await self._store.insist(lambda tx, after=after: inbox.asking_page(tx, after, PAGE)):  # type: ignore[misc]
+                after = page[-1]["seq"]
+                for row in page:
+                    asker = msgspec.json.decode(row["message"], type=Inbound).asker
+                    if reason := self._people.lapsed(asker):
+                        await self._store.insist(
+                            lambda tx, run=row["run"], reason=reason: self._end(  # type: ignore[misc]
+                                tx, run, OutcomeKind.CANCELLED, reason
+                            )
+                        )
 
     def _end(self, tx: Transaction, run: str, kind: OutcomeKind, reason: str) -> None:
-        """Ends a run that waits for an answer, and withdraws its question."""
-        claimed = inbox.asking_claim(tx, run)
-        row = approval_rows.open_of_run(tx, run)
-        if claimed is None or row is None:
+        """Ends a run that waits for an answer, or for its turn after one, and withdraws an open question."""
+        claimed = inbox.asking_claim(tx, run) or inbox.waiting_claim(tx, run)
+        if claimed is None:
             return
-        said = transcript.said(tx, run)
-        self._settlement.close(tx, claimed, Outcome(kind, reason, said.text, files=said.files))
-        self._decide(tx, row, Decision(Answer.WITHDRAWN), goes_on=False)
+        row = approval_rows.open_of_run(tx, run)
+        self._settlement.close(tx, claimed, claimed.ended(kind, reason))
+        if row is not None:
+            self._decide(tx, row, Decision(Answer.WITHDRAWN), goes_on=False)
         inbox.announce_next(tx, claimed.inbound.conversation.id)
 
     # The desk.

@@ -100,7 +100,7 @@ class Commands:
 
     def _stop(self, tx: Transaction, inbound: Inbound) -> Obeyed:
         """Stops the running answer; its cancelled outcome is the reply."""
-        live = inbox.live_run(tx, inbound.conversation.id)
+        live = inbox.live_run(tx, inbound.conversation.id) or inbox.going_on(tx, inbound.conversation.id)
         # Where each member has a conversation, the answers of others run in other conversations of the same chat.
         beside = [run for run in members.running(tx, inbound) if run != live]
         person = self._people.find(inbound)

@@ -157,11 +157,17 @@ class Dispatcher(Part):
         """Claims the conversation's next message inside a transaction, unless the gateway is stopping."""
         while not self._stopped:
             claimed = inbox.claim(tx, conversation, self._clock.now())
-            if claimed is None or ownership.is_kept(tx, claimed.inbound):
+            if claimed is None:
+                return None
+            if stop := inbox.stop_asked(tx, claimed.run):
+                # It was stopped after a verdict, before it could go on.
+                self._settlement.close(tx, claimed, claimed.ended(OutcomeKind.CANCELLED, f"stopped by {stop}"))
+            elif ownership.is_kept(tx, claimed.inbound):
                 return claimed
-            # It came by a hand-over, and waited while its sender lost the conversation.
-            lost = Outcome(OutcomeKind.CANCELLED, ownership.LOST, "")
-            self._settlement.close(tx, claimed, lost, remembered=False)
+            else:
+                # It came by a hand-over, and waited while its sender lost the conversation.
+                lost = claimed.ended(OutcomeKind.CANCELLED, ownership.LOST)
+                self._settlement.close(tx, claimed, lost, remembered=False)
         return None
 
     def begin(self, claimed: Claim) -> None:
@@ -271,7 +277,7 @@ class Dispatcher(Part):
             with context.bind(session):
                 self._drafts.watch(run, inbound.target, can, claimed.view)
                 if lapsed := self._people.lapsed(inbound.asker):
-                    outcome = Outcome(OutcomeKind.CANCELLED, lapsed, "")
+                    outcome = claimed.ended(OutcomeKind.CANCELLED, lapsed)
                 else:
                     limits = self._limits_of(inbound)
                     ended = await runner.run(agent, turn, journal, interrupt, self._clock, limits, claimed.said)

@@ -7,17 +7,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidings.core.agent import Outcome, Verdict
+from tidings.core.agent import Outcome, OutcomeKind, Verdict
 from tidings.core.errors import Fenced
 from tidings.core.failpoints import fail_here
 from tidings.core.inbound import approval_rows
 from tidings.core.memory import conversations, history, preferences, talks
 from tidings.core.outbound import view_rows
 from tidings.core.runs import journal, transcript
-from tidings.core.runs.transcript import Said
+from tidings.core.runs.transcript import NOTHING, Said
 from tidings.core.store import wakeups
 from tidings.core.store.store import Row, Transaction
-from tidings.core.types import Asker, Author, Entry, Inbound, Kind, Origin, Quoted, View, encode, workspace_name
+from tidings.core.types import Author, Entry, Inbound, Kind, Origin, Quoted, View, encode, workspace_name
 
 # An album has no end mark: it counts as complete after a quiet second, or after ten seconds at the latest.
 ALBUM_QUIET_SECONDS = 1.0
@@ -51,6 +51,11 @@ class Claim(NamedTuple):
     verdicts: tuple[Verdict, ...] = ()
     # For a run that goes on after a verdict: what it said before.
     said: Said | None = None
+
+    def ended(self, kind: OutcomeKind, reason: str) -> Outcome:
+        """The outcome of a run that ends without being run any more; what it said before a verdict still stands."""
+        said = self.said or NOTHING
+        return Outcome(kind, reason, said.text, files=said.files)
 
 
 class Known(NamedTuple):
@@ -212,6 +217,7 @@ def next_ready(tx: Transaction, conversation: str) -> float | None:
 
 
 def live_run(tx: Transaction, conversation: str) -> str | None:
+    """The run that is at work in a conversation, or that waits for an answer."""
     row = tx.one("SELECT run FROM inbox WHERE conversation = ? AND state = 'running'", conversation)
     return str(row["run"]) if row else None
 
@@ -289,19 +295,33 @@ def go_on(tx: Transaction, run: str, conversation: str) -> None:
 def asking_claim(tx: Transaction, run: str) -> Claim | None:
     """A claim for ending a run that waits for an answer; None for any other run."""
     row = tx.one("SELECT * FROM inbox WHERE run = ? AND state = 'running' AND asking <> ''", run)
-    return claim_of(row, journal.last(tx, run)) if row else None
+    return claim_of(row, journal.last(tx, run))._replace(said=transcript.said(tx, run)) if row else None
 
 
-def asking_runs(tx: Transaction) -> list[tuple[str, Asker | None]]:
-    """The runs that wait for an answer, each with the person it works for."""
-    rows = tx.all("SELECT run, message FROM inbox WHERE asking <> '' ORDER BY seq")
-    return [(row["run"], msgspec.json.decode(row["message"], type=Inbound).asker) for row in rows]
+def asking_page(tx: Transaction, after: int, limit: int) -> list[Row]:
+    """Runs that wait for an answer, each with its number and message, from a number on."""
+    return tx.all(
+        "SELECT seq, run, message FROM inbox WHERE asking <> '' AND seq > ? ORDER BY seq LIMIT ?", after, limit
+    )
 
 
-def asking_to_end(tx: Transaction) -> list[tuple[str, str | None]]:
-    """Runs that wait for an answer and were asked to stop or lost their client; None stands for the lost client."""
-    rows = tx.all("SELECT run, stop_asked FROM inbox WHERE asking <> '' AND (stop_asked IS NOT NULL OR attended = 1)")
+def asking_to_stop(tx: Transaction) -> list[tuple[str, str]]:
+    """Runs that were asked to stop while they waited for an answer, or before they went on after one."""
+    rows = tx.all("SELECT run, stop_asked FROM inbox WHERE stop_asked IS NOT NULL AND (asking <> '' OR goes_on = 1)")
     return [(row["run"], row["stop_asked"]) for row in rows]
+
+
+def asking_attended(tx: Transaction) -> list[str]:
+    """Runs that wait for an answer and end when their client disconnects."""
+    return [row["run"] for row in tx.all("SELECT run FROM inbox WHERE asking <> '' AND attended = 1")]
+
+
+def going_on(tx: Transaction, conversation: str) -> str | None:
+    """The run that is about to go on after a verdict."""
+    row = tx.one(
+        "SELECT run FROM inbox WHERE conversation = ? AND state = 'waiting' AND goes_on = 1 LIMIT 1", conversation
+    )
+    return str(row["run"]) if row else None
 
 
 def question_of(tx: Transaction, conversation: str) -> str:
@@ -384,9 +404,11 @@ def keep_checkpoint(tx: Transaction, run: str, checkpoint: bytes, after: int) ->
 
 
 def ask_stop(tx: Transaction, run: str, by: str) -> bool:
-    """Asks a run to stop; false for a run that is not running."""
+    """Asks a run to stop; false for one that has ended or never began."""
     asked = tx.count(
-        "UPDATE inbox SET stop_asked = coalesce(stop_asked, ?) WHERE run = ? AND state = 'running'", by, run
+        "UPDATE inbox SET stop_asked = coalesce(stop_asked, ?) WHERE run = ?"
+        " AND (state = 'running' OR (state = 'waiting' AND goes_on = 1))",
+        *(by, run),
     )
     if asked:
         fail_here("cancel.requested")
@@ -427,7 +449,7 @@ def amend(tx: Transaction, change: Inbound) -> Row | None:
 
 
 def waiting_claim(tx: Transaction, run: str) -> Claim | None:
-    """A claim for ending a run that still waits and never ran."""
+    """A claim for ending a run that waits: it never ran, was cut off, or goes on after a verdict."""
     row = tx.one(
         "SELECT inbox.*, conversations.generation AS current FROM inbox JOIN conversations ON id = conversation"
         " WHERE run = ? AND state = 'waiting'",
@@ -435,7 +457,10 @@ def waiting_claim(tx: Transaction, run: str) -> Claim | None:
     )
     if row is None:
         return None
-    return claim_of(row, journal.last(tx, run))._replace(generation=row["current"])
+    claimed = claim_of(row, journal.last(tx, run))
+    if row["goes_on"]:
+        return claimed._replace(said=transcript.said(tx, run))
+    return claimed._replace(generation=row["current"])
 
 
 def claim_of(row: Row, journalled: int) -> Claim:
@@ -497,7 +522,9 @@ def open_workspaces(tx: Transaction) -> set[str]:
 
 
 def count_open(tx: Transaction) -> int:
-    return count_waiting(tx) + len(open_runs(tx))
+    """Counts runs that wait, that are at work, and that wait for an answer."""
+    row = tx.one("SELECT count(*) AS n FROM inbox WHERE state = 'running'")
+    return count_waiting(tx) + (int(row["n"]) if row else 0)
 
 
 def count_waiting(tx: Transaction) -> int:

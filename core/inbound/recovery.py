@@ -37,7 +37,7 @@ def _abandon(tx: Transaction, run: str, settlement: Settlement) -> None:
     """Ends a run that its client can no longer receive, because the connection died with the process."""
     claimed = inbox.waiting_claim(tx, run)
     if claimed is not None:
-        settlement.close(tx, claimed, Outcome(OutcomeKind.FAILED, INTERRUPTED, ""))
+        settlement.close(tx, claimed, claimed.ended(OutcomeKind.FAILED, INTERRUPTED))
 
 
 def recover_run(tx: Transaction, run: str, clock: Clock, settlement: Settlement) -> None:

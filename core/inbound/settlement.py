@@ -80,14 +80,14 @@ class Settlement:
         """Ends a run that still waits; False for any other, which stays as it is."""
         claimed = inbox.waiting_claim(tx, run)
         if claimed is not None:
-            self.close(tx, claimed, Outcome(OutcomeKind.CANCELLED, reason, ""), remembered=remembered)
+            self.close(tx, claimed, claimed.ended(OutcomeKind.CANCELLED, reason), remembered=remembered)
         return claimed is not None
 
     def drop(self, tx: Transaction, run: str, reason: str) -> None:
         """Ends a run that still waits without an answer, and without a trace in the memory."""
         claimed = inbox.waiting_claim(tx, run)
         if claimed is not None:
-            outcome = Outcome(OutcomeKind.CANCELLED, reason, "")
+            outcome = claimed.ended(OutcomeKind.CANCELLED, reason)
             self.settle(tx, Ending(claimed, outcome, owes=False, last=claimed.journalled, remembered=False))
 
     def _close(self, tx: Transaction, ending: Ending) -> Outcome:

@@ -112,7 +112,7 @@ def erase(tx: Transaction, run: str) -> None:
         outbound_pruning.remove(tx, delivery["id"])
     view_rows.remove(tx, run)
     journal.erase(tx, run)
-    approval_rows.erase(tx, run)
+    approval_rows.forget(tx, run)
     history.erase(tx, run)
     talks.renew_title(tx, conversation, generation, run)
     talks.drop_empty(tx, conversation, generation)

@@ -84,6 +84,7 @@ def lines() -> list[Line]:
         *board(),
         *people(),
         *fence(),
+        *approvals(),
         *standstill(),
     ]
 
@@ -217,6 +218,21 @@ def people() -> list[Line]:
     return [
         Line("People: admitting one, 100,000 stored", many["admit_ms"], few["admit_ms"], "≤ 50", "ms"),
         Line("  longest standstill of that", many["longest_ms"], few["longest_ms"], "≤ 50", "ms"),
+    ]
+
+
+def approvals() -> list[Line]:
+    """Beside a gateway with one question, and one with none."""
+    found = _measure("approvals", "tests.bench.approvals")
+    return [
+        Line("Approvals: memory of each of 10,000", found["kb_each"], None, "flat", "kB"),
+        Line("  tasks while they wait", found["tasks"], found["none_tasks"], "as without", ""),
+        Line("  timers while they wait", found["timers"], found["none_timers"], "as without", ""),
+        Line("  start with them", found["start_s"], found["none_start_s"], "≤ 1 more", "s"),
+        Line("  one sweep with them", found["sweep_ms"], found["none_sweep_ms"], "", "ms"),
+        Line("  one answer", found["answer_ms"], None, "≤ 50", "ms"),
+        Line("  one person removed", found["remove_s"], None, "", "s"),
+        Line("  longest standstill of that", found["remove_standstill_ms"], None, "≤ 100", "ms"),
     ]
 
 

@@ -45,6 +45,7 @@ class Books:
             self.deliveries = rows("SELECT * FROM deliveries ORDER BY seq")
             self.tasks = rows("SELECT * FROM tasks")
             self.views = rows("SELECT run, view FROM views")
+            self.approvals = rows("SELECT * FROM approvals ORDER BY seq")
             self.audit = rows("SELECT actor, action, object, detail FROM audit ORDER BY seq")
             self.identities = rows(
                 "SELECT identities.id, person, role FROM identities JOIN persons ON persons.id = person"
@@ -157,11 +158,11 @@ class Case:
         return self.played.scenario.platform(owed.platform).settles_doubts
 
     def was_doubted(self, owed: Owed) -> bool:
-        """Itself, or the view that it was to finish."""
+        """Itself, the view that it was to finish, or the message that it was to replace."""
         copies = (copy for copies in owed.lines.values() for copy in copies)
         blurred = any((copy.place[0], copy.message.id) in self.blurred for copy in copies)
         run = [row["id"] for row in self.books.deliveries if row["run"] == owed.row["run"] and row["run"]]
-        return blurred or any(self.doubts[id] for id in (*run, owed.row["id"]))
+        return blurred or any(self.doubts[id] for id in (*run, owed.row["id"], owed.row["replaces"]))
 
     def is_excused(self, owed: Owed) -> bool:
         """Never shown, for a reason that the chat hears: turned away, or twice in doubt where nothing settles it.
@@ -197,6 +198,11 @@ class Case:
     def _runs(self) -> dict[str, str | None]:
         """By delivery."""
         return {row["id"]: row["run"] for row in self.books.deliveries}
+
+    @cached_property
+    def _replaced(self) -> dict[str, str]:
+        """By delivery: the one that replaces its message."""
+        return {row["replaces"]: row["id"] for row in self.books.deliveries if row["replaces"]}
 
     @cached_property
     def loose(self) -> list[Copy]:
@@ -246,7 +252,8 @@ class Case:
             and self.said[key].becomes is not Fate.LATER
         }
         for row in self.books.deliveries:
-            if row["kind"] != "opening":
+            # What was replaced stood there before; whatever is left of it was left behind.
+            if row["kind"] != "opening" and row["id"] not in self._replaced:
                 target, body = msgspec.json.decode(row["target"]), msgspec.json.decode(row["body"])
                 names = [file_line(file["name"]) for file in body.get("files", ())]
                 lines: dict[str, list[Copy]] = {line: [] for line in (*lines_of(body["text"]), *names)}
@@ -261,7 +268,8 @@ class Case:
                 # The same may be told twice there; each is known by its delivery, or by the run that it ends.
                 delivery = copy.message.key.partition(".")[0]
                 run = self._runs.get(delivery)
-                owed = [each for each in owed if each.row["id"] == delivery or (run and each.row["run"] == run)]
+                own = (delivery, self._replaced.get(delivery))
+                owed = [each for each in owed if each.row["id"] in own or (run and each.row["run"] == run)]
             if all(any(line in each.lines for each in owed) for line in copy.lines):
                 for each in owed:
                     for line in each.lines.keys() & set(copy.lines):

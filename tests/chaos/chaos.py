@@ -305,6 +305,7 @@ class Chaos:
                 decisions=visits.decisions,
                 roles=visits.roles,
                 linked=visits.linked,
+                asked=visits.asked,
             ),
             messages=len(self._plan.said),
             unheard=self._unheard(),

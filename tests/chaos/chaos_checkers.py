@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tests.chaos import api_checkers, checkers, people_checkers
+from tests.chaos import api_checkers, approval_checkers, checkers, people_checkers
 from tests.chaos.api_checkers import GIVEN_UP
 from tests.chaos.api_clients import Told
 from tests.chaos.case import Case, Copy, Owed, Row, file_line
@@ -262,6 +262,7 @@ FIGURES: dict[str, tuple[Callable[[NightCase], list[str]], ...]] = {
     "unmarked_duplicates": (duplicates, unsaid, checkers.orphans),
     "terminal_errors": (checkers.terminal,),
     "people": (people_checkers.people,),
+    "approvals": (approval_checkers.approvals,),
     **{name: (check,) for name, check in api_checkers.FIGURES.items()},
 }
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tests.chaos import people_checkers
+from tests.chaos import approval_checkers, people_checkers
 from tests.chaos.case import TEXT_ACTS, Books, Case, Copy, Owed, Row, file_line
 from tests.chaos.played import Played
 from tests.chaos.steps import REPLIES, Expected, Fate, Say, expected
@@ -285,6 +285,7 @@ CHECKERS: dict[str, Callable[[Case], list[str]]] = {
     "integrity": integrity,
     "left_behind": orphans,
     "people": people_checkers.people,
+    "approvals": approval_checkers.approvals,
 }
 
 

@@ -29,12 +29,15 @@ from tidings.core.adapter import Host, Platform, Receive, Reports, Taken
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.gateway.options import Options, Team
 from tidings.core.people import codes
-from tidings.core.settings import Access, Core
+from tidings.core.settings import Access, Approvals, Core
 from tidings.core.store import sqlite
 from tidings.core.store.store import Unit
 from tidings.core.store.wakeups import Wakeups
 from tidings.core.types import Absent, Part, Receipt, Signal, Target, Unreadable, Value, View
 from tidings.core.work.schedules import schedules
+
+# Long enough for any answer of a scenario, and short enough to wait for.
+ASKED_MINUTES = 3
 
 _WRITES = re.compile(r"\s*(INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)", re.IGNORECASE)
 
@@ -178,7 +181,7 @@ class Child:
         agent = scripted.ScriptedAgent(self._clock, scripted.Ledger(Path(self._spec.ledger)))
         return Gateway(
             Path(self._spec.home),
-            Core(access=access),
+            Core(access=access, approvals=Approvals(minutes=ASKED_MINUTES)),
             [
                 Platform(settings.name, account, lambda host, a=account, s=settings: self._adapter(a, s, host))  # type: ignore[misc]
                 for account, settings in self._spec.adapters

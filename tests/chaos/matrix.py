@@ -21,6 +21,7 @@ class Way(NamedTuple):
 
 PLAIN = Way()
 ODD = Way("odd")
+ASKED = Way("approvals")
 # A kill that leaves runs open, for labels that only a recovery comes by.
 RECOVERED = Way(after="run.mid_stream:1")
 
@@ -43,6 +44,9 @@ MATRIX: dict[str, Way] = {
     "run.post_terminal": PLAIN,
     "halt.pre_terminal": ODD,
     "cancel.requested": PLAIN,
+    "approval.pre_ask": ASKED,
+    "approval.post_ask": ASKED,
+    "approval.decided": ASKED,
     "out.claimed": PLAIN,
     "out.dispatching_committed": PLAIN,
     "out.bytes_written": PLAIN,

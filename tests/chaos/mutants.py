@@ -17,6 +17,7 @@ from tests.chaos import mutation_assistant as assistant
 from tests.chaos import mutation_board as board
 from tests.chaos import mutation_discord as discord
 from tests.chaos import mutation_fence as fence
+from tests.chaos import mutation_gate as gate
 from tests.chaos import mutation_inbound as inbound
 from tests.chaos import mutation_outbound as outbound
 from tests.chaos import mutation_slack as slack
@@ -612,32 +613,32 @@ MUTANTS: dict[str, Mutant] = {
         ),
         Mutant(
             "a summary of others' words is ours",
-            approvals.taint_forgotten_after_compaction,
+            gate.taint_forgotten_after_compaction,
             ("tests/security/test_s21_taint.py::test_taint_lasts_as_long_as_the_memory_and_no_longer",),
         ),
         Mutant(
             "a page's words are the person's",
-            approvals.taint_of_results_overlooked,
+            gate.taint_of_results_overlooked,
             ("tests/security/test_s21_taint.py::test_no_text_of_others_makes_an_allowed_tool_act",),
         ),
         Mutant(
             "git status; rm -rf ~",
-            approvals.rule_matched_on_text,
+            gate.rule_matched_on_text,
             _test("assistant_approvals", "a_rule_lets_its_words_run_at_once_and_nothing_else"),
         ),
         Mutant(
             "approved, then exchanged",
-            approvals.digest_not_compared,
+            gate.digest_not_compared,
             _test("assistant_approvals", "a_program_that_was_exchanged_meanwhile_is_asked_about_anew"),
         ),
         Mutant(
             "denied, and run",
-            approvals.denied_verdict_runs,
+            gate.denied_verdict_runs,
             _test("assistant_approvals", "a_denial_and_an_expiry_are_results_that_the_model_sees"),
         ),
         Mutant(
             "forbidden since it was approved",
-            approvals.verdict_above_the_settings,
+            gate.verdict_above_the_settings,
             (
                 *_test("assistant_approvals", "what_the_settings_deny_meanwhile_stays_unrun_though_it_was_approved"),
                 *_test("hosted_approvals", "settings_and_role_come_before_the_verdict"),
@@ -645,12 +646,12 @@ MUTANTS: dict[str, Mutant] = {
         ),
         Mutant(
             "a hosted agent asks nobody",
-            approvals.hosted_gate_open,
+            gate.hosted_gate_open,
             _test("hosted_approvals", "a_tool_acts_once_after_it_was_approved"),
         ),
         Mutant(
             "I11: done again after the answer",
-            approvals.question_repeats_the_round,
+            gate.question_repeats_the_round,
             _test("assistant_approvals", "two_questions_of_one_round_come_one_after_the_other_and_nothing_is_repeated"),
         ),
         Mutant(
@@ -1017,6 +1018,79 @@ MUTANTS: dict[str, Mutant] = {
             "the background runs free",
             fence.background_without_a_fence,
             _test("fenced_processes", "a_command_in_the_background_sees_nothing_of_the_gateway"),
+        ),
+        Mutant(
+            "D5: approver check left out at the button",
+            approvals.anybody_presses,
+            _test(
+                "platform_approvals",
+                "presses_of_others_are_answered_to_them_alone_and_the_question_stays_open[telegram]",
+            ),
+        ),
+        Mutant(
+            "approver check left out at the command",
+            approvals.anybody_approves_by_command,
+            _test("approval_edges", "members_of_a_group_answer_only_their_own_questions"),
+        ),
+        Mutant(
+            "I11: a verdict is applied twice",
+            approvals.verdict_applied_twice,
+            _swept("INSERT INTO journal", "effects", "approvals"),
+        ),
+        Mutant(
+            "expiry that does not end the run",
+            approvals.expiry_leaves_the_run,
+            _test("approvals", "a_question_that_nobody_answers_expires_as_a_denial"),
+        ),
+        Mutant(
+            "recovery runs what asks",
+            approvals.recovery_runs_what_asks,
+            _test("approvals", "a_question_survives_kills_and_holds_no_task"),
+        ),
+        Mutant(
+            "a stop that leaves the question open",
+            approvals.stop_leaves_the_question,
+            _test("approvals", "stop_withdraws_the_question_and_ends_the_run"),
+        ),
+        Mutant(
+            "an answer that can be given again",
+            approvals.answered_again,
+            _test("approvals", "a_second_answer_is_told_who_was_first"),
+        ),
+        Mutant(
+            "an approval covers other words",
+            approvals.approval_covers_other_words,
+            _test("approvals", "an_approval_for_the_talk_covers_the_same_words_until_the_talk_ends"),
+        ),
+        Mutant(
+            "D5: buttons work in another chat",
+            approvals.buttons_work_everywhere,
+            _test("platform_approvals", "forged_presses_answer_nothing[telegram]"),
+        ),
+        Mutant(
+            "going on loses what was said",
+            approvals.goes_on_with_its_words_lost,
+            _test("approvals", "a_tool_acts_once_its_person_has_approved"),
+        ),
+        Mutant(
+            "E9: asking holds a slot",
+            approvals.asking_holds_a_slot,
+            _test("approvals", "a_waiting_question_delays_no_other_chat"),
+        ),
+        Mutant(
+            "expired by a doubted clock",
+            approvals.deadline_by_a_doubted_clock,
+            _test("approval_edges", "a_clock_that_nobody_trusts_expires_nothing_and_keeps_nobody_busy"),
+        ),
+        Mutant(
+            "a stop after the approval goes unheard",
+            approvals.stop_is_not_heard_after_the_approval,
+            _test("approval_edges", "a_run_that_was_approved_and_waits_for_its_turn_can_be_stopped"),
+        ),
+        Mutant(
+            "S14: forgotten words in an approval",
+            approvals.standing_approval_outlives_its_run,
+            _test("approval_edges", "what_was_asked_is_forgotten_with_its_run[Always]"),
         ),
     )
 }

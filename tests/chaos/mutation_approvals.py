@@ -1,124 +1,184 @@
-"""Seeded bugs in approvals: taint that is forgotten, rules on text, verdicts that hold for more than they were given.
-
-The assistant is imported by who becomes one of these, and by nobody else: its library takes seconds.
-"""
+"""Seeded bugs in approvals: who may answer, how often, for what, and what becomes of the run and of its place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
 from tests.chaos.mutation_seams import swap
-
-if TYPE_CHECKING:
-    from pydantic_ai.messages import ModelMessage, ToolCallPart
-
-    from tidings.bots.assistant.memory import Memory
-    from tidings.bots.assistant.tools.command_rules import Rule
-    from tidings.bots.assistant.tools.policy import Case, Decision
-    from tidings.bots.assistant.tools.tool import Tool
-    from tidings.bots.hosted.tool_gate import Gate, Judged
-    from tidings.core.agent import Verdict
-
-
-def _decides(change: Callable[[Case], Case]) -> None:
-    """Lets every gate decide about a case that was changed."""
-    from tidings.bots.assistant import approval
-    from tidings.bots.assistant.tools import policy
-    from tidings.bots.hosted import tool_gate
-
-    real = policy.decide
-
-    def decide(case: Case) -> Decision:
-        return real(change(case))
-
-    for module in (policy, approval, tool_gate):
-        swap(module, "decide", decide)
+from tidings.core.agent import OutcomeKind, ToolStarted
+from tidings.core.desk.approvals import Answer, Choice, Question, Standing
+from tidings.core.desk.runs import Numbered
+from tidings.core.errors import Unknown
+from tidings.core.inbound import approval_rows, approvals, inbox, recovery
+from tidings.core.inbound.approval_rows import Asking, Decision
+from tidings.core.inbound.approvals import Approvals
+from tidings.core.inbound.dispatcher import Dispatcher
+from tidings.core.inbound.inbox import Claim
+from tidings.core.roles import Person
+from tidings.core.runs import transcript
+from tidings.core.runs.transcript import Said
+from tidings.core.store.store import Row, Transaction
+from tidings.core.types import Inbound, Target
 
 
-def taint_forgotten_after_compaction() -> None:
-    """A summary is taken for the bot's own words."""
-    from tidings.bots.assistant.memory import Memory
+def anybody_presses() -> None:
+    """D5: whoever sees the button may press it."""
 
-    real = Memory.replace
+    def press(self: Approvals, tx: Transaction, press: Inbound) -> Question:
+        id, _, what = press.choice.partition("/")
+        row = approval_rows.get(tx, id)
+        if row is None or what not in set(Choice):
+            raise Unknown("this question is not known")
+        return _answer_unchecked(self, tx, row, self._people.find(press), Choice(what))
 
-    def replaced(self: Memory, messages: list[ModelMessage], begin: int) -> None:
-        real(self, messages, begin)
-        self.taint.sources.clear()
-
-    swap(Memory, "replace", replaced)
-
-
-def taint_of_results_overlooked() -> None:
-    """Only what people send is looked at, not what tools bring back."""
-    from tidings.bots.assistant.taint import Taint
-
-    def use(self: Taint, tool: Tool, written: str) -> None:
-        return
-
-    swap(Taint, "use", use)
+    swap(Approvals, "press", press)
 
 
-def rule_matched_on_text() -> None:
-    """A command that begins like a rule is taken for it."""
-    from tidings.bots.assistant.tools import command_rules
+def anybody_approves_by_command() -> None:
+    """The buttons are guarded, the command is not."""
 
-    def is_covered(rules: Iterable[Rule], command: str) -> bool:
-        return any(command.startswith(" ".join(rule.words)) for rule in rules)
+    def answer_in(self: Approvals, tx: Transaction, by: Person, id: str, choice: Choice, reason: str = "") -> Question:
+        (row,) = approval_rows.find(tx, id)
+        return _answer_unchecked(self, tx, row, by, choice)
 
-    swap(command_rules, "is_covered", is_covered)
-
-
-def digest_not_compared() -> None:
-    """Whoever approved one thing has approved what became of it."""
-    _decides(lambda case: replace(case, digest=case.verdict.digest) if case.verdict else case)
+    swap(Approvals, "answer_in", answer_in)
 
 
-def denied_verdict_runs() -> None:
-    """An answer is an answer."""
-
-    def granted(case: Case) -> Case:
-        from msgspec import structs
-
-        if case.verdict is None:
-            return case
-        return replace(case, verdict=structs.replace(case.verdict, granted=True))
-
-    _decides(granted)
+def _answer_unchecked(self: Approvals, tx: Transaction, row: Row, by: Person, choice: Choice) -> Question:
+    state = Answer.DENIED if choice is Choice.DENY else Answer.GRANTED
+    return self._decide(tx, row, Decision(state, choice, by.label))
 
 
-def verdict_above_the_settings() -> None:
-    """What was approved runs, though the owner has forbidden it meanwhile."""
+def verdict_applied_twice() -> None:
+    """A run that was cut off behind its tool may run again: its approval is still there."""
 
-    def permitted(case: Case) -> Case:
-        from tidings.bots.assistant.settings import Mode
+    def _unknown_tool(entries: list[Numbered], checkpoint_after: int) -> ToolStarted | None:
+        return None
 
-        return replace(case, mode=Mode.ASK, barred=None) if case.verdict else case
-
-    _decides(permitted)
+    swap(recovery, "_unknown_tool", _unknown_tool)
 
 
-def hosted_gate_open() -> None:
-    """Whatever a hosted agent may use runs at once."""
-    from tidings.bots.assistant.tools.policy import Granted
-    from tidings.bots.hosted.tool_gate import Gate, Judged
+def expiry_leaves_the_run() -> None:
+    """The question is closed, and whoever waits for it waits for ever."""
+    real = Approvals._decide
 
-    async def judge(self: Gate, call: ToolCallPart, verdict: Verdict | None = None) -> Judged:
-        return Judged(Granted())
+    def _decide(self: Approvals, tx: Transaction, row: Row, decision: Decision, *, goes_on: bool = True) -> Question:
+        return real(self, tx, row, decision, goes_on=goes_on and decision.state is not Answer.EXPIRED)
 
-    swap(Gate, "judge", judge)
+    swap(Approvals, "_decide", _decide)
 
 
-def question_repeats_the_round() -> None:
-    """After a verdict, the calls before the question are made once more."""
-    from pydantic_ai.messages import ModelResponse, ToolReturnPart
+def recovery_runs_what_asks() -> None:
+    """After a kill every open run is taken for one that was cut off."""
 
-    from tidings.bots.assistant.memory import Memory
+    def open_runs(tx: Transaction) -> list[str]:
+        return [row["run"] for row in tx.all("SELECT run FROM inbox WHERE state = 'running' ORDER BY seq")]
 
-    real = Memory.reopen
+    swap(inbox, "open_runs", open_runs)
 
-    def reopen(self: Memory) -> tuple[ModelResponse, list[ToolReturnPart]]:
-        return real(self)[0], []
 
-    swap(Memory, "reopen", reopen)
+def stop_leaves_the_question() -> None:
+    """The run ends, and its buttons stay."""
+    real = Approvals._end
+
+    def _end(self: Approvals, tx: Transaction, run: str, kind: OutcomeKind, reason: str) -> None:
+        claimed = inbox.asking_claim(tx, run)
+        if claimed is None:
+            real(self, tx, run, kind, reason)
+        else:
+            self._settlement.close(tx, claimed, claimed.ended(kind, reason))
+
+    swap(Approvals, "_end", _end)
+
+
+def answered_again() -> None:
+    """The last answer counts."""
+    real = approval_rows.decide
+
+    def decide(tx: Transaction, id: str, decision: Decision, now: float) -> bool:
+        tx.execute("UPDATE approvals SET state = 'open' WHERE id = ?", id)
+        return real(tx, id, decision, now)
+
+    def _answer(self: Approvals, tx: Transaction, by: Person, row: Row, choice: Choice, reason: str = "") -> Question:
+        return answer(self, tx, by, {**dict(row), "state": "open"}, choice, reason)  # type: ignore[arg-type]
+
+    answer = Approvals._answer
+    swap(approval_rows, "decide", decide)
+    swap(Approvals, "_answer", _answer)
+
+
+def approval_covers_other_words() -> None:
+    """For this talk means the tool, whatever it is to do."""
+
+    def covering(tx: Transaction, asking: Asking, now: float) -> Standing | None:
+        row = tx.one(
+            "SELECT * FROM standing_approvals WHERE tool = ? AND conversation = ?",
+            *(asking.event.tool, asking.conversation),
+        )
+        return approval_rows.standing_of(row, 0.0) if row else None
+
+    swap(approval_rows, "covering", covering)
+
+
+def buttons_work_everywhere() -> None:
+    """The data of a button is all that counts, wherever it comes from."""
+
+    def _stands_in(row: Row, target: Target) -> bool:
+        return True
+
+    swap(approvals, "_stands_in", _stands_in)
+
+
+def goes_on_with_its_words_lost() -> None:
+    """Going on begins the answer anew, so that what was said before is gone from it."""
+    real = transcript.said
+
+    def said(tx: Transaction, run: str) -> Said:
+        return real(tx, run)._replace(text="")
+
+    swap(transcript, "said", said)
+
+
+def asking_holds_a_slot() -> None:
+    """E9: whoever waits for an answer keeps others waiting."""
+    let_ask, release = inbox.let_ask, Dispatcher.release
+    held: list[str] = []
+
+    def asks(tx: Transaction, claimed: Claim, question: str) -> None:
+        let_ask(tx, claimed, question)
+        held.append(claimed.run)
+
+    def keep(self: Dispatcher) -> None:
+        if held:
+            held.pop()
+        else:
+            release(self)
+
+    swap(inbox, "let_ask", asks)
+    swap(Dispatcher, "release", keep)
+
+
+def deadline_by_a_doubted_clock() -> None:
+    """A machine that woke up with a wrong date denies what nobody had time to answer."""
+
+    async def _expire(self: Approvals) -> None:
+        while await self._store.insist(self._expire_some) >= approvals.AT_ONCE:
+            pass
+
+    swap(Approvals, "_expire", _expire)
+
+
+def stop_is_not_heard_after_the_approval() -> None:
+    """Who approves and thinks again is told that nothing is running."""
+
+    def going_on(tx: Transaction, conversation: str) -> str | None:
+        return None
+
+    swap(inbox, "going_on", going_on)
+
+
+def standing_approval_outlives_its_run() -> None:
+    """What was forgotten stands in the list of approvals."""
+
+    def forget(tx: Transaction, run: str) -> None:
+        approval_rows.erase(tx, run)
+
+    swap(approval_rows, "forget", forget)

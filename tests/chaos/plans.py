@@ -32,6 +32,9 @@ LABELS = (
     "rec.pre_commit",
     "boot.mid_recover",
     "bg.pre_notify",
+    "approval.pre_ask",
+    "approval.post_ask",
+    "approval.decided",
 )
 
 

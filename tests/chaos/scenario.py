@@ -317,4 +317,80 @@ PEOPLE = Scenario(
     linked=(("keyed:7", "readback:70", "neither:7"),),
 )
 
-SCENARIOS = {"ten": TEN, "odd": ODD, "sixty": SIXTY, "people": PEOPLE}
+
+def _asks(key: str, where: str, text: str, chat: str, **others: Any) -> Say:
+    """The owner, who is asked in the same chat."""
+    return Say(key, where, text, chat=chat, sender=OWNER, **others)
+
+
+# Runs ask before they pay: approved, denied, expired, stopped, withdrawn, at home and in the chat, across a stop.
+APPROVALS = Scenario(
+    (KEYED, READBACK, NEITHER),
+    (
+        _owner("k1", "/sethome", "Gateway alerts"),
+        # Answered by buttons, and by words where nothing settles a doubt.
+        _asks("k2", "keyed", "ask", "2"),
+        _asks("r1", "readback", "beg", "2"),
+        _asks("n1", "neither", "ask", "2"),
+        Wait(12.0),
+        Press("keyed", "2", "pay for k2", "Once"),
+        Press("readback", "2", "pay for r1", "Deny"),
+        _asks("n2", "neither", "/approve", "2", reply="Approved once by"),
+        _asks("n3", "neither", "/approve", "2", reply="No question is open here."),
+        Wait(3.0),
+        # A member's question is asked at home, where the member cannot answer it; the next message waits.
+        Say("n4", "neither", "ask", chat="1"),
+        Wait(12.0),
+        Say("n5", "neither", "plain", chat="1"),
+        Press("keyed", "home", "pay for n4", "Once", sender=PERSON),
+        Press("keyed", "home", "pay for n4", "Once"),
+        Wait(3.0),
+        # For the talk: the next one is not asked about.
+        _asks("k3", "keyed", "ask", "3"),
+        Wait(12.0),
+        Press("keyed", "3", "pay for k3", "For this talk"),
+        Wait(2.0),
+        _asks("k4", "keyed", "ask", "3"),
+        # Stopped while it asks.
+        _asks("r2", "readback", "beg", "3", fate=Fate.ENDED),
+        Wait(3.0),
+        _asks("r3", "readback", "/stop", "3"),
+        Wait(1.0),
+        _asks("r4", "readback", "plain", "3"),
+        # Whoever is removed while the owner is asked; and whoever nobody answers.
+        _owner("k5", "/people admit neither:9", "neither:9 may talk to the bot now"),
+        Wait(1.0),
+        _at("n6", "neither", "beg", "9", Fate.ENDED),
+        _asks("n7", "neither", "beg", "4"),
+        Wait(12.0),
+        _owner("k6", "/people remove neither:9", "neither:9 may no longer talk to the bot"),
+        # The gateway is stopped while a question is open.
+        _asks("k7", "keyed", "ask", "4"),
+        Wait(12.0),
+        Stop(),
+        Wait(3.0),
+        Press("keyed", "4", "pay for k7", "Once"),
+        Wait(200.0),
+        REST,
+    ),
+    told=(
+        Told("keyed", "home", "Approved once by keyed:1"),
+        Told("keyed", "home", "No longer needed: the run ended"),
+    ),
+    decisions=(("admitted", "neither:9 member"), ("removed", "neither:9")),
+    roles=(),
+    asked=(
+        ("k2", "granted"),
+        ("r1", "denied"),
+        ("n1", "granted"),
+        ("n4", "granted"),
+        ("k3", "granted"),
+        ("k4", "granted"),
+        ("r2", "withdrawn"),
+        ("n6", "withdrawn"),
+        ("n7", "expired"),
+        ("k7", "granted"),
+    ),
+)
+
+SCENARIOS = {"ten": TEN, "odd": ODD, "sixty": SIXTY, "people": PEOPLE, "approvals": APPROVALS}

@@ -19,6 +19,7 @@ from tests.chaos.steps import (
     table_text,
 )
 from tidings.core.agent import (
+    ApprovalAsked,
     Checkpoint,
     Effect,
     Event,
@@ -83,6 +84,8 @@ class ScriptedAgent:
             "task": self._task,
             "frail": self._task,
             "vow": self._task,
+            "ask": self._ask,
+            "beg": self._ask,
         }
         async for event in scripts[turn.message.text.split()[0]](turn, token):
             yield event
@@ -146,6 +149,29 @@ class ScriptedAgent:
             yield Checkpoint(paid)
             await self._clock.sleep(0.1)
         yield TextDelta(f"{token} Paid, and written down.")
+        yield Finished()
+
+    async def _ask(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        """Pays once it is approved; behind its checkpoint it has paid, or was told not to."""
+        key = turn.message.key
+        call, paid = f"{key}-pay", f"{key} paid".encode()
+        if not turn.goes_on:
+            yield TextDelta(f"{token} Let me see. ")
+        verdict = next((each for each in turn.verdicts if each.call == call), None)
+        if verdict is None:
+            await self._clock.sleep(0.1)
+            yield Checkpoint(f"{key} asked".encode())
+            yield ApprovalAsked(call, "pay", f"pay for {key}", f"pay for {key}", "pay")
+            return
+        if verdict.granted and turn.checkpoint != paid:
+            yield ToolStarted(call, "pay", "{}", Effect.EFFECT)
+            await self._clock.sleep(0.1)
+            self._ledger.write(call)
+            fail_here("tool.effect")
+            yield ToolFinished(call, "paid")
+            yield Checkpoint(paid)
+            await self._clock.sleep(0.1)
+        yield TextDelta("Paid, and written down." if verdict.granted else "Not paid.")
         yield Finished()
 
     async def _bold(self, turn: Turn, token: str) -> AsyncIterator[Event]:

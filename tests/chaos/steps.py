@@ -167,6 +167,8 @@ class Scenario(NamedTuple):
     roles: tuple[tuple[str, str], ...] = ()
     # Which of them are one person, for each who has several.
     linked: tuple[tuple[str, ...], ...] = ()
+    # How the question of each message that asks before it pays ends.
+    asked: tuple[tuple[str, str], ...] = ()
 
     def said(self) -> dict[str, Say]:
         """Every message once, as it was corrected."""
@@ -246,6 +248,10 @@ def expected(say: Say) -> Expected:
         case "vow":
             kept = f"“{token}” was cancelled: " if say.becomes is Fate.WITHDRAWN else report(token)
             return Expected(f"{token} I will report back.", tool="promise", report=kept)
+        case "ask":
+            return Expected(f"{token} Let me see. Paid, and written down.", tool="pay")
+        case "beg":
+            return Expected(f"{token} Let me see. Not paid.")
         case "(deleted)":
             return Expected("the message was deleted.", outcome="cancelled")
         case _:

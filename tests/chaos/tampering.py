@@ -18,9 +18,10 @@ from msgspec.structs import replace
 
 from tests.chaos import checkers, driver, zygote
 from tests.chaos.driver import Played, Seen
-from tests.chaos.scenario import PEOPLE, SIXTY, TEN
+from tests.chaos.scenario import APPROVALS, PEOPLE, SIXTY, TEN
 from tests.simulators.paper.simulator import Message
 from tidings.core.outbound.outbox import MARK
+from tidings.core.types import Choice
 
 Tamper = Callable[[Played], Played]
 
@@ -83,6 +84,11 @@ def _loose_moved(begins: str, chat: str) -> Callable[[tuple[Message, ...]], tupl
 def _answering(known: str, unheard: str) -> Callable[[tuple[Message, ...]], tuple[Message, ...]]:
     """What answered one message answers another one too."""
     return lambda messages: (*messages, *(replace(m, reply_to=unheard) for m in messages if m.reply_to == known))
+
+
+def _with_button(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    last = messages[-1]
+    return (*messages[:-1], replace(last, choices=(Choice(id="ask_1/once", label="Once"),)))
 
 
 def _drafted_elsewhere(played: Played) -> Played:
@@ -176,9 +182,40 @@ PEOPLE_TAMPERINGS: tuple[tuple[str, str, Tamper], ...] = (
 )
 
 
+# The same for what is asked of people.
+APPROVAL_TAMPERINGS: tuple[tuple[str, str, Tamper], ...] = (
+    ("approvals", "a question that hangs", _sql("UPDATE approvals SET state = 'open' WHERE call = 'n7-pay'")),
+    (
+        "approvals",
+        "a denial that counts as a yes",
+        _sql("UPDATE approvals SET state = 'granted' WHERE call = 'r1-pay'"),
+    ),
+    ("approvals", "paid without an approval", lambda played: played._replace(ledger=(*played.ledger, "r1-pay"))),
+    ("approvals", "asked twice", _sql("UPDATE approvals SET run = (SELECT run FROM inbox WHERE key = 'k2')")),
+    ("approvals", "an answer without a trace", _sql("DELETE FROM audit WHERE action = 'denied'")),
+    (
+        "approvals",
+        "an answer that nobody hears of",
+        _sql("DELETE FROM journal WHERE CAST(event AS TEXT) LIKE '%approval_answered%'"),
+    ),
+    ("approvals", "buttons that stay", _messages("keyed", _with_button)),
+    ("effects", "a tool acts twice", _twice),
+    ("silent", "a question without its end", _messages("readback", _loose_without("Denied by"))),
+    ("misplaced", "a member's question elsewhere", _messages("keyed", _loose_moved("Approved once by", "1"))),
+)
+
+
+PLAYS = (
+    (TEN, TAMPERINGS),
+    (SIXTY, LARGE_TAMPERINGS),
+    (PEOPLE, PEOPLE_TAMPERINGS),
+    (APPROVALS, APPROVAL_TAMPERINGS),
+)
+
+
 async def _tamper(line: socket.socket, folder: Path) -> int:
     blind = 0
-    for scenario, tamperings in ((TEN, TAMPERINGS), (SIXTY, LARGE_TAMPERINGS), (PEOPLE, PEOPLE_TAMPERINGS)):
+    for scenario, tamperings in PLAYS:
         own = folder / f"{len(tamperings)} tamperings"
         own.mkdir()
         async with driver.Nursery(line).open() as nursery:

@@ -60,7 +60,7 @@ def told(results: list[Result]) -> list[str]:
 
 
 def test_every_label_is_passed_and_a_kill_there_loses_nothing(crew: Crew) -> None:
-    clean = list(crew.play([Ask(at="", scenario=scenario, labels=True) for scenario in ("ten", "odd")]))
+    clean = list(crew.play([Ask(at="", scenario=scenario, labels=True) for scenario in ("ten", "odd", "approvals")]))
     counts = {result.scenario: result.labels for result in clean}
     # The first time that it is passed; `make sweep` also kills at later ones.
     results = list(crew.play(list(matrix.kills(counts, hits=(1,)))))

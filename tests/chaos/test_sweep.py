@@ -13,7 +13,7 @@ from tests.chaos.crew import Ask
 from tests.chaos.mutants import MUTANTS, VARIABLE
 from tests.chaos.played import Commit
 from tests.chaos.sweep import kills, part
-from tests.chaos.tampering import PEOPLE_TAMPERINGS, TAMPERINGS
+from tests.chaos.tampering import APPROVAL_TAMPERINGS, PEOPLE_TAMPERINGS, TAMPERINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,7 +51,18 @@ def test_people_are_admitted_removed_blocked_and_linked_once_whichever_decision_
     assert report.counts["double"] > 1
 
 
-@pytest.mark.parametrize(("scenario", "messages"), [("ten", 12), ("odd", 7), ("sixty", 60), ("people", 29)])
+def test_a_tool_acts_once_whichever_commit_about_its_question_a_kill_hits() -> None:
+    # Before or after each of them, in turns; `make sweep` has both at every commit, and a second kill behind each.
+    report = Report("--scenario", "approvals", "--touching", "approvals", "--part", "1/2", "--doubles", "4")
+    assert report.status == 0, report.text
+    assert report.counts["approvals"] == report.counts["effects"] == 0
+    assert report.counts["cases"] > 15
+    assert report.counts["double"] > 2
+
+
+@pytest.mark.parametrize(
+    ("scenario", "messages"), [("ten", 12), ("odd", 7), ("sixty", 60), ("people", 29), ("approvals", 18)]
+)
 def test_the_commits_are_the_same_in_every_run(scenario: str, messages: int) -> None:
     report = Report("--scenario", scenario, "--runs", "3")
     assert report.status == 0, report.text
@@ -105,7 +116,7 @@ def test_the_sweep_finds_a_seeded_bug(mutant: str) -> None:
 
 
 def test_every_checker_sees_spoilt_traces() -> None:
-    assert {checker for checker, _, _ in (*TAMPERINGS, *PEOPLE_TAMPERINGS)} == CHECKERS.keys()
+    assert {checker for checker, _, _ in (*TAMPERINGS, *PEOPLE_TAMPERINGS, *APPROVAL_TAMPERINGS)} == CHECKERS.keys()
     command = [sys.executable, "-m", "tests.chaos.tampering"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -27,7 +27,7 @@ PLACES = ("keyed", "readback", "quiet", "neither", "fleeting", "mute")
 SURE = ("keyed", "readback", "quiet")
 # Whoever is removed has read an answer first; where a doubt cannot be settled by an edit either, it may never be there.
 READ = (*SURE, "neither", "fleeting")
-WHERE = {"stays": PLACES, "removed": READ, "returns": READ, "blocked": READ, "links": SURE}
+WHERE = {"stays": PLACES, "removed": READ, "returns": READ, "blocked": READ, "links": SURE, "asks": SURE}
 STORIES = tuple(WHERE)
 # One visitor to so many messages, but at least one for each story.
 MESSAGES_EACH = 16
@@ -72,6 +72,7 @@ class Seen(NamedTuple):
     roles: tuple[tuple[str, str], ...]
     linked: tuple[tuple[str, ...], ...]
     presses: frozenset[str]
+    asked: tuple[tuple[str, str], ...]
 
 
 class Visitors:
@@ -85,6 +86,8 @@ class Visitors:
         self._roles: dict[str, str] = {}
         self._linked: list[tuple[str, ...]] = []
         self._presses: set[str] = set()
+        # How the question of each message that asks must end.
+        self._asked_about: list[tuple[str, str]] = []
         self.said: list[Say] = []
         self.faults: list[str] = []
         self._running: asyncio.Task[None] | None = None
@@ -154,6 +157,9 @@ class Visitors:
             case "links":
                 self._speak(visit, "plain", Fate.TAKEN)
                 await self._link(visit)
+            case "asks":
+                for text, label, ends in (("ask", "Once", "granted"), ("beg", "Deny", "denied")):
+                    await self._answer(visit, text, label, ends)
 
     async def _come_in(self, visit: Visit, time: int = 1) -> None:
         """A stranger writes, the owner is asked and admits them, and what they wrote is answered."""
@@ -189,6 +195,29 @@ class Visitors:
         too_late = self._says(platform, late, late, f"/link {code}", Fate.TAKEN)
         self._says(platform, other, other, "plain", Fate.TAKEN)
         await self._obeyed(too_late, "This code is wrong", platform, late)
+
+    async def _answer(self, visit: Visit, text: str, label: str, ends: str) -> None:
+        """A visitor's run asks before it pays, and the owner answers at home; a run may be given up before it asks."""
+        key, desk, visited = self._speak(visit, text, Fate.TAKEN), self._papers[DESK], self._papers[visit.platform]
+
+        def found() -> list[Message]:
+            return [each for each in desk.visible(HOME) if f"pay for {key}\n" in each.text and each.choices]
+
+        def is_given_up() -> bool:
+            posts = [each.text for each in visited.visible(visit.who) if each.reply_to == key]
+            return any("I could not finish this" in post for post in posts)
+
+        while not found() and not is_given_up():  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_SECONDS)
+        if not found():
+            return
+        question = found()[-1]
+        choice = next(choice.id for choice in question.choices if choice.label == label)
+        self._presses.add(desk.presses(question.id, choice, sender=OWNER))
+        self._asked_about.append((key, ends))
+        begins = "Approved once by" if ends == "granted" else "Denied by"
+        self._told[DESK, HOME, begins] += 1
+        await desk.until(lambda paper: not paper.message(question.id).choices, PATIENCE_SECONDS)
 
     def _speak(self, visit: Visit, text: str, fate: Fate) -> str:
         return self._says(visit.platform, visit.who, visit.who, text, fate)
@@ -251,4 +280,5 @@ class Visitors:
             roles=tuple(self._roles.items()),
             linked=tuple(self._linked),
             presses=frozenset(self._presses),
+            asked=tuple(self._asked_about),
         )

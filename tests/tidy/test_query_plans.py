@@ -43,6 +43,7 @@ SHORT = {
     "one_live_run_per_conversation": "runs at work",
     "inbox_at_work": "runs at work",
     "inbox_asking": "runs that wait for an answer",
+    "inbox_asking_to_stop": "runs that are stopped right now",
     "approvals_open": "questions that wait for an answer",
     "approvals_open_of_person": "questions that wait for an answer",
     "inbox_waiting": "messages that wait",

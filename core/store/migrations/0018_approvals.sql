@@ -6,6 +6,7 @@ ALTER TABLE inbox ADD COLUMN asking TEXT NOT NULL DEFAULT '';
 ALTER TABLE inbox ADD COLUMN goes_on INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX inbox_at_work ON inbox (seq) WHERE state = 'running' AND asking = '';
 CREATE INDEX inbox_asking ON inbox (seq) WHERE asking <> '';
+CREATE INDEX inbox_asking_to_stop ON inbox (seq) WHERE stop_asked IS NOT NULL AND (asking <> '' OR goes_on = 1);
 
 CREATE TABLE approvals (
     seq INTEGER PRIMARY KEY,
@@ -57,6 +58,8 @@ CREATE TABLE standing_approvals (
     -- Who gave it, as id and in words.
     person TEXT NOT NULL,
     giver TEXT NOT NULL,
+    -- The run whose question was answered: what it covers is forgotten with it.
+    run TEXT NOT NULL,
     expires REAL NOT NULL
 );
 CREATE INDEX standing_for_tool ON standing_approvals (bot, tool, covers);
