@@ -119,8 +119,8 @@ class Sandbox:
             return f"it is missing: {INSTALL}"
         if name != "bubblewrap" and self._settings.by_list:
             return f'it cannot pass a list of hosts: set [terminal] network = "off", or {INSTALL}'
-        if name != "bubblewrap" and wall.landlock_version() < wall.OLDEST_LANDLOCK:
-            return f"this kernel's Landlock is missing, off, or older than Linux 6.2: {INSTALL}"
+        if name != "bubblewrap" and not wall.landlock_version():
+            return f"this kernel has no Landlock, or it is switched off: {INSTALL}"
         try:
             told = await asyncio.to_thread(self._probe, held)
         except (OSError, subprocess.SubprocessError) as error:
@@ -200,7 +200,7 @@ class Sandbox:
             processes=settings.processes,
             disk=settings.disk_bytes,
             # A socket by a path is not Landlock's business, so no socket at all is opened.
-            filter=syscalls.program(()),
+            filter=syscalls.program((), truncates=wall.landlock_version() >= wall.KNOWS_TRUNCATING),
             readable=(*SYSTEM, *CONFIGURATION, *settings.readable, "/etc/passwd", "/etc/group", "/etc/hosts", "/proc"),
             writable=(inside, *DEVICES),
         )
