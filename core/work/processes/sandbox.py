@@ -30,7 +30,8 @@ CONFIGURATION = tuple(
     f"/etc/{name}"
     for name in (
         *("alternatives", "fonts", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf", "os-release"),
-        *("pki", "protocols", "services", "ssl"),
+        # Beside the certificates there may be private keys.
+        *("pki/ca-trust", "pki/tls/certs", "protocols", "services", "ssl/certs", "ssl/openssl.cnf"),
     )
 )
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
