@@ -134,8 +134,9 @@ class Ground:
             case "local":
                 return Local()
             case "ssh":
-                return Remote(await self._stack.enter_async_context(_another_host(self._far, self._settings)))
-        settings = Terminal(**self._settings)
+                self.settings = await self._stack.enter_async_context(_another_host(self._far, self._settings))
+                return Remote(self.settings)
+        self.settings = settings = Terminal(**self._settings)
         outlet = None
         if settings.by_list:
             outlet = (await self._stack.enter_async_context(OutletServer(self.home, settings))).outlet
