@@ -337,7 +337,7 @@ def _gateway(
     staff: Staff,
     server: LocalServer,
     listener: HttpServer,
-    outlet: Outlet | None,
+    outlet: Outlet | None = None,
 ) -> Gateway:
     from tidings.adapters import catalog
     from tidings.adapters.shared import proxy

@@ -190,11 +190,11 @@ class Doctor:
         """Tries the fence around commands, in the home if there is one."""
         import asyncio
 
-        from tidings.bots.app.fencing import LOCAL, runs_commands, tried
+        from tidings.bots.app.fencing import runs_commands, tried
         from tidings.core.errors import Unfenced
 
         if loaded.core.terminal.backend == "local":
-            self.note("fail" if runs_commands(loaded) else "warn", "fence", LOCAL)
+            # The remarks about settings say so already.
             return
         try:
             self.ok("fence", f"commands run behind {asyncio.run(tried(loaded, home))}")

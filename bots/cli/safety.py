@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from tidings.bots.app.fencing import LOCAL, runs_commands
 from tidings.bots.app.roster import ASSISTANT, Bot, Source, secrets_file
 from tidings.bots.app.settings import SECRET, Loaded, parse
 from tidings.core.agent import Effect
@@ -46,6 +47,9 @@ def remarks(
     yield from _ids(loaded, source, check_id, is_group)
     yield from _access(loaded.core.access, source)
     yield from _limits(loaded, source)
+    if loaded.core.terminal.backend == "local":
+        # Without a bot that runs commands, only the owner's schedules do.
+        yield Remark("fail" if runs_commands(loaded) else "warn", "fence", LOCAL)
     for names, section in _accounts(loaded.platforms):
         yield from _platform(names, section, source)
     for name, bot in loaded.bots.items():

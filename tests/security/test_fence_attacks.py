@@ -9,6 +9,7 @@ import platform
 import shlex
 import shutil
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +25,8 @@ from tidings.core.settings import Terminal
 from tidings.core.work.processes import syscalls
 from tidings.core.work.processes.foreground import Ended
 from tidings.core.work.processes.sandbox import Sandbox
+
+ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = needs_python
 
@@ -200,6 +203,37 @@ async def test_nothing_of_a_command_is_left_when_its_time_is_up(tmp_path: Path, 
         ended = await ground.run("trap '' TERM; (setsid sleep 987653 &); sleep 987653 & echo begun; sleep 987653", 2)
         assert (ended.code, ended.output) == (None, "begun\n")
         await ground.until(lambda: not _running("987653"))
+
+
+OWNER = """
+import asyncio, os, sys
+from pathlib import Path
+from tidings.core.settings import Terminal
+from tidings.core.work.processes import foreground
+from tidings.core.work.processes.remote import Remote
+from tidings.core.work.processes.sandbox import Sandbox
+
+async def main(written, home, program):
+    settings = Terminal.model_validate_json(written)
+    fence = Remote(settings) if settings.backend == "ssh" else Sandbox(settings, Path(home), program=program)
+    folder = Path(home, "workspaces", "one")
+    command = ("/bin/sh", "-c", "(setsid sleep 987651 &); sleep 987651")
+    await foreground.run(await fence.around(command, folder, {"PATH": os.defpath, "HOME": str(folder)}), 600, 1000)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS[:3])
+async def test_nothing_of_a_command_is_left_when_the_gateway_is_killed(tmp_path: Path, backend: str) -> None:
+    async with Ground(tmp_path, backend) as ground:
+        program = "bwrap" if backend == "bubblewrap" else "no-such-program"
+        arguments = (ground.settings.model_dump_json(), str(ground.home), program)
+        owner = await asyncio.create_subprocess_exec(sys.executable, "-c", OWNER, *arguments, cwd=ROOT)
+        await ground.until(lambda: _running("987651"))
+        owner.kill()
+        await owner.wait()
+        await ground.until(lambda: not _running("987651"))
 
 
 def _running(word: str) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.worlds.builders import conversation, target
-from tests.worlds.fakes import FakeDesk
+from tests.worlds.fakes import FakeDesk, FakeProcesses
 from tests.worlds.tool_bench import in_session, use
 from tidings.bots.assistant.tools import processes, terminal
 from tidings.bots.assistant.tools.tool import ToolError
@@ -30,10 +30,11 @@ from tidings.core.work.wording import lasting
 NOWHERE = Matches([], [], 0)
 
 
-class Background:
+class Background(FakeProcesses):
     """Remembers what it was asked to launch, and launches nothing."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.launched: list[Launch] = []
         self.fault: Exception | None = None
 

@@ -46,12 +46,20 @@ LIMITS = {"processes": 60, "memory_bytes": 1_500_000_000, "disk_bytes": 20_000_0
 
 ON_LINUX = sys.platform == "linux"
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
-needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not here")
-needs_landlock = pytest.mark.skipif(
-    not ON_LINUX or wall.landlock_version() < wall.OLDEST_LANDLOCK, reason="this kernel has no Landlock"
-)
+
+
+def _has_bubblewrap() -> bool:
+    """Whether it is installed, and the kernel lets it work."""
+    if not ON_LINUX or shutil.which("bwrap") is None:
+        return False
+    tried = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
+    return subprocess.run(tried, capture_output=True, check=False).returncode == 0
+
+
+needs_bubblewrap = pytest.mark.skipif(not _has_bubblewrap(), reason="bubblewrap is not here, or may not work")
+needs_landlock = pytest.mark.skipif(not ON_LINUX or not wall.landlock_version(), reason="this kernel has no Landlock")
 needs_sshd = pytest.mark.skipif(
-    SSHD is None or shutil.which("ssh") is None or shutil.which("bwrap") is None, reason="sshd is not here"
+    SSHD is None or shutil.which("ssh") is None or not _has_bubblewrap(), reason="sshd is not here"
 )
 needs_python = pytest.mark.skipif(shutil.which("python3", path=PATHS) is None, reason="there is no system's Python")
 on_linux = pytest.mark.skipif(not ON_LINUX, reason="only Linux has these walls")
@@ -126,8 +134,9 @@ class Ground:
             case "local":
                 return Local()
             case "ssh":
-                return Remote(await self._stack.enter_async_context(_another_host(self._far, self._settings)))
-        settings = Terminal(**self._settings)
+                self.settings = await self._stack.enter_async_context(_another_host(self._far, self._settings))
+                return Remote(self.settings)
+        self.settings = settings = Terminal(**self._settings)
         outlet = None
         if settings.by_list:
             outlet = (await self._stack.enter_async_context(OutletServer(self.home, settings))).outlet

@@ -123,11 +123,12 @@ async def _launch(asked: Command, occasion: Occasion) -> Result:
             key=f"terminal/{occasion.key}",
         )
         task = await occasion.desk.processes.launch(launch)
+        fence = await occasion.desk.processes.fence.describe()
     except (Overdrawn, Unfenced, Unkeepable, Unstored) as error:
         raise ToolError(f"Nothing was started: {error}.") from error
     except OSError as error:
         raise ToolError(f"The command could not be started: {error.strerror}.") from error
-    return Result(f"It runs in the background as {task}. {TOLD[asked.manner]}")
+    return Result(f"It runs in the background as {task}. {TOLD[asked.manner]} (Fence: {fence}.)")
 
 
 async def _ground() -> tuple[str, Path]:

@@ -30,7 +30,8 @@ CONFIGURATION = tuple(
     f"/etc/{name}"
     for name in (
         *("alternatives", "fonts", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf", "os-release"),
-        *("pki", "protocols", "services", "ssl"),
+        # Beside the certificates there may be private keys.
+        *("pki/ca-trust", "pki/tls/certs", "protocols", "services", "ssl/certs", "ssl/openssl.cnf"),
     )
 )
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
@@ -119,8 +120,8 @@ class Sandbox:
             return f"it is missing: {INSTALL}"
         if name != "bubblewrap" and self._settings.by_list:
             return f'it cannot pass a list of hosts: set [terminal] network = "off", or {INSTALL}'
-        if name != "bubblewrap" and wall.landlock_version() < wall.OLDEST_LANDLOCK:
-            return f"this kernel's Landlock is missing, off, or older than Linux 6.2: {INSTALL}"
+        if name != "bubblewrap" and not wall.landlock_version():
+            return f"this kernel has no Landlock, or it is switched off: {INSTALL}"
         try:
             told = await asyncio.to_thread(self._probe, held)
         except (OSError, subprocess.SubprocessError) as error:
@@ -200,7 +201,7 @@ class Sandbox:
             processes=settings.processes,
             disk=settings.disk_bytes,
             # A socket by a path is not Landlock's business, so no socket at all is opened.
-            filter=syscalls.program(()),
+            filter=syscalls.program((), truncates=wall.landlock_version() >= wall.KNOWS_TRUNCATING),
             readable=(*SYSTEM, *CONFIGURATION, *settings.readable, "/etc/passwd", "/etc/group", "/etc/hosts", "/proc"),
             writable=(inside, *DEVICES),
         )

@@ -66,7 +66,7 @@ CALLS: dict[str, tuple[int | None, int | None]] = {
     "ioperm": (173, None),
     "modify_ldt": (154, None),
 }
-CLONE, CLONE3, SOCKET, IOCTL = (56, 220), (435, 435), (41, 198), (16, 29)
+CLONE, CLONE3, SOCKET, IOCTL, TRUNCATE = (56, 220), (435, 435), (41, 198), (16, 29), (76, 45)
 # Each kind of namespace that clone can make.
 NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 # Both put text into a terminal as if a person had typed it.
@@ -81,10 +81,10 @@ NUMBER, ARCHITECTURE, FIRST, SECOND = 0, 4, 16, 24
 ALLOW, KILL, FAIL = 0x7FFF0000, 0x80000000, 0x00050000
 
 
-def program(families: Iterable[int], machine: str = platform.machine()) -> str:
+def program(families: Iterable[int], machine: str = platform.machine(), *, truncates: bool = True) -> str:
     """The filter in hexadecimal digits; empty for a processor whose numbers we do not know.
 
-    `families` are the kinds of sockets that the command may open.
+    `families` are the kinds of sockets that the command may open. `truncates` permits to truncate a file by its path.
     """
     if machine not in ARCHITECTURES:
         return ""
@@ -97,7 +97,7 @@ def program(families: Iterable[int], machine: str = platform.machine()) -> str:
     ]
     if machine == "x86_64":
         lines += _when(AT_LEAST, X32, _step(RETURN, refused))
-    for numbers in CALLS.values():
+    for numbers in (*CALLS.values(), *(() if truncates else (TRUNCATE,))):
         if (number := numbers[column]) is not None:
             lines += _when(EQUAL, number, _step(RETURN, refused))
     # Its flags are in memory, which a filter cannot read; programs fall back to clone.

@@ -15,8 +15,8 @@ from typing import Any
 
 # The descriptor from which bubblewrap reads the filter; those of texts follow.
 FILTER = 9
-# The oldest Landlock that can forbid truncating a file.
-OLDEST_LANDLOCK = 3
+# The oldest Landlock that can forbid truncating a file by its path.
+KNOWS_TRUNCATING = 3
 
 _PDEATHSIG, _SECCOMP, _NO_NEW_PRIVILEGES, _FILTER_MODE = 1, 22, 38, 2
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _VERSION = 444, 445, 446, 1
@@ -168,8 +168,8 @@ class _Beneath(ctypes.Structure):
 
 def _restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
     version = landlock_version()
-    if version < OLDEST_LANDLOCK:
-        raise OSError("the kernel's Landlock is missing or too old")
+    if not version:
+        raise OSError("the kernel has no Landlock")
     everything = (1 << _LAST_RIGHT.get(version, 15) + 1) - 1
     # TCP since version 4; signals and abstract sockets of processes outside since version 6.
     wanted = _Ruleset(everything, 3 if version >= 4 else 0, 3 if version >= 6 else 0)

@@ -38,6 +38,9 @@ MODEL = {"TIDINGS_BOT__MODEL": "openai:gpt-5-mini", "TIDINGS_BOT__API_KEY": "sk-
 CANARIES = (STRONG, TOKEN, BOT_TOKEN, APP_TOKEN, MODEL["TIDINGS_BOT__API_KEY"])
 
 
+TERMINAL = '[bot]\nagent = "echo"\ntools = ["terminal"]\n[terminal]\n'
+
+
 class Broken(NamedTuple):
     """A set-up with one thing wrong, and what must be said of it."""
 
@@ -119,6 +122,13 @@ def somebody_elses(home: Path) -> None:
 
 
 BY_SETTINGS = [
+    Broken("commands without a fence", "commands run without a fence", TERMINAL + 'backend = "local"\n'),
+    Broken("a fence without its host", '[terminal] backend = "ssh" needs host', '[terminal]\nbackend = "ssh"\n'),
+    Broken(
+        "a host whose key nobody knows",
+        "[terminal] known_hosts: there is no file /nowhere/known; make it with: ssh-keyscan far.example.com",
+        TERMINAL + 'backend = "ssh"\nhost = "far.example.com"\nuser = "visitor"\nknown_hosts = "/nowhere/known"\n',
+    ),
     Broken("a file that is no TOML", "is not valid TOML: Expected ']'", "[limits\nruns = 1\n"),
     Broken("a value that cannot be", "[limits] runs = 0 must be greater than", "[limits]\nruns = 0\n"),
     Broken(

@@ -2,66 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
-import re
 import signal
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.scenario.work.test_processes import PATIENCE_SECONDS, Hands, answered, begun, call, until
 from tests.worlds.fence import needs_bubblewrap
-from tests.worlds.tool_bench import use
 from tests.worlds.world import World
-from tidings.bots.assistant.tools import processes, terminal
-from tidings.bots.assistant.tools.tool import ToolError
-from tidings.core.agent import Event, Finished, TextDelta, Turn
 from tidings.core.desk.work import Plan, TaskState
 from tidings.core.types import Target
 
-PATIENCE_SECONDS = 30.0
-TOOLS = (*terminal.tools(), *processes.TOOLS)
 SANDBOX = {"backend": "sandbox", "disk_bytes": 20_000_000}
 
 pytestmark = needs_bubblewrap
-
-
-class Hands:
-    """Uses the tool that the message names, with its arguments, and says what came of it."""
-
-    async def run(self, turn: Turn) -> AsyncIterator[Event]:
-        tool, _, written = turn.message.text.partition(" ")
-        try:
-            told = (await use(TOOLS, tool, turn.desk, key=turn.message.key, **json.loads(written))).text
-        except ToolError as error:
-            told = f"refused: {error}"
-        yield TextDelta(told)
-        yield Finished()
-
-
-async def answered(world: World, **arguments: Any) -> str:
-    key = world.paper.says(f"terminal {json.dumps(arguments)}")
-    await world.eventually(lambda: world.rows("SELECT 1 FROM inbox WHERE key = ?", key))
-    return (await world.outcome(key)).text
-
-
-async def begun(world: World, command: str) -> str:
-    told = await answered(world, command=command, background=True, notify_on_complete=True)
-    found = re.search(r"task_\w+", told)
-    assert found, told
-    return found[0]
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        # Another process can tell only by being looked at.
-        while True:
-            if holds():
-                return
-            await asyncio.sleep(0.02)
 
 
 def seen(word: str) -> list[int]:
@@ -150,6 +105,6 @@ async def test_a_scheduled_command_runs_behind_the_same_fence(tmp_path: Path) ->
 async def test_without_a_wall_the_tool_says_what_to_do(tmp_path: Path) -> None:
     listed = {"backend": "sandbox", "network": ("packages.example.com",)}
     async with World(tmp_path, Hands(), terminal=listed) as world:
-        told = await answered(world, command="touch began")
+        told = await answered(world, call("terminal", command="touch began"))
         assert told == 'refused: Nothing was started: there is no proxy for [terminal] network here; set it to "off".'
         assert not written(world, "began")
