@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.worlds.careful import Careful
-from tests.worlds.stages import PLATFORMS, Asked, Stage, stage
+from tests.worlds.stages import GROUP, PLATFORMS, Asked, Stage, stage
 from tests.worlds.world import OwnedClock
 from tidings.adapters.shared import replies
 from tidings.core.inbound.door import QUESTION_CLOSED
 from tidings.core.types import Refusal
 
 NOT_YOURS = replies.REFUSALS[Refusal.NOT_PERMITTED]
+SUPERGROUP = -1000000000005
 ALL = ["Once", "For this talk", "Always", "Deny"]
 
 # What each platform calls a new message, and one that is changed.
@@ -275,3 +276,30 @@ async def test_a_question_in_doubt_is_asked_and_answered_all_the_same(
         await sent(there)
         assert len(agent.acted) == 1
         assert there.world.rows("SELECT 1 FROM deliveries WHERE state <> 'delivered'") == []
+
+
+async def test_a_question_in_a_group_that_moved_is_answered_where_its_people_are(tmp_path: Path) -> None:
+    """Telegram: the message stayed behind in the old group, so a new one says how it ended."""
+    agent = Careful()
+    async with stage(tmp_path, "telegram", agent) as there:
+        await asks(there, room=True, at="")
+        telegram = there.world.telegram
+        telegram.migrate(GROUP, SUPERGROUP)
+        telegram.says("/approve@tidings_bot", chat=SUPERGROUP, user=7)
+        await there.until(lambda: len(agent.acted) == 1)
+        await there.until(lambda: any(text == "Done: rm build." for text in telegram.posts_in(SUPERGROUP)))
+        await sent(there)
+        assert any("rm build" in text for text in telegram.posts_in(SUPERGROUP) if text.startswith("Approved once by"))
+
+
+async def test_a_question_in_a_thread_of_slack_is_answered_there_by_a_word(tmp_path: Path) -> None:
+    agent = Careful()
+    async with stage(tmp_path, "slack", agent) as there:
+        slack, ada, room = there.world.slack, there.world.ada, there.world.room
+        root = ada.says(room, "clean up", mention=True)
+        await is_asked(there, "")
+        asked = there.question()
+        assert asked.message.thread == root.ts
+        ada.says(room, "!approve", thread=root)
+        await ended(there, asked, "Approved once by")
+        await there.until(lambda: "Done: rm build." in slack.posts_in(room, root.ts))
