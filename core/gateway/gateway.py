@@ -143,7 +143,7 @@ class Gateway:
 
     def _build_the_way_in(self, parts: Parts) -> tuple[Dispatcher, Door]:
         essentials, courier, people = parts.essentials, parts.courier, parts.people
-        endings = Endings(parts.settlement, parts.approvals)
+        endings = Endings(parts.settlement, parts.asking, parts.approvals)
         turns = Turns(parts.bots, self.desk, parts.accounts.can, self._home / "workspaces", people)
         drafts = Drafts(self._clock, courier.views, parts.feed.follow, draft.tail(parts.accounts.compose))
         dispatcher = Dispatcher(essentials, turns, courier, drafts, endings, people, parts.slots)
@@ -248,6 +248,7 @@ class Gateway:
         self._door.renew(settings.limits, settings.groups)
         self._dispatcher.renew(settings.limits)
         self._parts.people.renew(settings.permissions)
+        self._parts.asking.renew(settings.approvals)
         self._parts.approvals.renew(settings.approvals)
         return self._parts.supervisor.try_misconfigured()
 

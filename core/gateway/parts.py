@@ -11,6 +11,7 @@ from tidings.core.gateway.supervisor import Supervisor
 from tidings.core.inbound import abilities
 from tidings.core.inbound.approval_commands import ApprovalCommands
 from tidings.core.inbound.approvals import Approvals
+from tidings.core.inbound.asking import Asking
 from tidings.core.inbound.bots import Bots
 from tidings.core.inbound.commands import Command
 from tidings.core.inbound.continuing import Continuing
@@ -69,6 +70,7 @@ class Parts:
     feed: Feed
     courier: Courier
     settlement: Settlement
+    asking: Asking
     approvals: Approvals
     stopping: Stopping
     slots: Slots
@@ -121,7 +123,8 @@ def build(
         Origin.CARD: conclusions.end_run,
     }
     settlement = Settlement(clock, accounts.can, senders)
-    approvals = Approvals(essentials, settings.approvals, people, settlement, options.owner, supervisor.is_down)
+    asking = Asking(clock, settings.approvals, people, settlement, options.owner, supervisor.is_down)
+    approvals = Approvals(essentials, settings.approvals, people, settlement)
     people_service = PeopleService(store, clock, people, register, pairing, settlement)
     stopping = Stopping(store, settlement)
     courier = Courier(essentials, accounts, stopping.stop_for_sender)
@@ -148,6 +151,7 @@ def build(
         feed=feed,
         courier=courier,
         settlement=settlement,
+        asking=asking,
         approvals=approvals,
         stopping=stopping,
         slots=slots,

@@ -20,7 +20,7 @@ SHORT = 6
 ALIKE = 50
 
 
-class Asking(NamedTuple):
+class NewQuestion(NamedTuple):
     """A question on its way into the store."""
 
     id: str
@@ -52,20 +52,20 @@ class Decision(NamedTuple):
         return self.state is Answer.GRANTED
 
 
-def add(tx: Transaction, asking: Asking, decision: Decision | None = None) -> None:
+def add(tx: Transaction, new: NewQuestion, decision: Decision | None = None) -> None:
     """Stores a question, or one that is decided before anybody is asked."""
-    event = asking.event
+    event = new.event
     tx.execute(
         "INSERT INTO approvals (id, run, call, digest, bot, conversation, generation, tool, detail, texts, covers,"
         " choices, person, asker, state, choice, decider, reason, delivery, target, asked, deadline, decided)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        *(asking.id, asking.run, event.call, event.digest, asking.bot, asking.conversation, asking.generation),
+        *(new.id, new.run, event.call, event.digest, new.bot, new.conversation, new.generation),
         *(event.tool, event.detail, msgspec.json.encode(event.read).decode(), event.covers),
-        *(" ".join(asking.choices), asking.person.id, asking.person.label),
+        *(" ".join(new.choices), new.person.id, new.person.label),
         *(decision.state if decision else Answer.OPEN, (decision.choice or "") if decision else ""),
         *(decision.by if decision else "", decision.reason if decision else ""),
-        *(asking.delivery, encode(asking.target) if asking.target else None),
-        *(asking.asked, asking.deadline, asking.asked if decision else None),
+        *(new.delivery, encode(new.target) if new.target else None),
+        *(new.asked, new.deadline, new.asked if decision else None),
     )
 
 
@@ -195,16 +195,16 @@ def question_of(row: Row, ahead: float) -> Question:
 # Approvals that hold for longer than once.
 
 
-def covering(tx: Transaction, asking: Asking, now: float) -> Standing | None:
+def covering(tx: Transaction, new: NewQuestion, now: float) -> Standing | None:
     """A standing approval for exactly this call.
 
     One that was given to a run without texts of others covers no run with such texts.
     """
-    event = asking.event
+    event = new.event
     row = tx.one(
         "SELECT * FROM standing_approvals WHERE bot = ? AND tool = ? AND covers = ? AND covers <> '' AND expires > ?"
         " AND (conversation = '' OR (conversation = ? AND generation = ?)) AND tainted >= ? LIMIT 1",
-        *(asking.bot, event.tool, event.covers, now, asking.conversation, asking.generation, int(bool(event.read))),
+        *(new.bot, event.tool, event.covers, now, new.conversation, new.generation, int(bool(event.read))),
     )
     return standing_of(row, 0.0) if row else None
 
@@ -236,5 +236,6 @@ def purge(tx: Transaction, now: float) -> None:
 
 def standing_of(row: Row, ahead: float) -> Standing:
     return Standing(
-        *(row["id"], row["bot"], row["tool"], row["covers"], row["conversation"], row["giver"], row["expires"] + ahead)
+        *(row["id"], row["bot"], row["tool"], row["covers"], row["conversation"], row["giver"], row["expires"] + ahead),
+        person=row["person"],
     )

@@ -16,7 +16,8 @@ from tidings.core.clock import Timer
 from tidings.core.errors import Fenced
 from tidings.core.failpoints import fail_here
 from tidings.core.inbound import answer, inbox, recovery
-from tidings.core.inbound.approvals import Asked, Endings
+from tidings.core.inbound.approvals import Endings
+from tidings.core.inbound.asking import Asked
 from tidings.core.inbound.inbox import Claim
 from tidings.core.inbound.settlement import Ending
 from tidings.core.inbound.slots import Slots
@@ -68,7 +69,7 @@ class Dispatcher(Part):
         self._courier = courier
         self._drafts = drafts
         self._settlement = endings.settlement
-        self._approvals = endings.approvals
+        self._asking = endings.asking
         self._people = people
         self._slots = slots
         slots.subscribe(self._fill)
@@ -307,7 +308,7 @@ class Dispatcher(Part):
         conversation = claimed.inbound.conversation.id
 
         def unit(tx: Transaction) -> Claim | None:
-            self._approvals.ask(tx, question)
+            self._asking.ask(tx, question)
             return None if self._waiting else self.claim(tx, conversation)
 
         following = await self._store.insist(unit)

@@ -100,6 +100,7 @@ class Door:
         self._dispatcher = dispatcher
         self._courier = courier
         self._settlement = endings.settlement
+        self._asking = endings.asking
         self._approvals = endings.approvals
         self._early = EarlyParts()
         self._queue = QueueLimit()
@@ -209,7 +210,7 @@ class Door:
         claimed = self._dispatcher.claim(tx, conversation) if reserved else None
         if claimed is None:
             inbox.announce_next(tx, conversation)
-            self._approvals.tell_waiting(tx, inbound)
+            self._asking.tell_waiting(tx, inbound)
         return _Taken(Stored(run=became), claimed)
 
     def _is_full(self, tx: Transaction, inbound: Inbound) -> bool:

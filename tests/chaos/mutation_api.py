@@ -321,13 +321,13 @@ def chat_without_questions() -> None:
 
 def whole_answers_wait_for_people() -> None:
     """A request without a stream waits for its question as long as a chat does."""
-    from tidings.core.inbound.approvals import Approvals
+    from tidings.core.inbound.asking import Asking
     from tidings.core.types import Inbound
 
-    def patience(self: Approvals, inbound: Inbound) -> float:
+    def patience(self: Asking, inbound: Inbound) -> float:
         return self._settings.minutes * 60
 
-    swap(Approvals, "_patience", patience)
+    swap(Asking, "_patience", patience)
 
 
 def waiting_questions_keep_their_places() -> None:

@@ -8,7 +8,7 @@ from tidings.core.desk.approvals import Answer, Choice, Question, Standing
 from tidings.core.desk.runs import Numbered
 from tidings.core.errors import Unknown
 from tidings.core.inbound import approval_rows, approvals, inbox, recovery
-from tidings.core.inbound.approval_rows import Asking, Decision
+from tidings.core.inbound.approval_rows import Decision, NewQuestion
 from tidings.core.inbound.approvals import Approvals
 from tidings.core.inbound.dispatcher import Dispatcher
 from tidings.core.inbound.inbox import Claim
@@ -108,10 +108,10 @@ def answered_again() -> None:
 def approval_covers_other_words() -> None:
     """For this talk means the tool, whatever it is to do."""
 
-    def covering(tx: Transaction, asking: Asking, now: float) -> Standing | None:
+    def covering(tx: Transaction, new: NewQuestion, now: float) -> Standing | None:
         row = tx.one(
             "SELECT * FROM standing_approvals WHERE tool = ? AND conversation = ?",
-            *(asking.event.tool, asking.conversation),
+            *(new.event.tool, new.conversation),
         )
         return approval_rows.standing_of(row, 0.0) if row else None
 

@@ -17,8 +17,8 @@ from tests.chaos.mutants import VARIABLE
 ROOT = Path(__file__).resolve().parents[2]
 LINE = re.compile(
     r"chaos: seed=\d+ messages=\d+ kills=\d+ lost=\d+ silent=\d+ misplaced=\d+ unmarked_duplicates=\d+"
-    r" terminal_errors=\d+ people=\d+ api_unknown=\d+ api_twice=\d+ api_endings=\d+ api_events=\d+ api_texts=\d+"
-    r" api_status=\d+ api_leaks=\d+ orphans=\d+\n"
+    r" terminal_errors=\d+ people=\d+ approvals=\d+ api_unknown=\d+ api_twice=\d+ api_endings=\d+ api_events=\d+"
+    r" api_texts=\d+ api_status=\d+ api_leaks=\d+ orphans=\d+\n"
 )
 
 
@@ -65,8 +65,8 @@ def test_nothing_is_lost_hidden_misplaced_or_repeated(runs: dict[str, Run], name
     status, told, words = runs[name].ended()
     assert status == 0, words
     assert LINE.fullmatch(told), told
-    zeros = "lost=0 silent=0 misplaced=0 unmarked_duplicates=0 terminal_errors=0 people=0 api_unknown=0 api_twice=0"
-    zeros += " api_endings=0 api_events=0 api_texts=0 api_status=0 api_leaks=0"
+    zeros = "lost=0 silent=0 misplaced=0 unmarked_duplicates=0 terminal_errors=0 people=0 approvals=0"
+    zeros += " api_unknown=0 api_twice=0 api_endings=0 api_events=0 api_texts=0 api_status=0 api_leaks=0"
     assert told.startswith(f"chaos: seed={runs[name].seed} messages=80 kills=6 {zeros} "), told
 
 

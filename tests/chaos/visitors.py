@@ -207,8 +207,9 @@ class Visitors:
             posts = [each.text for each in visited.visible(visit.who) if each.reply_to == key]
             return any("I could not finish this" in post for post in posts)
 
-        while not found() and not is_given_up():  # noqa: ASYNC110
-            await asyncio.sleep(LOOK_SECONDS)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not found() and not is_given_up():  # noqa: ASYNC110
+                await asyncio.sleep(LOOK_SECONDS)
         if not found():
             return
         question = found()[-1]

@@ -377,3 +377,19 @@ async def test_an_answer_of_an_unowned_clock_is_never_early(tmp_path: Path) -> N
         assert len(world.rows("SELECT 1 FROM approvals WHERE state = 'open'")) == 1
         await clock.advance(11 * 60)
         await world.until(lambda: any("nobody answered" in post for post in world.paper.posts_in("1")))
+
+
+async def test_a_standing_approval_ends_with_the_person_who_gave_it(tmp_path: Path) -> None:
+    agent = Careful()
+    async with World(tmp_path, agent, allow=["paper:8"], owners=["paper:7"]) as world:
+        await with_home(world)
+        await world.admit("paper:6", Role.ADMIN)
+        world.paper.says("clean up", sender="8", chat="8")
+        question = await asked(world, "home")
+        world.paper.presses(question.id, button(question, "For this talk"), sender="6")
+        await until_said(world, "Done: rm build.", "8")
+        await world.remove("paper:6")
+        world.paper.says("again", sender="8", chat="8")
+        # The home was that person's chat too, so there is nobody left to ask.
+        await until_said(world, "Not done: rm build, nobody who may approve it can be reached.", "8")
+        assert len(agent.acted) == 1
