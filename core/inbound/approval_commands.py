@@ -56,6 +56,8 @@ class ApprovalCommands:
             question = self._approvals.answer_in(tx, self._people.find(inbound), id, choice, reason)
         except (Unknown, Unkeepable, Conflict) as error:
             return Obeyed(_sentence(error))
+        if self._approvals.is_told_in(tx, question.id, inbound.target):
+            return Obeyed()
         return Obeyed(f"{questions.ended(question)} ({question.tool})")
 
     def _list(self, tx: Transaction, inbound: Inbound) -> Obeyed:

@@ -192,6 +192,12 @@ class Approvals(Part):
         ended = Owed(ids.new("dlv"), Class.REPLY, target, body, None, "question", replaces=row["delivery"])
         outbox.put(tx, ended, now)
 
+    def is_told_in(self, tx: Transaction, id: str, target: Target) -> bool:
+        """Tells whether this chat gets a new message that says how the question ended, so that no other is needed."""
+        row = approval_rows.get(tx, id)
+        asked_here = row is not None and row["target"] is not None and _stands_in(row, target)
+        return asked_here and not self._settlement.can_edit(target)
+
     # Ending without an answer.
 
     def _look_at(self, deadline: float) -> None:

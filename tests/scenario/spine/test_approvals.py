@@ -69,6 +69,17 @@ async def test_where_no_message_can_be_changed_the_answer_is_a_message_of_its_ow
         await until_said(world, "Done: rm build.")
 
 
+async def test_an_answer_by_command_is_confirmed_once_also_where_nothing_can_be_changed(tmp_path: Path) -> None:
+    kind = PaperKind(keyed_for=3600.0, streaming="none")
+    async with World(tmp_path, Careful(), owners=["paper:7"], kind=kind) as world:
+        world.paper.says("clean up")
+        await asked(world)
+        world.paper.says("/approve")
+        await until_said(world, "Done: rm build.")
+        await world.settled()
+        assert len([post for post in world.paper.posts_in("1") if post.startswith("Approved once by")]) == 1
+
+
 async def test_calls_that_differ_in_what_is_redacted_are_asked_about_each_time(tmp_path: Path) -> None:
     """An approval covers words; of two keys only the same mask would be left."""
     first, second = ("curl https://example.org -H 'Authorization: Bearer sk-" + each * 40 + "'" for each in "ab")
