@@ -6,10 +6,14 @@ import asyncio
 import json
 import os
 import platform
+import re
 import shlex
 import shutil
+import socket
 import stat
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +28,7 @@ from tidings.core.errors import Unfenced
 from tidings.core.settings import Terminal
 from tidings.core.work.processes import syscalls
 from tidings.core.work.processes.foreground import Ended
-from tidings.core.work.processes.sandbox import Sandbox
+from tidings.core.work.processes.sandbox import Sandbox, user_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -203,6 +207,54 @@ async def test_nothing_of_a_command_is_left_when_its_time_is_up(tmp_path: Path, 
         ended = await ground.run("trap '' TERM; (setsid sleep 987653 &); sleep 987653 & echo begun; sleep 987653", 2)
         assert (ended.code, ended.output) == (None, "begun\n")
         await ground.until(lambda: not _running("987653"))
+
+
+OUTSIDE = python(
+    "import ctypes, os, resource, socket\n"
+    "c = ctypes.CDLL(None)\n"
+    "def attempt(name, act):\n"
+    "    try:\n        print(name, 'passed', act())\n    except OSError:\n        print(name, 'refused')\n"
+    "def send(path):\n"
+    "    for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW):\n"
+    "        socket.socketpair(socket.AF_UNIX, kind)[0].sendto(b'hello', path)\n"
+    "pid = int(os.environ['VICTIM'])\n"
+    "attempt('limit', lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE, (0, 0)))\n"
+    "attempt('priority', lambda: os.setpriority(os.PRIO_PROCESS, pid, 19))\n"
+    "attempt('all priorities', lambda: os.setpriority(os.PRIO_USER, 0, 19))\n"
+    "attempt('processors', lambda: os.sched_setaffinity(pid, [0]))\n"
+    "attempt('scheduler', lambda: os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0)))\n"
+    "attempt('datagram', lambda: send(os.environ['DATAGRAMS']))\n"
+    "print('memory', 'refused' if c.shmget(4711, 4096, 0o1600) < 0 else 'passed')\n"
+    "print('messages', 'refused' if c.msgget(4711, 0o1600) < 0 else 'passed')\n"
+    "socket.socketpair(); os.setpriority(os.PRIO_PROCESS, 0, 5); resource.prlimit(0, resource.RLIMIT_NOFILE)\n"
+    "print('its own', os.getpriority(os.PRIO_PROCESS, 0))"
+)
+
+
+@needs_landlock
+async def test_landlock_keeps_a_command_from_other_processes_of_its_user(tmp_path: Path) -> None:
+    """They stand for a gateway that is not root: Landlock alone would let a command take its descriptors away."""
+    async with Ground(tmp_path, "landlock") as ground:
+        user = user_of(ground.workspace.resolve())
+        with (
+            tempfile.TemporaryDirectory() as near,
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams,
+            subprocess.Popen(["sleep", "600"], user=user or None, group=user or None) as victim,
+        ):
+            try:
+                datagrams.bind(f"{near}/socket")
+                for path, mode in ((near, 0o755), (f"{near}/socket", 0o666)):
+                    os.chmod(path, mode)
+                command = f"VICTIM={victim.pid} DATAGRAMS={near}/socket {OUTSIDE}"
+                ended = await ground.run(command)
+                limits = Path(f"/proc/{victim.pid}/limits").read_text()
+            finally:
+                victim.kill()
+        *tried, own = ended.output.splitlines()
+        assert len(tried) == 8
+        assert [line for line in tried if not line.endswith(" refused")] == []
+        assert own == "its own 5"
+        assert not re.search(r"Max open files +0 ", limits)
 
 
 OWNER = """

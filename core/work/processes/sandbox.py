@@ -201,7 +201,7 @@ class Sandbox:
             processes=settings.processes,
             disk=settings.disk_bytes,
             # A socket by a path is not Landlock's business, so no socket at all is opened.
-            filter=syscalls.program((), truncates=wall.landlock_version() >= wall.KNOWS_TRUNCATING),
+            filter=syscalls.program((), truncates=wall.landlock_version() >= wall.KNOWS_TRUNCATING, is_apart=False),
             readable=(*SYSTEM, *CONFIGURATION, *settings.readable, "/etc/passwd", "/etc/group", "/etc/hosts", "/proc"),
             writable=(inside, *DEVICES),
         )
