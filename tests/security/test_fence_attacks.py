@@ -313,6 +313,30 @@ async def test_what_a_command_leaves_can_be_read_and_removed(tmp_path: Path, bac
         shutil.rmtree(ground.workspace)
 
 
+DIGS = python("import os\nfor _ in range(1100):\n    os.mkdir('d'); os.chdir('d')")
+
+
+@pytest.mark.parametrize("backend", SANDBOXES)
+async def test_folders_without_end_leave_the_next_command_a_way_to_remove_them(tmp_path: Path, backend: str) -> None:
+    async with Ground(tmp_path, backend) as ground:
+        try:
+            await ground.run(DIGS)
+            assert (ground.workspace / "d").exists()
+            assert (await ground.run("rm -r d && echo removed")).output == "removed\n"
+        finally:
+            # What cleans up after the tests would not get to their bottom either.
+            await asyncio.to_thread(subprocess.run, ["rm", "-rf", str(ground.workspace)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
+@pytest.mark.parametrize("backend", SANDBOXES)
+async def test_a_folder_that_cannot_be_listed_hides_nothing_from_the_limit(tmp_path: Path, backend: str) -> None:
+    async with Ground(tmp_path, backend) as ground:
+        ended = await ground.run(f"mkdir -m 300 c && cd c && {FILLS} && echo filled")
+        assert "filled" not in ended.output
+        (ground.workspace / "c").chmod(0o700)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives its commands another user")
 @pytest.mark.parametrize("backend", SANDBOXES)
 async def test_each_conversation_of_root_has_a_user_of_its_own(tmp_path: Path, backend: str) -> None:
