@@ -48,9 +48,9 @@ class ListedHosts:
     """Checks hosts by the list and by their addresses: those of a public host must all be public."""
 
     def __init__(self, settings: Terminal, fetcher: Fetcher | None = None) -> None:
-        self._private = guard.allowed_hosts(settings.private_hosts)
+        self._private = guard.allowed_hosts(settings.private_hosts, "[terminal] private_hosts")
         names = () if settings.network == "off" else settings.network
-        self._public = guard.allowed_hosts(names)
+        self._public = guard.allowed_hosts(names, "[terminal] network")
         self._fetcher = fetcher or Fetcher(self._private)
 
     async def addresses(self, url: URL) -> tuple[str, ...]:
