@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidings.core.errors import Unfenced
+from tidings.core.errors import ConfigError, Unfenced
 
 if TYPE_CHECKING:
     from tidings.bots.app.settings import Loaded
@@ -29,10 +29,14 @@ def runs_commands(loaded: Loaded) -> bool:
 
 async def tried(loaded: Loaded, home: Path) -> str:
     """Which fence holds on this machine, tried in the home, or elsewhere before there is one. Raises Unfenced."""
-    from tidings.bots.app.outlet import FORWARDER
+    from tidings.bots.app.outlet import FORWARDER, ListedHosts
     from tidings.core.work.processes.fence import choose
     from tidings.core.work.processes.sandbox import Outlet
 
+    try:
+        ListedHosts(loaded.core.terminal)
+    except ConfigError as error:
+        raise Unfenced(f"the gateway does not start: {error}") from error
     with tempfile.TemporaryDirectory() as elsewhere:
         place = home if os.access(home, os.W_OK | os.X_OK) else Path(elsewhere)
         return await choose(loaded.core.terminal, place, Outlet(str(FORWARDER), place / "unused")).describe()

@@ -25,6 +25,8 @@ SOCKET = "outlet/proxy.sock"
 HEAD_BYTES = 16_384
 HEAD_SECONDS = 20.0
 CONNECT_SECONDS = 20.0
+# How long a server may still send after the command's side has ended: most often the command is gone.
+LAST_SECONDS = 60.0
 CHUNK_BYTES = 65_536
 # Connections at once, of all commands together.
 MOST = 64
@@ -32,6 +34,8 @@ MOST = 64
 OURS = (b"connection", b"proxy-connection", b"proxy-authorization", b"keep-alive", b"upgrade")
 
 Dial = Callable[[str, int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+
+Way = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Refused(Exception):
@@ -44,9 +48,9 @@ class ListedHosts:
     """Checks hosts by the list and by their addresses: those of a public host must all be public."""
 
     def __init__(self, settings: Terminal, fetcher: Fetcher | None = None) -> None:
-        self._private = guard.allowed_hosts(settings.private_hosts)
+        self._private = guard.allowed_hosts(settings.private_hosts, "[terminal] private_hosts")
         names = () if settings.network == "off" else settings.network
-        self._public = guard.allowed_hosts(names)
+        self._public = guard.allowed_hosts(names, "[terminal] network")
         self._fetcher = fetcher or Fetcher(self._private)
 
     async def addresses(self, url: URL) -> tuple[str, ...]:
@@ -68,10 +72,12 @@ class OutletServer:
         settings: Terminal,
         hosts: ListedHosts | None = None,
         dial: Dial = asyncio.open_connection,
+        last_seconds: float = LAST_SECONDS,
     ) -> None:
         self.outlet = Outlet(str(FORWARDER), home / SOCKET)
         self._hosts = hosts or ListedHosts(settings)
         self._dial = dial
+        self._last_seconds = last_seconds
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
 
@@ -122,7 +128,7 @@ class OutletServer:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             else:
                 there[1].write(_request(method, url, headers))
-            await _relay((reader, there[1]), (there[0], writer))
+            await _relay((reader, there[1]), (there[0], writer), self._last_seconds)
         finally:
             there[1].close()
 
@@ -179,10 +185,13 @@ def _request(method: bytes, url: URL, headers: list[bytes]) -> bytes:
     return b"\r\n".join([first, b"Host: " + authority, *kept, b"Connection: close", b"", b""])
 
 
-async def _relay(*ways: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
+async def _relay(asking: Way, answering: Way, last_seconds: float) -> None:
+    """Carries bytes both ways; a server that keeps silent does not hold its place longer than the command."""
     async with asyncio.TaskGroup() as group:
-        for reader, writer in ways:
-            group.create_task(_pump(reader, writer))
+        answers = group.create_task(_pump(*answering))
+        await _pump(*asking)
+        await asyncio.wait({answers}, timeout=last_seconds)
+        answers.cancel()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -220,5 +222,14 @@ def _remove(path: Path) -> None:
     """Removes a file or folder, if it still exists."""
     try:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
-    except OSError as error:
-        log.warning("%s cannot be removed: %s", path, error.strerror)
+    except (OSError, RecursionError):
+        _force(path)
+    if path.exists():
+        log.warning("%s cannot be removed; remove it by hand", path)
+
+
+def _force(path: Path) -> None:
+    """Removes folders that a command has closed or nested more deeply than Python can follow."""
+    for order in (("chmod", "-R", "u+rwX"), ("rm", "-rf")):
+        with suppress(OSError):
+            subprocess.run([*order, "--", str(path)], stderr=subprocess.DEVNULL, check=False)

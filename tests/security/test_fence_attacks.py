@@ -6,10 +6,14 @@ import asyncio
 import json
 import os
 import platform
+import re
 import shlex
 import shutil
+import socket
 import stat
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +28,7 @@ from tidings.core.errors import Unfenced
 from tidings.core.settings import Terminal
 from tidings.core.work.processes import syscalls
 from tidings.core.work.processes.foreground import Ended
-from tidings.core.work.processes.sandbox import Sandbox
+from tidings.core.work.processes.sandbox import Sandbox, user_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -205,6 +209,54 @@ async def test_nothing_of_a_command_is_left_when_its_time_is_up(tmp_path: Path, 
         await ground.until(lambda: not _running("987653"))
 
 
+OUTSIDE = python(
+    "import ctypes, os, resource, socket\n"
+    "c = ctypes.CDLL(None)\n"
+    "def attempt(name, act):\n"
+    "    try:\n        print(name, 'passed', act())\n    except OSError:\n        print(name, 'refused')\n"
+    "def send(path):\n"
+    "    for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW):\n"
+    "        socket.socketpair(socket.AF_UNIX, kind)[0].sendto(b'hello', path)\n"
+    "pid = int(os.environ['VICTIM'])\n"
+    "attempt('limit', lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE, (0, 0)))\n"
+    "attempt('priority', lambda: os.setpriority(os.PRIO_PROCESS, pid, 19))\n"
+    "attempt('all priorities', lambda: os.setpriority(os.PRIO_USER, 0, 19))\n"
+    "attempt('processors', lambda: os.sched_setaffinity(pid, [0]))\n"
+    "attempt('scheduler', lambda: os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0)))\n"
+    "attempt('datagram', lambda: send(os.environ['DATAGRAMS']))\n"
+    "print('memory', 'refused' if c.shmget(4711, 4096, 0o1600) < 0 else 'passed')\n"
+    "print('messages', 'refused' if c.msgget(4711, 0o1600) < 0 else 'passed')\n"
+    "socket.socketpair(); os.setpriority(os.PRIO_PROCESS, 0, 5); resource.prlimit(0, resource.RLIMIT_NOFILE)\n"
+    "print('its own', os.getpriority(os.PRIO_PROCESS, 0))"
+)
+
+
+@needs_landlock
+async def test_landlock_keeps_a_command_from_other_processes_of_its_user(tmp_path: Path) -> None:
+    """They stand for a gateway that is not root: Landlock alone would let a command take its descriptors away."""
+    async with Ground(tmp_path, "landlock") as ground:
+        user = user_of(ground.workspace.resolve())
+        with (
+            tempfile.TemporaryDirectory() as near,
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams,
+            subprocess.Popen(["sleep", "600"], user=user or None, group=user or None) as victim,
+        ):
+            try:
+                datagrams.bind(f"{near}/socket")
+                for path, mode in ((near, 0o755), (f"{near}/socket", 0o666)):
+                    os.chmod(path, mode)
+                command = f"VICTIM={victim.pid} DATAGRAMS={near}/socket {OUTSIDE}"
+                ended = await ground.run(command)
+                limits = Path(f"/proc/{victim.pid}/limits").read_text()
+            finally:
+                victim.kill()
+        *tried, own = ended.output.splitlines()
+        assert len(tried) == 8
+        assert [line for line in tried if not line.endswith(" refused")] == []
+        assert own == "its own 5"
+        assert not re.search(r"Max open files +0 ", limits)
+
+
 OWNER = """
 import asyncio, os, sys
 from pathlib import Path
@@ -259,6 +311,30 @@ async def test_what_a_command_leaves_can_be_read_and_removed(tmp_path: Path, bac
         assert (await ground.run("echo changed > later && rm -r closed && echo removed")).output == "removed\n"
         assert (ground.workspace / "later").read_text() == "changed\n"
         shutil.rmtree(ground.workspace)
+
+
+DIGS = python("import os\nfor _ in range(1100):\n    os.mkdir('d'); os.chdir('d')")
+
+
+@pytest.mark.parametrize("backend", SANDBOXES)
+async def test_folders_without_end_leave_the_next_command_a_way_to_remove_them(tmp_path: Path, backend: str) -> None:
+    async with Ground(tmp_path, backend) as ground:
+        try:
+            await ground.run(DIGS)
+            assert (ground.workspace / "d").exists()
+            assert (await ground.run("rm -r d && echo removed")).output == "removed\n"
+        finally:
+            # What cleans up after the tests would not get to their bottom either.
+            await asyncio.to_thread(subprocess.run, ["rm", "-rf", str(ground.workspace)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
+@pytest.mark.parametrize("backend", SANDBOXES)
+async def test_a_folder_that_cannot_be_listed_hides_nothing_from_the_limit(tmp_path: Path, backend: str) -> None:
+    async with Ground(tmp_path, backend) as ground:
+        ended = await ground.run(f"mkdir -m 300 c && cd c && {FILLS} && echo filled")
+        assert "filled" not in ended.output
+        (ground.workspace / "c").chmod(0o700)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives its commands another user")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 from tidings.core.desk.fence import Wall
 from tidings.core.errors import Unfenced
 from tidings.core.settings import Terminal
-from tidings.core.work.processes import container, remote, sandbox, syscalls, wall
+from tidings.core.work.processes import container, launcher, remote, sandbox, syscalls, wall
 from tidings.core.work.processes.container import Container
 from tidings.core.work.processes.enclosed import fields
 from tidings.core.work.processes.fence import Local, choose
@@ -135,3 +136,28 @@ def test_only_folders_of_the_system_and_the_workspace_are_in_the_sandbox(tmp_pat
     assert shown <= {*sandbox.SYSTEM, *sandbox.CONFIGURATION, "/opt/tools"}
     assert {"--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net"} <= set(command)
     assert not any(path.startswith(("/home", "/root", "/run", "/var", "/etc/shadow")) for path in shown)
+
+
+def test_a_deleted_file_that_is_still_open_cannot_fill_the_disk(tmp_path: Path) -> None:
+    """It is in no folder, so the disk itself is looked at before it becomes full."""
+    nearly_full = launcher.Disk(str(tmp_path), 20_000_000, reserved=1.0)
+    roomy = launcher.Disk(str(tmp_path), 20_000_000, reserved=0.0)
+    with (tmp_path / "hidden").open("wb") as file:
+        (tmp_path / "hidden").unlink()
+        os.posix_fallocate(file.fileno(), 0, 100_000_000)
+        assert nearly_full.is_full()
+        assert not roomy.is_full()
+
+
+def test_folders_nested_too_deeply_to_be_measured_count_as_too_much(tmp_path: Path) -> None:
+    disk = launcher.Disk(str(tmp_path), 20_000_000)
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(launcher.DEEPEST + 5):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    with (tmp_path / "content").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, 10_000_000)
+        assert disk.is_full()

@@ -109,21 +109,21 @@ def is_allowed(url: URL, allowed: frozenset[str]) -> bool:
     return host in allowed or f"{host} {url.port}" in allowed
 
 
-def allowed_hosts(entries: Iterable[str]) -> frozenset[str]:
+def allowed_hosts(entries: Iterable[str], setting: str = "fetch_hosts") -> frozenset[str]:
     """The allowed hosts in the form that `is_allowed` compares; an entry may name the one port that it permits."""
-    return frozenset(map(_allowed_host, entries))
+    return frozenset(_allowed_host(entry, setting) for entry in entries)
 
 
-def _allowed_host(entry: str) -> str:
+def _allowed_host(entry: str, setting: str) -> str:
     entry = entry.strip()
     authority = f"[{entry}]" if entry.count(":") > 1 and not entry.startswith("[") else entry
     try:
         url = URL(f"http://{authority}")
     except ValueError as error:
-        raise ConfigError(f"fetch_hosts: {entry!r} is not a host") from error
+        raise ConfigError(f"{setting}: {entry!r} is not a host; write it as example.com") from error
     host = url.raw_host or ""
     if (not _is_literal(host) and not _is_name(host)) or url.raw_path != "/" or "@" in entry:
-        raise ConfigError(f"fetch_hosts: {entry!r} is not a host")
+        raise ConfigError(f"{setting}: {entry!r} is not a host; write it as example.com")
     return _plain(host) if url.explicit_port is None else f"{_plain(host)} {url.explicit_port}"
 
 

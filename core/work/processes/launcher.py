@@ -32,8 +32,12 @@ MEASURING_SECONDS = 30.0
 ENTRY_BYTES = 1024
 # Growth of a disk below this may be somebody else's.
 GROWTH_BYTES = 1_000_000
+# This part of a disk is not left to commands: a deleted file that is still open takes room, but is in no folder.
+RESERVED = 0.05
+# Folders nested deeper are not measured; each level takes a descriptor.
+DEEPEST = 200
 
-TOO_FULL = "it was ended because its folder holds more than {most:,} bytes"
+TOO_FULL = "it was ended because its folder holds more than {most:,} bytes, or folders that cannot be measured"
 WALL = "--wall"
 NOT_STARTED = 127
 PR_SET_PDEATHSIG = 1
@@ -112,9 +116,11 @@ class Family:
 class Disk:
     """Watches how much a folder holds, without walking through it as long as the disk does not fill."""
 
-    def __init__(self, folder: str, most: int) -> None:
+    def __init__(self, folder: str, most: int, reserved: float = RESERVED) -> None:
+        """`reserved` is the part of the disk that must stay free, if the disk became so much fuller."""
         self._folder = folder
         self.most = most
+        self._reserved = reserved
         self._began = self._used()
         self._measured = self._began
         self._next = time.monotonic() + MEASURING_SECONDS
@@ -124,9 +130,15 @@ class Disk:
         used, now = self._used(), time.monotonic()
         if used - self._began < GROWTH_BYTES or (used - self._measured < GROWTH_BYTES and now < self._next):
             return False
+        if used - self._began > self.most and self._is_short():
+            return True
         held = _held(self._folder)
         self._measured, self._next = used, time.monotonic() + MEASURING_SECONDS
-        return held > self.most
+        return held is None or held > self.most
+
+    def _is_short(self) -> bool:
+        disk = os.statvfs(self._folder)
+        return disk.f_bavail < disk.f_blocks * self._reserved
 
     def _used(self) -> int:
         disk = os.statvfs(self._folder)
@@ -134,16 +146,27 @@ class Disk:
         return (disk.f_blocks - disk.f_bfree) * disk.f_frsize + (disk.f_files - disk.f_ffree) * ENTRY_BYTES
 
 
-def _held(folder: str) -> int:
+def _held(folder: str) -> int | None:
+    """The bytes in a folder; None if a folder in it is closed to us or nested too deeply."""
     total = 0
-    for _, folders, files, descriptor in os.fwalk(folder, onerror=None, follow_symlinks=False):
-        for name in (*folders, *files):
-            try:
-                total += os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_blocks * 512 + ENTRY_BYTES
-            except OSError:
-                # It is gone.
-                continue
+    try:
+        for path, folders, files, descriptor in os.fwalk(folder, onerror=_notice, follow_symlinks=False):
+            if path.count("/") - folder.count("/") > DEEPEST:
+                return None
+            for name in (*folders, *files):
+                try:
+                    total += os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_blocks * 512 + ENTRY_BYTES
+                except FileNotFoundError:
+                    continue
+    except PermissionError:
+        return None
     return total
+
+
+def _notice(error: OSError) -> None:
+    # Other errors mean that the folder is gone, or is no folder any more.
+    if isinstance(error, PermissionError):
+        raise error
 
 
 def _wake_up(number: int, frame: FrameType | None) -> None:

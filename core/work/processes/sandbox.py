@@ -201,7 +201,7 @@ class Sandbox:
             processes=settings.processes,
             disk=settings.disk_bytes,
             # A socket by a path is not Landlock's business, so no socket at all is opened.
-            filter=syscalls.program((), truncates=wall.landlock_version() >= wall.KNOWS_TRUNCATING),
+            filter=syscalls.program((), truncates=wall.landlock_version() >= wall.KNOWS_TRUNCATING, is_apart=False),
             readable=(*SYSTEM, *CONFIGURATION, *settings.readable, "/etc/passwd", "/etc/group", "/etc/hosts", "/proc"),
             writable=(inside, *DEVICES),
         )
@@ -269,8 +269,11 @@ def user_of(folder: Path) -> int:
 def give(folder: Path, user: int) -> None:
     """Gives a workspace with everything in it to its user; links are not followed."""
     os.chown(folder, user, user, follow_symlinks=False)
-    for _, folders, files, descriptor in os.fwalk(folder, follow_symlinks=False):
+    for path, folders, files, descriptor in os.fwalk(folder, follow_symlinks=False):
         for name in (*folders, *files):
             with suppress(FileNotFoundError):
                 if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_uid != user:
                     os.chown(name, user, user, dir_fd=descriptor, follow_symlinks=False)
+        # What lies deeper is by a command, and belongs to its user already; each level takes a descriptor.
+        if path.count("/") - str(folder).count("/") >= launcher.DEEPEST:
+            folders.clear()

@@ -67,6 +67,35 @@ CALLS: dict[str, tuple[int | None, int | None]] = {
     "modify_ldt": (154, None),
 }
 CLONE, CLONE3, SOCKET, IOCTL, TRUNCATE = (56, 220), (435, 435), (41, 198), (16, 29), (76, 45)
+# Memory and messages that outlive the command and that every process of the user can open.
+SHARED: dict[str, tuple[int, int]] = {
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "semget": (64, 190),
+    "semop": (65, 193),
+    "semctl": (66, 191),
+    "semtimedop": (220, 192),
+    "msgget": (68, 186),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+}
+# These change a process of the same user, such as the gateway, without asking Landlock; 0 is the caller itself.
+OF_A_PROCESS: dict[str, tuple[int, int]] = {
+    "prlimit64": (302, 261),
+    "sched_setaffinity": (203, 122),
+    "sched_setscheduler": (144, 119),
+    "sched_setparam": (142, 118),
+    "sched_setattr": (314, 274),
+}
+# The same by two arguments: first the kind, of which this is the one for a process, then the process.
+OF_A_KIND: dict[str, tuple[int, int, int]] = {"setpriority": (141, 140, 0), "ioprio_set": (251, 30, 1)}
+SOCKETPAIR = (53, 199)
+# Pairs of these stay a pair; one of datagrams can be sent to any path.
+STREAM, PACKETS, KIND_OF_SOCKET = 1, 5, 0xF
 # Each kind of namespace that clone can make.
 NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 # Both put text into a terminal as if a person had typed it.
@@ -76,15 +105,18 @@ NAMESPACED_FAMILIES = (1, 2, 10, 16)
 # System calls of the x32 kind have this bit in their number.
 X32 = 0x40000000
 
-LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN, AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
 NUMBER, ARCHITECTURE, FIRST, SECOND = 0, 4, 16, 24
 ALLOW, KILL, FAIL = 0x7FFF0000, 0x80000000, 0x00050000
 
 
-def program(families: Iterable[int], machine: str = platform.machine(), *, truncates: bool = True) -> str:
+def program(
+    families: Iterable[int], machine: str = platform.machine(), *, truncates: bool = True, is_apart: bool = True
+) -> str:
     """The filter in hexadecimal digits; empty for a processor whose numbers we do not know.
 
     `families` are the kinds of sockets that the command may open. `truncates` permits to truncate a file by its path.
+    A command that `is_apart` has its own namespaces; another one must be kept from the processes of its user.
     """
     if machine not in ARCHITECTURES:
         return ""
@@ -100,6 +132,8 @@ def program(families: Iterable[int], machine: str = platform.machine(), *, trunc
     for numbers in (*CALLS.values(), *(() if truncates else (TRUNCATE,))):
         if (number := numbers[column]) is not None:
             lines += _when(EQUAL, number, _step(RETURN, refused))
+    if not is_apart:
+        lines += _kept_to_itself(column, refused)
     # Its flags are in memory, which a filter cannot read; programs fall back to clone.
     lines += _when(EQUAL, CLONE3[column], _step(RETURN, FAIL | errno.ENOSYS))
     flags = [*_step(LOAD, FIRST), *_when(ANY_BIT, NAMESPACES, _step(RETURN, refused)), *_step(RETURN, ALLOW)]
@@ -113,6 +147,22 @@ def program(families: Iterable[int], machine: str = platform.machine(), *, trunc
         orders += _when(EQUAL, order, _step(RETURN, refused))
     lines += _when(EQUAL, IOCTL[column], [*orders, *_step(RETURN, ALLOW)])
     return b"".join([*lines, *_step(RETURN, ALLOW)]).hex()
+
+
+def _kept_to_itself(column: int, refused: int) -> list[bytes]:
+    lines: list[bytes] = []
+    for numbers in SHARED.values():
+        lines += _when(EQUAL, numbers[column], _step(RETURN, refused))
+    itself = [*_when(EQUAL, 0, _step(RETURN, ALLOW)), *_step(RETURN, refused)]
+    for numbers in OF_A_PROCESS.values():
+        lines += _when(EQUAL, numbers[column], [*_step(LOAD, FIRST), *itself])
+    for *pair, kind in OF_A_KIND.values():
+        asked = [*_step(LOAD, FIRST), *_when(EQUAL, kind, [*_step(LOAD, SECOND), *itself]), *_step(RETURN, refused)]
+        lines += _when(EQUAL, pair[column], asked)
+    paired = [*_step(LOAD, SECOND), *_step(AND, KIND_OF_SOCKET)]
+    for kind in (STREAM, PACKETS):
+        paired += _when(EQUAL, kind, _step(RETURN, ALLOW))
+    return lines + _when(EQUAL, SOCKETPAIR[column], [*paired, *_step(RETURN, FAIL | errno.EACCES)])
 
 
 def _step(code: int, value: int) -> list[bytes]:

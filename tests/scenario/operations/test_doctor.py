@@ -123,6 +123,11 @@ def somebody_elses(home: Path) -> None:
 
 BY_SETTINGS = [
     Broken("commands without a fence", "commands run without a fence", TERMINAL + 'backend = "local"\n'),
+    Broken(
+        "a pattern in the list of hosts",
+        "[terminal] network: '*.example.com' is not a host; write it as example.com",
+        TERMINAL + 'network = ["*.example.com"]\n',
+    ),
     Broken("a fence without its host", '[terminal] backend = "ssh" needs host', '[terminal]\nbackend = "ssh"\n'),
     Broken(
         "a host whose key nobody knows",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
+import subprocess
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,34 @@ LOUD = Scripted(
     ToolFinished("one", WORD),
     Checkpoint(WORD.encode()),
 )
+
+
+def dug(turn: Turn) -> str:
+    """Leaves folders behind as a command can: one that is closed, and more inside each other than Python follows."""
+    folder = context.current().workspace
+    (folder / "closed").mkdir(parents=True)
+    (folder / "closed" / "notes.txt").write_text(WORD)
+    (folder / "closed").chmod(0)
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(1100):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    return "Done. "
+
+
+async def test_folders_that_resist_are_removed_too(tmp_path: Path) -> None:
+    async with ApiWorld(tmp_path, Scripted(dug)) as api:
+        answer = await api.http.post("/v1/responses", json={"input": WORD, "store": False})
+        assert answer.status_code == 200
+        await api.eventually(lambda: not tables_with(api, WORD))
+        try:
+            await api.eventually(lambda: not list((api.home / "workspaces").iterdir()))
+        finally:
+            # What cleans up after the tests would not get to their bottom either.
+            await asyncio.to_thread(subprocess.run, ["rm", "-rf", str(api.home / "workspaces")], check=True)
 
 
 @pytest.mark.parametrize("stream", [False, True])
