@@ -203,14 +203,20 @@ class Approvals(Part):
         self, tx: Transaction, asking: Asking, inbound: Inbound, person: Person, place: Place | None
     ) -> Decision | None:
         """A decision that needs nobody: a standing approval covers the call, or nobody can be asked."""
-        standing = approval_rows.covering(tx, asking, self._clock.now())
-        if standing is not None:
-            return Decision(Answer.GRANTED, Choice.TALK if standing.conversation else Choice.ALWAYS, standing.by)
+        for row in approval_rows.covering(tx, asking, self._clock.now()):
+            if self._still_holds(row):
+                choice = Choice.TALK if row["conversation"] else Choice.ALWAYS
+                return Decision(Answer.GRANTED, choice, row["giver"])
         if len(asking.event.detail) > questions.LONGEST_DETAIL:
             return Decision(Answer.DENIED, reason=questions.TOO_LONG)
         if place is None and not self._client_may_answer(inbound, person):
             return Decision(Answer.DENIED, reason=questions.UNREACHABLE)
         return None
+
+    def _still_holds(self, row: Row) -> bool:
+        """Tells whether whoever gave a standing approval may still give it."""
+        needed = Permission.APPROVE if row["conversation"] else Permission.OPERATE
+        return self._people.may(self._people.with_id(row["person"]), needed)
 
     def _place(self, tx: Transaction, inbound: Inbound, person: Person) -> Place | None:
         """Where somebody can answer: in the conversation if its person may, else at the home of the owner."""
