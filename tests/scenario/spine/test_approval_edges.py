@@ -128,7 +128,7 @@ async def test_an_admin_who_was_demoted_cannot_answer_any_more(tmp_path: Path) -
         await world.settled()
         id = button(question, "Once").partition("/")[0]
         world.paper.says(f"/approve {id}")
-        await until_said(world, "There is no such question.")
+        await until_said(world, "You can't use /approve: you are a member here.")
         assert len(world.rows(OPEN)) == 1
         assert agent.acted == []
 
