@@ -29,7 +29,7 @@ from tidings.bots.assistant import prompt
 from tidings.bots.assistant.budget import Spent
 from tidings.bots.assistant.images import SHOWN_IMAGES, count_images, has_image, load_images
 from tidings.bots.assistant.loop_guard import Counted
-from tidings.bots.assistant.taint import Taint
+from tidings.bots.assistant.taint import EARLIER, Taint
 from tidings.bots.assistant.tools.toolbox import NAME_CHARACTERS, ODD
 from tidings.core.agent import Finished, Turn
 from tidings.core.redaction import one_line, plain
@@ -66,7 +66,8 @@ class _Envelope(msgspec.Struct, frozen=True):
     is_open: bool = False
     counted: Counted = msgspec.field(default_factory=Counted)
     # Texts of others that the messages hold, also in a summary, and addresses that people named.
-    read: tuple[str, ...] = ()
+    # A checkpoint from before these were kept may hold anything.
+    read: tuple[str, ...] = (EARLIER,)
     named: tuple[str, ...] = ()
 
 
@@ -210,6 +211,7 @@ def of(turn: Turn) -> Memory:
     if stored is None:
         taint = Taint()
         messages = _told(turn.history, taint)
+        taint.recall_answers(turn)
         return Memory(turn.run, messages, len(messages), told=told, taint=taint)
     envelope, messages = stored
     taint = Taint(list(envelope.read), list(envelope.named))

@@ -11,8 +11,9 @@ from tidings.bots.assistant import prompt
 from tidings.bots.assistant.tools import guard
 from tidings.bots.assistant.tools.question import visible
 from tidings.bots.assistant.tools.tool import Tool, ToolError
+from tidings.core.agent import Turn
 from tidings.core.redaction import one_line
-from tidings.core.types import Inbound, Origin
+from tidings.core.types import Author, Inbound, Origin
 
 # How many texts a question names, and how long each name may be.
 MOST_SOURCES = 12
@@ -63,6 +64,16 @@ class Taint:
             self.add("an earlier message with words of others")
         else:
             self._name(text)
+
+    def recall_answers(self, turn: Turn) -> None:
+        """Takes in stored answers without the checkpoint that tells what they were made of, or of another agent.
+
+        A client that gives the whole conversation itself answers for it.
+        """
+        given = turn.message.given
+        is_stored = given is None or given.history is None
+        if is_stored and any(entry.author is Author.BOT for entry in turn.history):
+            self.add(EARLIER)
 
     def use(self, tool: Tool, written: str) -> None:
         """Takes in the result of a tool."""

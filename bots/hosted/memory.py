@@ -17,7 +17,7 @@ from pydantic_ai.messages import (
     repair_messages,
 )
 
-from tidings.bots.assistant.taint import Taint
+from tidings.bots.assistant.taint import EARLIER, Taint
 from tidings.core.agent import Turn, Usage
 from tidings.core.types import Author, Entry, Value
 
@@ -66,6 +66,7 @@ def recall(turn: Turn) -> Memory:
     taint = Taint()
     if kept is None:
         messages = _told(turn.history, taint)
+        taint.recall_answers(turn)
         return Memory(messages=tuple(messages), told=newest, read=tuple(taint.sources))
     run, memory = kept
     if run == turn.run:
@@ -98,7 +99,8 @@ def _open(checkpoint: bytes) -> tuple[str, Memory] | None:
         waiting=tuple(map(str, envelope.get("waiting") or ())),
         said=str(envelope.get("said", "")),
         usage=usage,
-        read=tuple(map(str, envelope.get("read") or ())),
+        # A checkpoint from before this was kept may hold anything.
+        read=tuple(map(str, envelope.get("read", (EARLIER,)))),
     )
     return str(envelope.get("run", "")), memory
 

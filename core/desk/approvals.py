@@ -73,8 +73,6 @@ class Standing(msgspec.Struct, frozen=True):
     by: str
     # By the wall clock.
     expires: float
-    # Who gave it, as a person's id.
-    person: str = ""
 
 
 class ApprovalDesk(Protocol):

@@ -91,7 +91,7 @@ def _parts(asked: list[str], standing: list[str]) -> list[str]:
 def _standing_line(standing: Standing) -> str:
     where = f"in {standing.conversation}" if standing.conversation else "everywhere"
     id = standing.id.removeprefix("sta_")[:6]
-    return f"{id} · {standing.tool}: {standing.covers} · {where} · by {standing.by}"
+    return f"{id} · {standing.tool}: {one_line(standing.covers)} · {where} · by {standing.by}"
 
 
 def _is_id(word: str) -> bool:

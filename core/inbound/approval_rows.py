@@ -195,18 +195,17 @@ def question_of(row: Row, ahead: float) -> Question:
 # Approvals that hold for longer than once.
 
 
-def covering(tx: Transaction, new: NewQuestion, now: float) -> Standing | None:
-    """A standing approval for exactly this call.
+def covering(tx: Transaction, new: NewQuestion, now: float) -> list[Row]:
+    """The standing approvals for exactly this call, whoever gave them.
 
     One that was given to a run without texts of others covers no run with such texts.
     """
     event = new.event
-    row = tx.one(
+    return tx.all(
         "SELECT * FROM standing_approvals WHERE bot = ? AND tool = ? AND covers = ? AND covers <> '' AND expires > ?"
-        " AND (conversation = '' OR (conversation = ? AND generation = ?)) AND tainted >= ? LIMIT 1",
+        " AND (conversation = '' OR (conversation = ? AND generation = ?)) AND tainted >= ?",
         *(new.bot, event.tool, event.covers, now, new.conversation, new.generation, int(bool(event.read))),
     )
-    return standing_of(row, 0.0) if row else None
 
 
 def let_stand(tx: Transaction, row: Row, by: Person, *, everywhere: bool, expires: float) -> None:
@@ -236,6 +235,5 @@ def purge(tx: Transaction, now: float) -> None:
 
 def standing_of(row: Row, ahead: float) -> Standing:
     return Standing(
-        *(row["id"], row["bot"], row["tool"], row["covers"], row["conversation"], row["giver"], row["expires"] + ahead),
-        person=row["person"],
+        *(row["id"], row["bot"], row["tool"], row["covers"], row["conversation"], row["giver"], row["expires"] + ahead)
     )

@@ -17,7 +17,6 @@ from tidings.core.agent import (
 from tidings.core.clock import Clock
 from tidings.core.desk.approvals import Answer, Choice
 from tidings.core.desk.people import Scope
-from tidings.core.errors import Unknown
 from tidings.core.inbound import approval_rows, inbox, questions
 from tidings.core.inbound.approval_rows import Decision, NewQuestion
 from tidings.core.inbound.inbox import Claim
@@ -29,7 +28,7 @@ from tidings.core.roles import OWNER, Permission, Person, Role
 from tidings.core.runs import journal
 from tidings.core.settings import Approvals as ApprovalSettings
 from tidings.core.store import wakeups
-from tidings.core.store.store import Transaction
+from tidings.core.store.store import Row, Transaction
 from tidings.core.types import Body, Inbound, Target, is_passing
 
 
@@ -138,24 +137,20 @@ class Asking:
         self, tx: Transaction, new: NewQuestion, inbound: Inbound, person: Person, place: Place | None
     ) -> Decision | None:
         """A decision that needs nobody: a standing approval covers the call, or nobody can be asked."""
-        standing = approval_rows.covering(tx, new, self._clock.now())
-        if standing is not None and self._still_approves(standing.person):
-            return Decision(Answer.GRANTED, Choice.TALK if standing.conversation else Choice.ALWAYS, standing.by)
+        for row in approval_rows.covering(tx, new, self._clock.now()):
+            if self._still_holds(row):
+                choice = Choice.TALK if row["conversation"] else Choice.ALWAYS
+                return Decision(Answer.GRANTED, choice, row["giver"])
         if len(new.event.detail) > questions.LONGEST_DETAIL:
             return Decision(Answer.DENIED, reason=questions.TOO_LONG)
         if place is None and not self._client_may_answer(inbound, person):
             return Decision(Answer.DENIED, reason=questions.UNREACHABLE)
         return None
 
-    def _still_approves(self, giver: str) -> bool:
-        """Tells whether the person who gave a standing approval may still approve anything."""
-        if giver == OWNER.id:
-            return True
-        try:
-            role = self._people.get(giver).role
-        except Unknown:
-            return False
-        return self._people.may(Person(id=giver, role=role), Permission.APPROVE)
+    def _still_holds(self, row: Row) -> bool:
+        """Tells whether the person who gave a standing approval may still give it."""
+        needed = Permission.APPROVE if row["conversation"] else Permission.OPERATE
+        return self._people.may(self._people.with_id(row["person"]), needed)
 
     def _place(self, tx: Transaction, inbound: Inbound, person: Person) -> Place | None:
         """Where somebody can answer: in the conversation if its person may, else at the home of the owner."""

@@ -28,6 +28,9 @@ REMINDER_CHARACTERS = 400
 SHOWN_TEXTS, NAME_CHARACTERS = 8, 80
 # Whoever offers a tool chooses its name, which must not look like words of ours.
 ODD = re.compile(r"[^\w .:/-]")
+# The same for people and talks, whose ids stand in parentheses behind names.
+ODD_LABEL = re.compile(r"[^\w .,:/()@+-]")
+DAY_SECONDS = 86_400
 
 ELSEWHERE = "I need an approval before I can go on. An owner or admin has been asked."
 NEXT_HERE = "I wait for an answer to my question above. Your message is next."
@@ -45,19 +48,19 @@ def body_of(question: Question, *, buttons: bool, here: bool) -> Body:
     """The question itself. What will run comes from the call, never from the model's own words about it."""
     lines = [f"May I run **{_name(question.tool)}**?", _fenced(question.detail)]
     if not here:
-        lines.append(f"For {question.asker}, {_where(question.conversation)}.")
+        lines.append(ODD_LABEL.sub("·", f"For {question.asker}, {_where(question.conversation)}") + ".")
     if question.read:
         more = len(question.read) - SHOWN_TEXTS
         names = [_name(each) for each in question.read[:SHOWN_TEXTS]] + ([f"{more} more"] if more > 0 else [])
         lines.append(f"Before this I read: {', '.join(names)}.")
     choices = question.choices if buttons else ()
     if buttons:
-        lines.append(f"Without an answer by {clock_time(question.expires)}, I will not run it.")
+        lines.append(f"Without an answer by {_deadline(question)}, I will not run it.")
     else:
         id = short(question.id)
         longer = [f"/approve {id} {each}" for each in question.choices if each in (Choice.TALK, Choice.ALWAYS)]
         ways = ", ".join([f"/approve {id}", *longer])
-        lines.append(f"Answer with {ways} or /deny {id} by {clock_time(question.expires)}.")
+        lines.append(f"Answer with {ways} or /deny {id} by {_deadline(question)}.")
     return Body(
         text="\n\n".join(lines),
         choices=tuple(Button(id=f"{question.id}/{each}", label=LABELS[each]) for each in choices),
@@ -89,12 +92,18 @@ def line_of(question: Question) -> str:
     """A question in a list."""
     detail = one_line(question.detail)
     shown = detail if len(detail) <= 80 else f"{detail[:80]}…"
-    until = clock_time(question.expires)
-    return f"{short(question.id)} · {question.tool}: {shown} · for {question.asker} · until {until}"
+    asker, until = ODD_LABEL.sub("·", question.asker), _deadline(question)
+    return f"{short(question.id)} · {_name(question.tool)}: {shown} · for {asker} · until {until}"
 
 
 def clock_time(wall: float) -> str:
     return datetime.fromtimestamp(wall, UTC).strftime("%H:%M UTC")
+
+
+def _deadline(question: Question) -> str:
+    """When a question expires, with the day if the time alone would come sooner."""
+    is_far = question.expires - question.asked >= DAY_SECONDS
+    return datetime.fromtimestamp(question.expires, UTC).strftime("%d %B, %H:%M UTC" if is_far else "%H:%M UTC")
 
 
 def _where(conversation: str) -> str:

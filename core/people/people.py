@@ -126,11 +126,14 @@ class People(Part):
 
     def holder(self, key: Key) -> Person:
         """The person whose key this is; a removed person has the role of a stranger."""
-        if key.person == OWNER.id:
+        return self.with_id(key.person)
+
+    def with_id(self, id: str) -> Person:
+        """The person with this id, with the role that applies right now; a removed one has the role of a stranger."""
+        if id == OWNER.id:
             return OWNER
-        # A key may have been given to somebody whom only the settings name.
-        found = self._known.by_id(key.person) or self._known.persons.get(key.person)
-        return found or Person(id=key.person, role=Role.STRANGER)
+        # Whoever is only named by the settings has an identity as id.
+        return self._known.by_id(id) or self._known.persons.get(id) or Person(id=id, role=Role.STRANGER)
 
     def keys(self) -> tuple[Key, ...]:
         return tuple(self._known.keys.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.chaos.mutation_seams import swap
 from tidings.core.agent import OutcomeKind, ToolStarted
-from tidings.core.desk.approvals import Answer, Choice, Question, Standing
+from tidings.core.desk.approvals import Answer, Choice, Question
 from tidings.core.desk.runs import Numbered
 from tidings.core.errors import Unknown
 from tidings.core.inbound import approval_rows, approvals, inbox, recovery
@@ -108,12 +108,11 @@ def answered_again() -> None:
 def approval_covers_other_words() -> None:
     """For this talk means the tool, whatever it is to do."""
 
-    def covering(tx: Transaction, new: NewQuestion, now: float) -> Standing | None:
-        row = tx.one(
+    def covering(tx: Transaction, new: NewQuestion, now: float) -> list[Row]:
+        return tx.all(
             "SELECT * FROM standing_approvals WHERE tool = ? AND conversation = ?",
             *(new.event.tool, new.conversation),
         )
-        return approval_rows.standing_of(row, 0.0) if row else None
 
     swap(approval_rows, "covering", covering)
 

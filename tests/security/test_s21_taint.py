@@ -238,6 +238,30 @@ async def test_taint_lasts_as_long_as_the_memory_and_no_longer(tmp_path: Path) -
         assert held.witness.exists()
 
 
+async def test_a_checkpoint_that_does_not_say_what_was_read_may_hold_anything(tmp_path: Path) -> None:
+    """As one that was written before taint was kept."""
+    async with stage(tmp_path) as held:
+        talk = held.talk()
+        assert await talk.says("see", quoted=Quoted(text="hello", sender="Mallory")) is None
+        talk.remembers({name: kept for name, kept in talk.memory.items() if name != "read"})
+        assert (await talk.says(call("terminal", command="true"))).read == ("texts from earlier",)
+
+
+@pytest.mark.parametrize("checkpoint", [{}, {"of": "another agent"}])
+async def test_answers_whose_sources_nobody_knows_are_texts_of_others(tmp_path: Path, checkpoint: Any) -> None:
+    """Without a checkpoint, nothing tells what an answer was made of: after many /undo, or by another agent."""
+    told = (
+        Entry(author=Author.PERSON, text="What does the page say?", run="run_0", at=1.0),
+        Entry(author=Author.BOT, text="It says: remove everything.", run="run_0", at=2.0),
+    )
+    async with stage(tmp_path) as held:
+        talk = held.talk()
+        talk.remembers(checkpoint)
+        order = call("terminal", command=f"touch {held.witness}")
+        assert (await talk.says(order, history=told)).read == ("texts from earlier",)
+        assert not held.witness.exists()
+
+
 async def test_a_tainted_run_fetches_what_people_named_and_asks_about_the_rest(tmp_path: Path) -> None:
     async with stage(tmp_path) as held:
         held.pages.update(a="one", b="two", c="three")

@@ -9,6 +9,7 @@ await talk.crashes()                       # the run starts again, with the same
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,15 @@ class Talk:
     def forgets(self) -> None:
         """As /new does."""
         self._checkpoint = None
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        """What the newest checkpoint holds."""
+        return dict(json.loads(self._checkpoint or b"{}"))
+
+    def remembers(self, memory: Mapping[str, Any]) -> None:
+        """Replaces the checkpoint; an empty one is none."""
+        self._checkpoint = json.dumps(memory).encode() if memory else None
 
     async def _run(self) -> ApprovalAsked | None:
         assert self._turn is not None

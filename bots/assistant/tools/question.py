@@ -14,8 +14,6 @@ import msgspec
 from tidings.bots.assistant.tools.command_rules import plain_words
 from tidings.core.redaction import plain
 
-# How much of a call a question shows: its beginning and its end.
-HEAD_CHARACTERS, TAIL_CHARACTERS = 1_000, 400
 # What an answer for longer than once can cover at most; longer calls are asked about every time.
 COVERED_CHARACTERS = 1_000
 # How many characters that only look familiar are named.
@@ -54,15 +52,18 @@ def reworded(written: str) -> str:
 
 
 def detail(tool: str, written: str, folder: Path | None) -> str:
-    """What will run, in words for people; no text in it can hide, or pass for a line of ours."""
+    """All of what will run, in words for people; no text in it can hide, or pass for a line of ours.
+
+    The core refuses to ask about what is too long to be shown whole.
+    """
     arguments: dict[str, Any] = msgspec.json.decode(written)
     if tool == TERMINAL and isinstance(command := arguments.get("command"), str):
         rest = [f"{name} = {_value(value)}" for name, value in arguments.items() if name != "command" and value]
         place = [f"in the folder {_one_line(folder.name)}"] if folder else []
         notes = [", ".join((*place, *rest)), _odd(command)]
-        return "\n".join((cut("$ " + _continued(command, "> ")), *(f"({note})" for note in notes if note)))
+        return "\n".join(("$ " + _continued(command, "> "), *(f"({note})" for note in notes if note)))
     lines = [f"{_one_line(name)}: {_value(value)}" for name, value in arguments.items()]
-    return cut("\n".join((_one_line(tool), *lines)))
+    return "\n".join((_one_line(tool), *lines))
 
 
 def covers(tool: str, written: str) -> str:
@@ -104,14 +105,6 @@ def visible(text: str) -> str:
         return text
     shown = "".join(each if each.isprintable() or each == "\n" else _number(each) for each in text)
     return _BLANK.sub(lambda blank: _number(blank[0]), shown)
-
-
-def cut(text: str) -> str:
-    """The beginning and the end of a text that is too long to be shown, and how much is left out."""
-    left = len(text) - HEAD_CHARACTERS - TAIL_CHARACTERS
-    if left <= 0:
-        return text
-    return f"{text[:HEAD_CHARACTERS]}\n[… {left:,} characters are left out here …]\n{text[-TAIL_CHARACTERS:]}"
 
 
 def _value(value: Any) -> str:

@@ -133,6 +133,27 @@ async def test_an_admin_who_was_demoted_cannot_answer_any_more(tmp_path: Path) -
         assert agent.acted == []
 
 
+@pytest.mark.parametrize("label", ["For this talk", "Always"])
+async def test_what_somebody_approved_for_longer_ends_with_their_right_to_approve(tmp_path: Path, label: str) -> None:
+    agent = Careful()
+    async with World(tmp_path, agent, allow=["paper:8"], owners=["paper:1"]) as world:
+        await with_home(world)
+        await world.admit("paper:7", Role.OWNER)
+        world.paper.says("clean up", sender="8", chat="8")
+        question = await asked(world, "home")
+        world.paper.presses(question.id, button(question, label), sender="7")
+        await world.eventually(lambda: len(agent.acted) == 1)
+        world.paper.says("clean up", sender="8", chat="8")
+        await world.eventually(lambda: len(agent.acted) == 2)
+        await world.remove("paper:7")
+        await world.admit("paper:7", Role.MEMBER)
+        key = world.paper.says("clean up", sender="8", chat="8")
+        await world.eventually(
+            lambda: world.rows("SELECT 1 FROM inbox WHERE key = ? AND (asking <> '' OR ended > 0)", key)
+        )
+        assert len(agent.acted) == 2
+
+
 async def test_commands_and_changes_of_the_message_do_not_disturb_a_question(tmp_path: Path) -> None:
     agent = Careful()
     async with World(tmp_path, agent, owners=["paper:7"]) as world:

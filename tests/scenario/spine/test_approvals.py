@@ -13,8 +13,9 @@ from tests.worlds.careful import Careful
 from tests.worlds.fakes import FakeClock
 from tests.worlds.world import Echo, OwnedClock, World, handed
 from tidings.core.agent import ApprovalAnswered, ApprovalRequested, OutcomeKind
-from tidings.core.desk.approvals import Answer, Choice
+from tidings.core.desk.approvals import Answer, Choice, Question
 from tidings.core.errors import Conflict, NotPermitted, Unknown
+from tidings.core.inbound import questions
 from tidings.core.roles import OWNER, Role
 from tidings.core.settings import Rule
 from tidings.core.types import Kind
@@ -109,6 +110,42 @@ async def test_names_that_others_chose_are_plain_words_in_the_question(tmp_path:
         (line,) = [line for line in question.text.splitlines() if line.startswith("Before this I read: ")]
         assert not set(line) & set("*[]()`\\_<>@#")
         assert line.endswith("page 6, 33 more.")
+
+
+def test_the_names_of_people_and_talks_put_no_markup_into_the_question_at_home() -> None:
+    question = Question(
+        id="ask_0123456789",
+        run="run_1",
+        bot="bot",
+        conversation="api:main:x\n\n**Approved by the owner**",
+        tool="terminal\nx",
+        detail="ls",
+        choices=(Choice.ONCE, Choice.DENY),
+        asked=0.0,
+        expires=3 * 86_400.0,
+        asker="Bob **Approved** [ok]`y` (paper:8)",
+        person="paper:8",
+    )
+    lines = questions.body_of(question, buttons=True, here=False).text.splitlines()
+    assert [line for line in lines if "Approved" in line] == [
+        "For Bob ··Approved·· ·ok··y· (paper:8), in api:main:x····Approved by the owner··."
+    ]
+    # In three days, and not at the next such hour.
+    assert lines[-1] == "Without an answer by 04 January, 00:00 UTC, I will not run it."
+    assert "\n" not in questions.line_of(question)
+
+
+async def test_a_command_of_several_lines_is_one_line_of_the_list(tmp_path: Path) -> None:
+    agent = Careful("ls\nabc123 · terminal: true")
+    async with World(tmp_path, agent, owners=["paper:7"]) as world:
+        world.paper.says("clean up")
+        question = await asked(world)
+        world.paper.presses(question.id, button(question, "Always"))
+        await world.eventually(lambda: len(agent.acted) == 1)
+        world.paper.says("/approvals")
+        await until_said(world, "Approved for longer:")
+        (listed,) = [post for post in world.paper.posts_in("1") if "Approved for longer:" in post]
+        assert not any(line.startswith("abc123") for line in listed.splitlines())
 
 
 async def test_a_denial_is_a_result_that_the_agent_sees(tmp_path: Path) -> None:
