@@ -61,7 +61,7 @@ def root_stays_root() -> None:
 
 
 def filter_lets_everything_through() -> None:
-    def program(families: Iterable[int], machine: str = platform.machine(), *, truncates: bool = True) -> str:
+    def program(families: Iterable[int], machine: str = platform.machine(), **permitted: bool) -> str:
         return b"".join(syscalls._step(syscalls.RETURN, syscalls.ALLOW)).hex()
 
     swap(syscalls, "program", program)

@@ -80,10 +80,10 @@ def dug(turn: Turn) -> str:
 
 async def test_folders_that_resist_are_removed_too(tmp_path: Path) -> None:
     async with ApiWorld(tmp_path, Scripted(dug)) as api:
-        answer = await api.http.post("/v1/responses", json={"input": WORD, "store": False})
-        assert answer.status_code == 200
-        await api.eventually(lambda: not tables_with(api, WORD))
         try:
+            answer = await api.http.post("/v1/responses", json={"input": WORD, "store": False})
+            assert answer.status_code == 200
+            await api.eventually(lambda: not tables_with(api, WORD))
             await api.eventually(lambda: not list((api.home / "workspaces").iterdir()))
         finally:
             # What cleans up after the tests would not get to their bottom either.
