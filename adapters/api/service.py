@@ -209,14 +209,8 @@ class ApiService:
             case Duplicate(run=run):
                 await self._check_kept(run)
                 return Asked(run, True, False)
-            case Refused(reason=Refusal.CONFLICT):
-                raise Problem(409, CONFLICT, "idempotency_key_conflict", headers=FINAL)
-            case Refused(reason=Refusal.TOO_LONG):
-                raise Problem(413, _too_long(said.text), "too_long")
-            case Ignored() | Refused(reason=Refusal.NOT_ADMITTED | Refusal.NOT_PERMITTED):
-                raise Problem(403, "the person whom this request names may not talk to the bots", "not_admitted")
             case _:
-                raise Problem(429, "too much is waiting", "rate_limit_exceeded", headers={"Retry-After": "2"})
+                raise _refused(admission, said.text)
 
     async def _check_kept(self, run: str) -> None:
         try:
@@ -303,6 +297,18 @@ def answer(body: object, status: int = 200, headers: Mapping[str, str] | None = 
         content_type="application/json",
         headers=headers,
     )
+
+
+def _refused(admission: Admission, text: str) -> Problem:
+    match admission:
+        case Refused(reason=Refusal.CONFLICT):
+            return Problem(409, CONFLICT, "idempotency_key_conflict", headers=FINAL)
+        case Refused(reason=Refusal.TOO_LONG):
+            return Problem(413, _too_long(text), "too_long")
+        case Ignored() | Refused(reason=Refusal.NOT_ADMITTED | Refusal.NOT_PERMITTED):
+            return Problem(403, "the person whom this request names may not talk to the bots", "not_admitted")
+        case _:
+            return Problem(429, "too much is waiting", "rate_limit_exceeded", headers={"Retry-After": "2"})
 
 
 def _too_long(text: str) -> str:

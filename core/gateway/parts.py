@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from tidings.core.clock import Clock
 from tidings.core.gateway.options import Options, Team
 from tidings.core.gateway.supervisor import Supervisor
 from tidings.core.inbound import abilities
@@ -117,12 +118,7 @@ def build(
     slots = Slots(essentials.limits.runs)
     feed = Feed(store)
     conclusions = Conclusions(clock, settings.board)
-    senders: dict[Origin, Sent] = {
-        Origin.TASK: partial(delegation.end_run, clock=clock),
-        Origin.SCHEDULE: partial(schedule_rows.end_run, clock=clock),
-        Origin.CARD: conclusions.end_run,
-    }
-    settlement = Settlement(clock, accounts.can, senders)
+    settlement = Settlement(clock, accounts.can, _senders(clock, conclusions))
     asking = Asking(clock, settings.approvals, people, settlement, options.owner, supervisor.is_down)
     approvals = Approvals(essentials, settings.approvals, people, settlement)
     people_service = PeopleService(store, clock, people, register, pairing, settlement)
@@ -137,7 +133,14 @@ def build(
     jobs = ScheduledShell(store, clock, settings.work, workspaces, fence)
     schedules = Schedules(essentials, settings.work, accounts.can, bots, jobs, options.owner, mandates)
     board = BoardService(store, settings.board, clock, accounts.can, bots, people)
-    requests = TaskCommands(clock, tasks, delegated, partial(abilities.promisable, can=accounts.can), people)
+    commands = (
+        *PeopleCommands(clock, people, register, people_service, pairing).commands(),
+        *ApprovalCommands(approvals, people).commands(),
+        *TalkCommands(clock, continuing).commands(),
+        *TaskCommands(clock, tasks, delegated, partial(abilities.promisable, can=accounts.can), people).commands(),
+        *ScheduleCommands(clock, schedules, people).commands(),
+        *board.commands(),
+    )
     return Parts(
         essentials=essentials,
         home=home,
@@ -163,12 +166,14 @@ def build(
         erasure=Erasure(store, clock, home, feed.is_followed),
         upkeep=Upkeep(store, clock, courier, essentials.alarms, settings.retention, home),
         alerts=Alerts(essentials, options.owner, supervisor.is_down),
-        commands=(
-            *PeopleCommands(clock, people, register, people_service, pairing).commands(),
-            *ApprovalCommands(approvals, people).commands(),
-            *TalkCommands(clock, continuing).commands(),
-            *requests.commands(),
-            *ScheduleCommands(clock, schedules, people).commands(),
-            *board.commands(),
-        ),
+        commands=commands,
     )
+
+
+def _senders(clock: Clock, conclusions: Conclusions) -> dict[Origin, Sent]:
+    """Who is told how the run of an errand ended, by where the errand came from."""
+    return {
+        Origin.TASK: partial(delegation.end_run, clock=clock),
+        Origin.SCHEDULE: partial(schedule_rows.end_run, clock=clock),
+        Origin.CARD: conclusions.end_run,
+    }
