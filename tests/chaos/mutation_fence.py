@@ -61,7 +61,9 @@ def root_stays_root() -> None:
 
 
 def filter_lets_everything_through() -> None:
-    def program(families: Iterable[int], machine: str = platform.machine(), **permitted: bool) -> str:
+    def program(
+        families: Iterable[int], machine: str = platform.machine(), *, truncates: bool = True, is_apart: bool = True
+    ) -> str:
         return b"".join(syscalls._step(syscalls.RETURN, syscalls.ALLOW)).hex()
 
     swap(syscalls, "program", program)
