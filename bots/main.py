@@ -341,7 +341,7 @@ def _gateway(
 ) -> Gateway:
     from tidings.adapters import catalog
     from tidings.adapters.shared import proxy
-    from tidings.bots.app import last_good
+    from tidings.bots.app import last_good, roster
     from tidings.core.adapter import Platform
     from tidings.core.gateway.gateway import Gateway
     from tidings.core.gateway.options import Options, Team
@@ -358,7 +358,8 @@ def _gateway(
         build = partial(entry.load_adapter(), account, section)
         why = proxy.trouble(proxy.way_of(section))
         platforms.append(Platform(name, account, proxy.stranded(build, why) if why else build, entry.nearby))
-    team = Team(staff.agents, loaded.bot.called, staff.kinds, partial(_commands, loaded))
+    busy = roster.busy_modes(loaded.bots)
+    team = Team(staff.agents, loaded.bot.called, staff.kinds, partial(_commands, loaded), busy)
     at_hand = any(platform.name == "console" for platform in platforms)
     options = Options(
         notices=tuple(filter(None, [last_good.warning(loaded)])),

@@ -160,6 +160,14 @@ class ApprovalAnswered(_Event, frozen=True, tag="approval_answered"):
     reason: str = ""
 
 
+class Steered(_Event, frozen=True, tag="steered"):
+    """The running agent has taken a message into account that came meanwhile."""
+
+    # The name of its sender, and the beginning of its text.
+    sender: str
+    text: str
+
+
 class Restarted(_Event, frozen=True, tag="restarted"):
     """The run has started again: all text before this event is void."""
 
@@ -189,6 +197,7 @@ JournalEvent = (
     | ChoicesOffered
     | ApprovalRequested
     | ApprovalAnswered
+    | Steered
     | Restarted
     | Ended
 )
@@ -207,6 +216,21 @@ class Verdict(Value, frozen=True, kw_only=True):
     digest: str = ""
 
 
+class Heard(Protocol):
+    """Hands over the messages that came for this run while it is at work; mostly there are none.
+
+    Call it between two steps, such as before asking a model or before using a tool. The next checkpoint, or else the
+    completed answer, counts as holding these messages: they are then part of this run. If neither comes, or if the
+    agent never calls this, each message is a run of its own afterwards, and nothing is lost.
+    """
+
+    async def __call__(self) -> tuple[Inbound, ...]: ...
+
+
+async def hear_nothing() -> tuple[Inbound, ...]:
+    return ()
+
+
 class Turn(Value, frozen=True, kw_only=True):
     """The input of one run of an agent."""
 
@@ -223,6 +247,7 @@ class Turn(Value, frozen=True, kw_only=True):
     goes_on: bool = False
     # What people in this conversation have chosen by command, such as another model.
     preferences: Mapping[str, str] = {}
+    heard: Heard = hear_nothing
 
 
 class Agent(Protocol):

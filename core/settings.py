@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from tidings.core.busy import Busy
 from tidings.core.roles import GIVEN, Permission, Role
 
 # A platform may repeat an event for this long.
@@ -95,6 +96,19 @@ class Limits(Section):
         description="Messages that may wait in one conversation; then the sender is told to slow down.",
     )
     queued: int = Field(20_000, ge=1, description="Messages that may wait in all conversations together.")
+    busy: Busy = Field(
+        Busy.QUEUE,
+        description="What becomes of a message that comes while an answer is running: queue (answered next), collect"
+        " (all that came meanwhile is answered together), steer (the running answer takes it into account) or"
+        " interrupt (the running answer is stopped). A rule or a bot may have its own, and /busy changes it in a chat.",
+    )
+    burst_seconds: float = Field(
+        0.8,
+        ge=0,
+        le=10,
+        description="Messages that a person sends within this time of each other are answered together; 0 answers each"
+        " at once. Requests over HTTP and the console are never held back.",
+    )
     run_seconds: float = Field(600, gt=0, description="A run that takes longer is halted, and its answer says so.")
     errand_seconds: float = Field(
         3600, gt=0, description="Work that no person waits for, such as /bg or a schedule, is halted after this time."
@@ -269,7 +283,10 @@ class Log(Section):
 
 
 class Rule(Section):
-    """Which bot answers where; an empty field matches anything, and a rule for a chat covers its threads."""
+    """Which bot answers where, and how it behaves there; an empty field matches anything.
+
+    A rule for a chat covers its threads.
+    """
 
     # People may write an id as a number.
     model_config = ConfigDict(coerce_numbers_to_str=True)
@@ -280,11 +297,22 @@ class Rule(Section):
     chat: str = Field("", description="The id of the chat.")
     thread: str = Field("", description="The id of the thread in that chat; empty means the whole chat.")
     person: str = Field("", description='A person, as "platform:ID"; their other linked identities count too.')
-    bot: str = Field(min_length=1, description="The name of the bot that answers there.")
+    bot: str = Field("", description="The name of the bot that answers there; empty leaves that to later rules.")
+    busy: Busy | Literal[""] = Field(
+        "", description="What becomes of messages that come while an answer is running there: see [limits] busy."
+    )
     assignees: tuple[str, ...] | None = Field(
         None,
         description="Bots and workers that may get cards from there, besides that bot; if unset, the list of [board].",
     )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Rule:
+        if not self.bot and not self.busy:
+            raise ValueError("needs bot or busy: which bot answers there, or what it does while it is busy")
+        if not self.bot and self.assignees is not None:
+            raise ValueError("assignees needs bot: the list is for the chats where that bot answers")
+        return self
 
 
 class Core(Section):
@@ -300,7 +328,9 @@ class Core(Section):
     terminal: Terminal = Terminal()
     board: Board = Board()
     rules: tuple[Rule, ...] = Field(
-        (), description="Which bot answers where; the first rule that matches wins, else the default bot answers."
+        (),
+        description="Which bot answers where; the first rule that matches and names a bot wins, else the default bot"
+        " answers. The same goes for busy.",
     )
 
     @property

@@ -8,6 +8,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from tidings.core.busy import Busy
 from tidings.core.errors import Unknown
 
 
@@ -204,7 +205,8 @@ class Inbound(Value, frozen=True, kw_only=True):
     """One event from a platform.
 
     `key` identifies the message, not the event that announced it. Edited, Deleted and Pressed events have keys of
-    their own and name the message in `about`; a stop of one answer names its view in `about`.
+    their own and name the message in `about`; a stop of one answer names its view in `about`, and a message with
+    a mode of its own (`busy`) may name the running run that it is for.
     """
 
     key: str
@@ -230,6 +232,14 @@ class Inbound(Value, frozen=True, kw_only=True):
     said: float = 0.0
     # Messages of one album share a group and become one run.
     group: str = ""
+    # The message is complete as it came: it does not wait for more of its sender.
+    whole: bool = False
+    # The sender waits for a run of this message alone: it never joins another one.
+    alone: bool = False
+    # What the sender wants for this message while a run goes on; empty means what the chat or the settings say.
+    busy: Busy | None = None
+    # The messages that this one was put together from, if there are several; its text and files hold all of them.
+    parts: tuple[Inbound, ...] = ()
     # The bot that the sender asked for by name; empty means the default.
     bot: str = ""
     given: Given | None = None
@@ -425,6 +435,8 @@ class Refusal(StrEnum):
     NOT_PERMITTED = "not permitted"
     BUSY = "busy"
     TOO_LONG = "too long"
+    # The message is for a run that has ended.
+    ENDED = "the run has ended"
     CONFLICT = "this key was used for another message"
 
 

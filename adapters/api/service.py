@@ -184,6 +184,7 @@ class ApiService:
             bot=bot,
             given=msgspec.structs.replace(said.given, history=history),
             follows=follows,
+            alone=True,
             digest=hashlib.sha256(body).hexdigest(),
             attended=attended,
             impatient=impatient,

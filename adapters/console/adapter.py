@@ -279,6 +279,8 @@ class ConsoleAdapter:
             kind=Kind.COMMANDED if name else Kind.MESSAGE,
             text=text,
             command=name.lower(),
+            # Who presses Enter is done, and waits for the answer.
+            whole=True,
         )
 
 

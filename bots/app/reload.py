@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import BaseModel
 
 from tidings.bots.app import agents as app_agents
+from tidings.bots.app import roster
 from tidings.bots.app.agents import Staff
 from tidings.core.background import Background
 from tidings.core.errors import ConfigError
@@ -130,7 +131,8 @@ class Reloading:
         commands = partial(self._commands, new)
         from tidings.core.gateway.options import Team
 
-        tried = gateway.renew(new.core, Team(staff.agents, new.bot.called, staff.kinds, commands))
+        team = Team(staff.agents, new.bot.called, staff.kinds, commands, roster.busy_modes(new.bots))
+        tried = gateway.renew(new.core, team)
         logging.getLogger().setLevel(new.core.log.level.upper())
         self._loaded, self._staff = new, staff
         self._keep(new)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import Field, SecretStr
 
 from tidings.bots.assistant.settings import Assistant, ModelChoice
+from tidings.core.busy import Busy
 from tidings.core.errors import ConfigError
 
 PREFIX = "TIDINGS_"
@@ -25,6 +26,9 @@ class Bot(Assistant):
         "empty is the assistant where a model is set, else the demo.",
     )
     name: str = Field("", description="The bot's name; empty means the agent's name.")
+    busy: Busy | Literal[""] = Field(
+        "", description="What becomes of messages that come while this bot answers, if not as [limits] busy says."
+    )
 
     @property
     def chosen_agent(self) -> str:
@@ -93,6 +97,11 @@ def assemble(one: Bot, several: Mapping[str, Bot], source: Source) -> dict[str, 
     if one.called in roster:
         raise ConfigError(f"{source.place('bot')} and [bots.{one.called}] have one name; give [bot] another name")
     return {one.called: _complete(one, ("bot",), source), **roster}
+
+
+def busy_modes(bots: Mapping[str, Bot]) -> dict[str, Busy]:
+    """The busy modes of the bots that have one of their own."""
+    return {name: bot.busy for name, bot in bots.items() if bot.busy}
 
 
 def advise(one: Bot, several: Mapping[str, Bot], source: Source) -> Iterator[str]:

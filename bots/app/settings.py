@@ -120,7 +120,7 @@ def known(sections: Mapping[str, type[Section]]) -> dict[str, Any]:
 
 def _check_rules(core: Core, bots: Mapping[str, Bot], source: Source) -> None:
     for number, rule in enumerate(core.rules):
-        if rule.bot not in bots:
+        if rule.bot and rule.bot not in bots:
             place = source.place("rules", number, "bot")
             raise ConfigError(f"{place} = {rule.bot!r} is no bot; there are: {', '.join(bots)}")
     lists = [("board", core.board.assignees)]

@@ -126,7 +126,8 @@ class Gateway:
         supervisor = Supervisor(self._clock, essentials.alarms, self._options.pauses)
         self._parts = parts = build(essentials, self._home, self._settings, self._team, self._options, supervisor)
         self.desk = GatewayDesk(parts, await self._store.read(lambda tx: overview.moments(tx, self._clock.ahead)))
-        self._commands = Commands(self._team.commands(parts.bots.find), parts.commands, self._clock.wall, parts.people)
+        of_bots = self._team.commands(parts.bots.find)
+        self._commands = Commands(of_bots, parts.commands, self._clock.wall, parts.people, parts.stopping)
         self._dispatcher, self._door = self._build_the_way_in(parts)
         self._in_order = parts.in_order(self._dispatcher)
         self._reported = Reported(essentials, supervisor, parts.courier)
@@ -146,7 +147,7 @@ class Gateway:
         endings = Endings(parts.settlement, parts.asking, parts.approvals)
         turns = Turns(parts.bots, self.desk, parts.accounts.can, self._home / "workspaces", people)
         drafts = Drafts(self._clock, courier.views, parts.feed.follow, draft.tail(parts.accounts.compose))
-        dispatcher = Dispatcher(essentials, turns, courier, drafts, endings, people, parts.slots)
+        dispatcher = Dispatcher(essentials, turns, courier, drafts, endings, parts.busy, parts.slots)
         door = Door(essentials, parts.entrance, self._commands, dispatcher, courier, endings)
         return dispatcher, door
 
@@ -243,10 +244,11 @@ class Gateway:
                 "rules": settings.rules,
             }
         )
-        self._parts.bots.renew(team.agents, team.default, settings.rules)
+        self._parts.bots.renew(team.agents, team.default, settings.rules, team.busy)
         self._commands.renew(team.commands(self._parts.bots.find))
         self._door.renew(settings.limits, settings.groups)
         self._dispatcher.renew(settings.limits)
+        self._parts.busy.renew(settings.limits)
         self._parts.people.renew(settings.permissions)
         self._parts.asking.renew(settings.approvals)
         self._parts.approvals.renew(settings.approvals)
@@ -289,7 +291,7 @@ def _check_bots(rules: Sequence[Rule], team: Team, board: Board) -> None:
     if default_bot not in bots:
         raise ConfigError(f"there is no bot named {default_bot!r}; there are: {', '.join(sorted(bots))}")
     for number, rule in enumerate(rules, start=1):
-        if rule.bot not in bots:
+        if rule.bot and rule.bot not in bots:
             fields = ("platform", "account", "server", "chat", "thread", "person")
             named = ((name, getattr(rule, name)) for name in fields)
             where = ", ".join(f"{name} {value}" for name, value in named if value) or "everywhere"

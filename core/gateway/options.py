@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidings.core.agent import Agent
+from tidings.core.busy import Busy
 from tidings.core.clock import Clock
 from tidings.core.gateway.supervisor import USUAL, Pauses
 from tidings.core.inbound.commands import Command
@@ -26,6 +27,8 @@ class Team:
     kinds: Sequence[TaskKind] = ()
     # Given the function that names the bot for a message: the bots' own commands.
     commands: Callable[[BotOf], Sequence[Command]] = lambda bot_of: ()
+    # The busy modes of bots that have one of their own.
+    busy: Mapping[str, Busy] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

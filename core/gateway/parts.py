@@ -14,6 +14,7 @@ from tidings.core.inbound.approval_commands import ApprovalCommands
 from tidings.core.inbound.approvals import Approvals
 from tidings.core.inbound.asking import Asking
 from tidings.core.inbound.bots import Bots
+from tidings.core.inbound.busy_modes import BusyModes
 from tidings.core.inbound.commands import Command
 from tidings.core.inbound.continuing import Continuing
 from tidings.core.inbound.door import Entrance
@@ -68,6 +69,7 @@ class Parts:
     departures: Departures
     entrance: Entrance
     bots: Bots
+    busy: BusyModes
     feed: Feed
     courier: Courier
     settlement: Settlement
@@ -111,7 +113,8 @@ def build(
     store, clock, workspaces = essentials.store, essentials.clock, home / "workspaces"
     accounts = Accounts()
     people = People(store, settings.permissions)
-    bots = Bots(team.agents, team.default, settings.rules, people.called)
+    bots = Bots(team.agents, team.default, settings.rules, people.called, team.busy)
+    busy = BusyModes(people, bots, essentials.limits)
     register = Register(people, options.owner.adapter if options.owner else "")
     pairing = Pairing(store, people, register, clock, options.owner, supervisor.is_down)
     continuing = Continuing(store, people)
@@ -122,7 +125,7 @@ def build(
     asking = Asking(clock, settings.approvals, people, settlement, options.owner, supervisor.is_down)
     approvals = Approvals(essentials, settings.approvals, people, settlement)
     people_service = PeopleService(store, clock, people, register, pairing, settlement)
-    stopping = Stopping(store, settlement)
+    stopping = Stopping(store, clock, settlement)
     courier = Courier(essentials, accounts, stopping.stop_for_sender)
     mandates = Mandates(people, clock, options.owner, supervisor.is_down)
     delegated = Delegation(store, clock, settings.work, slots, feed.follow, stopping.stop)
@@ -136,6 +139,7 @@ def build(
     commands = (
         *PeopleCommands(clock, people, register, people_service, pairing).commands(),
         *ApprovalCommands(approvals, people).commands(),
+        *busy.commands(),
         *TalkCommands(clock, continuing).commands(),
         *TaskCommands(clock, tasks, delegated, partial(abilities.promisable, can=accounts.can), people).commands(),
         *ScheduleCommands(clock, schedules, people).commands(),
@@ -149,8 +153,9 @@ def build(
         people=people,
         people_service=people_service,
         departures=Departures(store, clock, people),
-        entrance=Entrance(people, pairing, Strangers(), settings.groups, continuing),
+        entrance=Entrance(people, pairing, Strangers(), settings.groups, continuing, busy),
         bots=bots,
+        busy=busy,
         feed=feed,
         courier=courier,
         settlement=settlement,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from tidings.core.inbound.inbox import ALBUM_LONGEST_SECONDS
+from tidings.core.inbound.joining import ALBUM_LONGEST_SECONDS
 from tidings.core.types import Inbound
 
 # Enough for several albums; posts of strangers in busy groups must not fill the memory.

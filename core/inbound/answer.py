@@ -42,7 +42,8 @@ def _line(outcome: Outcome) -> str:
             return f"⚠ I could not finish this: {outcome.reason or 'something went wrong'}."
         case OutcomeKind.CANCELLED:
             reason = outcome.reason or "stopped"
-            return f"{reason[0].upper()}{reason[1:]}." if reason.startswith("stopped") else f"Cancelled: {reason}."
+            is_sentence = reason.startswith(("stopped", "interrupted"))
+            return f"{reason[0].upper()}{reason[1:]}." if is_sentence else f"Cancelled: {reason}."
         case OutcomeKind.HALTED | OutcomeKind.COMPLETED:
             # The text of a halted run already says why it was halted.
             return ""

@@ -26,7 +26,7 @@ from tidings.core.part import Part
 from tidings.core.people import audit
 from tidings.core.people.people import People
 from tidings.core.roles import Permission, Person
-from tidings.core.runs import journal
+from tidings.core.runs import journal, stops
 from tidings.core.settings import Approvals as ApprovalSettings
 from tidings.core.store import wakeups
 from tidings.core.store.essentials import Essentials
@@ -241,7 +241,7 @@ class Approvals(Part):
         """Ends runs that were asked to stop while they waited for an answer, or for their turn after one."""
         for run, by in await self._store.insist(inbox.asking_to_stop):
             await self._store.insist(
-                lambda tx, run=run, by=by: self._end(tx, run, OutcomeKind.CANCELLED, f"stopped by {by}")  # type: ignore[misc]
+                lambda tx, run=run, by=by: self._end(tx, run, OutcomeKind.CANCELLED, stops.reason(by))  # type: ignore[misc]
             )
 
     def _begin_lapsing(self) -> None:

@@ -25,7 +25,7 @@ from tidings.core.outbound import homes, outbox
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.people.people import People
 from tidings.core.roles import OWNER, Permission, Person, Role
-from tidings.core.runs import journal
+from tidings.core.runs import journal, stops
 from tidings.core.settings import Approvals as ApprovalSettings
 from tidings.core.store import wakeups
 from tidings.core.store.store import Row, Transaction
@@ -86,7 +86,7 @@ class Asking:
         if stop is not None:
             self._write(tx, asked, ())
             ended = claimed._replace(journalled=asked.last + len(asked.pending))
-            self._settlement.close(tx, ended, _cancelled(asked.so_far, f"stopped by {stop}"))
+            self._settlement.close(tx, ended, _cancelled(asked.so_far, stops.reason(stop)))
             inbox.announce_next(tx, claimed.inbound.conversation.id)
             return
         person, now = self._people.of_asker(claimed.inbound.asker), self._clock.now()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tidings.core.agent import Agent
+from tidings.core.busy import Busy
 from tidings.core.settings import Rule
 from tidings.core.types import Asker, Inbound, Origin
 
@@ -14,6 +15,8 @@ class _Now(NamedTuple):
     agents: Mapping[str, Agent]
     default: str
     rules: Sequence[Rule]
+    # By the name of the bot.
+    busy: Mapping[str, Busy]
 
 
 # Returns everything that the settings may call a person: the stored id and all identities.
@@ -29,13 +32,20 @@ class Bots:
         default: str,
         rules: Sequence[Rule] = (),
         called: Called = lambda asker: (),
+        busy: Mapping[str, Busy] = {},
     ) -> None:
         self._called = called
-        self.renew(agents, default, rules)
+        self.renew(agents, default, rules, busy)
 
-    def renew(self, agents: Mapping[str, Agent], default: str, rules: Sequence[Rule] = ()) -> None:
+    def renew(
+        self,
+        agents: Mapping[str, Agent],
+        default: str,
+        rules: Sequence[Rule] = (),
+        busy: Mapping[str, Busy] = {},
+    ) -> None:
         # Replaced as a whole, because the store's thread reads it too.
-        self._now = _Now(agents, default, rules)
+        self._now = _Now(agents, default, rules, busy)
 
     @property
     def agents(self) -> Mapping[str, Agent]:
@@ -61,8 +71,16 @@ class Bots:
         rule = self._first(now, asked or inbound)
         return rule.bot if rule else now.default
 
+    def busy_mode_of(self, inbound: Inbound) -> Busy | None:
+        """The busy mode of the first matching rule that has one, otherwise that of the bot; None without either."""
+        now = self._now
+        for rule in now.rules:
+            if rule.busy and _holds(rule, inbound) and self._is_for(rule, inbound):
+                return rule.busy
+        return now.busy.get(self.find(inbound))
+
     def rule_for(self, said: Inbound | Asker) -> Rule | None:
-        """The first rule that matches the place and the person of this message."""
+        """The first rule with a bot that matches the place and the person of this message."""
         return self._first(self._now, said)
 
     def _first(self, now: _Now, said: Inbound | Asker) -> Rule | None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from tidings.core.inbound import inbox, members, undo
+from tidings.core.inbound.stopping import Stopping
 from tidings.core.memory import conversations, handovers, usage
 from tidings.core.people import names
 from tidings.core.people.people import People
@@ -45,11 +46,17 @@ class Command(NamedTuple):
 
 class Commands:
     def __init__(
-        self, of_bots: Iterable[Command], of_parts: Iterable[Command], wall: Callable[[], float], people: People
+        self,
+        of_bots: Iterable[Command],
+        of_parts: Iterable[Command],
+        wall: Callable[[], float],
+        people: People,
+        stopping: Stopping,
     ) -> None:
         """`wall` is the wall clock, for dates."""
         self._wall = wall
         self._people = people
+        self._stopping = stopping
         self._of_parts = tuple(of_parts)
         self.renew(of_bots)
 
@@ -112,6 +119,8 @@ class Commands:
         else:
             shown = [live] if live else [run for run in beside if self._may_stop(tx, person, run)]
         if not shown:
+            if self._stopping.stop_resting(tx, inbound, lambda run: self._may_stop(tx, person, run)):
+                return Obeyed("Stopped." if inbound.target.handle else "")
             waiting = inbox.waiting_in(tx, inbound.conversation.id)
             more = f" {waiting} messages still wait for their turn." if waiting else ""
             return Obeyed(f"Nothing is running.{more}")

@@ -15,9 +15,11 @@ from tidings.core.background import Background
 from tidings.core.clock import Timer
 from tidings.core.errors import Fenced
 from tidings.core.failpoints import fail_here
-from tidings.core.inbound import answer, inbox, recovery
+from tidings.core.inbound import answer, inbox, joining, recovery
 from tidings.core.inbound.approvals import Endings
 from tidings.core.inbound.asking import Asked
+from tidings.core.inbound.busy_modes import BusyModes
+from tidings.core.inbound.hearing import Hearing
 from tidings.core.inbound.inbox import Claim
 from tidings.core.inbound.settlement import Ending
 from tidings.core.inbound.slots import Slots
@@ -27,8 +29,7 @@ from tidings.core.outbound.courier import Courier
 from tidings.core.outbound.draft import Drafts
 from tidings.core.outbound.outbox import Head
 from tidings.core.part import Part
-from tidings.core.people.people import People
-from tidings.core.runs import runner
+from tidings.core.runs import runner, stops
 from tidings.core.runs.journal import Journal
 from tidings.core.runs.runner import Interrupt
 from tidings.core.settings import Limits
@@ -58,7 +59,7 @@ class Dispatcher(Part):
         courier: Courier,
         drafts: Drafts,
         endings: Endings,
-        people: People,
+        busy: BusyModes,
         slots: Slots,
     ) -> None:
         self._store = store = essentials.store
@@ -70,11 +71,13 @@ class Dispatcher(Part):
         self._drafts = drafts
         self._settlement = endings.settlement
         self._asking = endings.asking
-        self._people = people
+        self._people = people = busy.people
+        self._busy = busy
         self._slots = slots
         slots.subscribe(self._fill)
         self._live: dict[str, Interrupt] = {}
-        # By run: the person it works for, and the agent.
+        # By run: what its agent hears meanwhile, the person it works for, and the agent.
+        self._hearings: dict[str, Hearing] = {}
         self._askers: dict[str, Asker | None] = {}
         self._at_work: dict[str, Agent] = {}
         self._run_ended = asyncio.Event()
@@ -90,6 +93,7 @@ class Dispatcher(Part):
         self._stopped = True
         store.wakeups.subscribe(wakeups.Conversation, lambda due: self.expect(due.id, due.at))
         store.wakeups.subscribe(wakeups.StopAsked, lambda due: self.interrupt(due.run, due.by))
+        store.wakeups.subscribe(wakeups.MessageForRun, lambda due: self.tell_of_message(due.run))
         people.subscribe(self._end_lapsed)
 
     @property
@@ -109,6 +113,8 @@ class Dispatcher(Part):
             self.expect(conversation, ready)
         for run, by in await self._store.insist(inbox.asked_to_stop):
             self.interrupt(run, by)
+        for run in await self._store.insist(joining.steering):
+            self.tell_of_message(run)
         orphans = set(await self._store.insist(inbox.open_runs)) - self._live.keys()
         for run in orphans & self._orphans:
             log.error("no task works on %s any more; it is recovered", run)
@@ -157,12 +163,12 @@ class Dispatcher(Part):
     def claim(self, tx: Transaction, conversation: str) -> Claim | None:
         """Claims the conversation's next message inside a transaction, unless the gateway is stopping."""
         while not self._stopped:
-            claimed = inbox.claim(tx, conversation, self._clock.now())
+            claimed = inbox.claim(tx, conversation, self._clock.now(), self._busy.may_collect)
             if claimed is None:
                 return None
             if stop := inbox.stop_asked(tx, claimed.run):
                 # It was stopped after a verdict, before it could go on.
-                self._settlement.close(tx, claimed, claimed.ended(OutcomeKind.CANCELLED, f"stopped by {stop}"))
+                self._settlement.close(tx, claimed, claimed.ended(OutcomeKind.CANCELLED, stops.reason(stop)))
             elif ownership.is_kept(tx, claimed.inbound):
                 return claimed
             else:
@@ -190,6 +196,11 @@ class Dispatcher(Part):
     def interrupt(self, run: str, by: str) -> None:
         if run in self._live:
             self._live[run].stop(by)
+
+    def tell_of_message(self, run: str) -> None:
+        """Lets the agent of a run hear a message at its next step."""
+        if run in self._hearings:
+            self._hearings[run].call()
 
     def _end_lapsed(self) -> None:
         """Stops runs for people who were removed; their waiting messages end when claimed."""
@@ -259,12 +270,13 @@ class Dispatcher(Part):
 
     async def _run_one(self, claimed: Claim) -> Claim | None:
         run, inbound = claimed.run, claimed.inbound
-        agent, turn, session, can = self._turns.prepare(claimed)
-        self._at_work[run] = agent
+        hearing = Hearing(self._store, claimed, self._busy.may_steer)
+        agent, turn, session, can = self._turns.prepare(claimed, hearing)
+        self._at_work[run], self._hearings[run] = agent, hearing
         journal = Journal(
             self._store,
             self._clock,
-            inbox.keep_checkpoint,
+            hearing,
             run,
             person=session.person.id,
             fence=claimed.fence,
@@ -287,7 +299,8 @@ class Dispatcher(Part):
                     outcome = ended
                 used = outcome.usage or Usage()
                 self._metrics.ran(outcome.kind, self._clock.now() - began, used.input_tokens, used.output_tokens)
-                return await self._see_through(self._settle(claimed, journal, outcome, can))
+                took = claimed._replace(followed=claimed.followed or hearing.took)
+                return await self._see_through(self._settle(took, journal, outcome, can))
         finally:
             self._metrics.running -= 1
             self._drafts.close(run)
@@ -296,6 +309,7 @@ class Dispatcher(Part):
                 del self._live[run]
             del self._askers[run]
             del self._at_work[run]
+            del self._hearings[run]
             self._run_ended.set()
 
     async def _ask(self, claimed: Claim, journal: Journal, asked: runner.Asked, bot: str) -> Claim | None:
@@ -336,7 +350,8 @@ class Dispatcher(Part):
         plain = can.async_delivery and not seen and claimed.view is None and owed.body != Body()
         reserved = self._courier.reserve(owed) if plain else None
         rest = (pending, journal.last, journal.person)
-        ending = Ending(claimed, outcome, can.async_delivery, *rest, signals=signals, final=owed)
+        heard = [each.run for each in self._hearings[claimed.run].contained()]
+        ending = Ending(claimed, outcome, can.async_delivery, *rest, signals=signals, final=owed, heard=heard)
 
         def unit(tx: Transaction) -> _Settled:
             ended, final = self._settlement.settle(tx, ending)

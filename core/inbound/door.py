@@ -13,9 +13,10 @@ from tidings.core import ids
 from tidings.core.adapter import Receive
 from tidings.core.errors import Conflict, NotPermitted, Unknown, Unstored
 from tidings.core.failpoints import fail_here
-from tidings.core.inbound import answer, inbox, members, policy, questions
+from tidings.core.inbound import answer, inbox, joining, members, policy, questions
 from tidings.core.inbound.albums import EarlyParts
 from tidings.core.inbound.approvals import Endings
+from tidings.core.inbound.busy_modes import BusyModes
 from tidings.core.inbound.commands import Command, Commands, Handler, Obeyed
 from tidings.core.inbound.continuing import Continuing
 from tidings.core.inbound.dispatcher import Dispatcher
@@ -75,6 +76,7 @@ class Entrance(NamedTuple):
     strangers: Strangers
     groups: Groups
     continuing: Continuing
+    busy: BusyModes
 
 
 class Door:
@@ -96,6 +98,7 @@ class Door:
         self._strangers = entrance.strangers
         self._groups = entrance.groups
         self._continuing = entrance.continuing
+        self._busy = entrance.busy
         self._commands = commands
         self._dispatcher = dispatcher
         self._courier = courier
@@ -133,7 +136,8 @@ class Door:
                 await self._store.write(write_note)
             return Ignored()
         may_run = inbound.kind in (Kind.MESSAGE, Kind.COMMANDED, Kind.PRESSED)
-        reserved = may_run and self._dispatcher.reserve()
+        # A message that waits for more of its sender is not run at once.
+        reserved = may_run and not self._busy.burst_of(inbound) and self._dispatcher.reserve()
 
         def unit(tx: Transaction) -> _Taken:
             if write_note:
@@ -142,7 +146,7 @@ class Door:
                 return self._meet_stranger(tx, inbound)
             # A hand-over that was stored just before counts already.
             followed = self._continuing.follow(tx, inbound)
-            if judgement is Judgement.JOIN and not inbox.continues_album(tx, followed):
+            if judgement is Judgement.JOIN and not joining.continues_album(tx, followed):
                 self._early.keep(followed, self._clock.now())
                 return _Taken(Ignored())
             return self._take(tx, followed, reserved)
@@ -198,17 +202,21 @@ class Door:
 
     def _store_message(self, tx: Transaction, inbound: Inbound, reserved: bool) -> _Taken:
         now, run, conversation = self._clock.now(), ids.new("run"), inbound.conversation.id
-        if self._is_full(tx, inbound) and not inbox.joins_album(tx, inbound):
+        if self._is_full(tx, inbound) and joining.album_leader(tx, inbound) is None:
             return self._refuse(tx, inbound, Refusal.BUSY, BUSY)
+        if inbound.busy and inbound.about and inbox.live_run(tx, conversation) != inbound.about:
+            return _Taken(Refused(reason=Refusal.ENDED))
         if self._may_push(inbound.target):
             notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=MAY_BE_LOST), None, "lost")
             outbox.tell_losses(tx, self._courier.lanes(inbound.target), notice, now)
-        became = inbox.put(tx, inbound, run, now)
+        became = inbox.put(tx, inbound, run, now, self._busy.burst_of(inbound))
         for part in self._early.of(inbound, now) if inbound.group else ():
             if inbox.find(tx, part) is None:
                 inbox.put(tx, part, ids.new("run"), now)
         claimed = self._dispatcher.claim(tx, conversation) if reserved else None
         if claimed is None:
+            if became == run:
+                self._busy.let_wait(tx, run, inbound)
             inbox.announce_next(tx, conversation)
             self._asking.tell_waiting(tx, inbound)
         return _Taken(Stored(run=became), claimed)

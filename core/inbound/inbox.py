@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidings.core.agent import Outcome, OutcomeKind, Verdict
+from tidings.core.agent import Checkpoint, Outcome, OutcomeKind, Usage, Verdict
 from tidings.core.errors import Fenced
 from tidings.core.failpoints import fail_here
-from tidings.core.inbound import approval_rows
+from tidings.core.inbound import approval_rows, joining
+from tidings.core.inbound.joining import MayJoin
 from tidings.core.memory import conversations, history, preferences, talks
 from tidings.core.outbound import view_rows
 from tidings.core.runs import journal, transcript
@@ -19,9 +20,6 @@ from tidings.core.store import wakeups
 from tidings.core.store.store import Row, Transaction
 from tidings.core.types import Author, Entry, Inbound, Kind, Origin, Quoted, View, encode, workspace_name
 
-# An album has no end mark: it counts as complete after a quiet second, or after ten seconds at the latest.
-ALBUM_QUIET_SECONDS = 1.0
-ALBUM_LONGEST_SECONDS = 10.0
 # How many runs of a conversation keep their checkpoints, so that they can be undone.
 KEPT_CHECKPOINTS = 10
 # The next waiting message of a conversation: first a run that goes on after a verdict. The clocks of two platforms
@@ -51,11 +49,15 @@ class Claim(NamedTuple):
     verdicts: tuple[Verdict, ...] = ()
     # For a run that goes on after a verdict: what it said before.
     said: Said | None = None
+    # Whether messages may have been handed to the run while it was at work.
+    followed: bool = False
+    # What earlier attempts had used when they last stored a checkpoint.
+    used: Usage | None = None
 
     def ended(self, kind: OutcomeKind, reason: str) -> Outcome:
         """The outcome of a run that ends without being run any more; what it said before a verdict still stands."""
         said = self.said or NOTHING
-        return Outcome(kind, reason, said.text, files=said.files)
+        return Outcome(kind, reason, said.text, self.used, said.files)
 
 
 class Known(NamedTuple):
@@ -73,19 +75,15 @@ def find(tx: Transaction, inbound: Inbound) -> Known | None:
     return Known(row["run"], row["digest"]) if row else None
 
 
-def put(tx: Transaction, inbound: Inbound, run: str, now: float) -> str:
-    """Stores a message and returns its run, which is an earlier one if the message joins a waiting album."""
-    conversation = inbound.conversation.id
-    conversations.add(tx, conversation)
-    leader = _album_leader(tx, inbound)
-    ready = now + ALBUM_QUIET_SECONDS if inbound.group else now
-    if leader is not None:
-        latest = min(ready, leader["accepted"] + ALBUM_LONGEST_SECONDS)
-        tx.execute("UPDATE inbox SET ready = ? WHERE run = ?", latest, leader["run"])
-    else:
-        _complete_albums(tx, inbound, now)
-    _insert(tx, inbound, run, "joined" if leader else "waiting", now, ready, leader["run"] if leader else None)
-    return str(leader["run"]) if leader else run
+def put(tx: Transaction, inbound: Inbound, run: str, now: float, burst: float = 0.0) -> str:
+    """Stores a message and returns its run, which is an earlier one if the message joins a run that waits.
+
+    `burst` is for how many seconds the message waits for more of its sender.
+    """
+    conversations.add(tx, inbound.conversation.id)
+    place = joining.find_place(tx, inbound, now, burst)
+    _insert(tx, inbound, run, "joined" if place.run else "waiting", now, place.ready, place.run)
+    return place.run or run
 
 
 def put_unclaimed(tx: Transaction, inbound: Inbound, run: str, now: float) -> None:
@@ -98,48 +96,6 @@ def announce_next(tx: Transaction, conversation: str) -> None:
     """Announces the oldest waiting message of a free conversation; in a busy one, the end of its run does that."""
     if live_run(tx, conversation) is None and (ready := next_ready(tx, conversation)) is not None:
         tx.announce(wakeups.Conversation(conversation, ready))
-
-
-def _complete_albums(tx: Transaction, inbound: Inbound, now: float) -> None:
-    """A further message of the same person completes their albums; messages of others do not."""
-    waiting = tx.all(
-        "SELECT run, message FROM inbox WHERE conversation = ? AND state = 'waiting' AND ready > ?",
-        inbound.conversation.id,
-        now,
-    )
-    for row in waiting:
-        if _is_by(row, inbound):
-            tx.execute("UPDATE inbox SET ready = ? WHERE run = ?", now, row["run"])
-
-
-def _is_by(row: Row, inbound: Inbound) -> bool:
-    return msgspec.json.decode(row["message"], type=Inbound).sender.id == inbound.sender.id
-
-
-def _album_leader(tx: Transaction, inbound: Inbound) -> Row | None:
-    rows = _album(tx, inbound) if inbound.group else ()
-    return next((row for row in rows if row["state"] == "waiting"), None)
-
-
-def _album(tx: Transaction, inbound: Inbound) -> list[Row]:
-    """The rows of this album so far; the same group from another person is another album."""
-    rows = tx.all(
-        "SELECT run, accepted, state, message FROM inbox WHERE conversation = ? AND album = ? AND album <> ''"
-        " AND state IN ('waiting', 'running', 'done') ORDER BY seq DESC",
-        inbound.conversation.id,
-        inbound.group,
-    )
-    return [row for row in rows if _is_by(row, inbound)]
-
-
-def joins_album(tx: Transaction, inbound: Inbound) -> bool:
-    """Tells whether a message becomes part of a waiting run."""
-    return _album_leader(tx, inbound) is not None
-
-
-def continues_album(tx: Transaction, inbound: Inbound) -> bool:
-    """Tells whether another part of its album was accepted before, waiting or already answered."""
-    return bool(_album(tx, inbound))
 
 
 def put_closed(tx: Transaction, inbound: Inbound, run: str, now: float, reason: str) -> None:
@@ -222,10 +178,14 @@ def live_run(tx: Transaction, conversation: str) -> str | None:
     return str(row["run"]) if row else None
 
 
-def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
-    """Claims the oldest waiting message if the conversation is free and the message is due."""
+def claim(tx: Transaction, conversation: str, now: float, may_collect: MayJoin) -> Claim | None:
+    """Claims the oldest waiting message if the conversation is free and the message is due.
+
+    `may_collect` tells whether a message that came while another run was at work may share the run of another one.
+    """
     row = tx.one(
-        "SELECT run, message, attempt, fence, generation, ready, checkpoint, album, goes_on FROM inbox"
+        "SELECT run, message, attempt, fence, generation, ready, checkpoint, album, goes_on, mode, followed,"
+        " usage FROM inbox"
         f" WHERE conversation = ? AND state = 'waiting' {NEXT}",
         conversation,
         conversation,
@@ -242,7 +202,8 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
         "UPDATE inbox SET state = 'running', attempt = ?, fence = fence + 1, generation = ?, goes_on = 0 WHERE run = ?",
         *(attempt, generation, row["run"]),
     )
-    inbound = _with_album(tx, row["run"], msgspec.json.decode(row["message"], type=Inbound), row["album"])
+    collected = row["mode"] == "collect" and attempt == 1 and joining.collect(tx, conversation, row, may_collect)
+    inbound = joining.put_together(tx, row, followed=collected or bool(row["followed"]))
     given = inbound.given.history if inbound.given else None
     # A repeated run continues from its own checkpoint, otherwise from the last one of its generation.
     checkpoint = row["checkpoint"] or (memory["checkpoint"] if given is None else None)
@@ -260,7 +221,13 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
         preferences=preferences.read(tx, conversation),
         verdicts=approval_rows.verdicts(tx, row["run"]) if row["attempt"] else (),
         said=transcript.said(tx, row["run"]) if row["goes_on"] else None,
+        followed=bool(row["followed"]),
+        used=_used(row),
     )
+
+
+def _used(row: Row) -> Usage | None:
+    return msgspec.json.decode(row["usage"], type=Usage) if row["usage"] else None
 
 
 def give_back(tx: Transaction, claimed: Claim) -> None:
@@ -295,7 +262,7 @@ def go_on(tx: Transaction, run: str, conversation: str) -> None:
 def asking_claim(tx: Transaction, run: str) -> Claim | None:
     """A claim for ending a run that waits for an answer; None for any other run."""
     row = tx.one("SELECT * FROM inbox WHERE run = ? AND state = 'running' AND asking <> ''", run)
-    return claim_of(row, journal.last(tx, run))._replace(said=transcript.said(tx, run)) if row else None
+    return claim_of(tx, row)._replace(said=transcript.said(tx, run)) if row else None
 
 
 def asking_page(tx: Transaction, after: int, limit: int) -> list[Row]:
@@ -337,27 +304,15 @@ def let_wait(tx: Transaction, run: str, conversation: str) -> None:
 
 
 def message_of(tx: Transaction, run: str) -> Inbound:
-    """The message of a run, with all parts of its album."""
+    """The message of a run, with all that joined it before it began."""
     found = find_message(tx, run)
     assert found is not None, "a run is a row"
     return found
 
 
 def find_message(tx: Transaction, run: str) -> Inbound | None:
-    row = tx.one("SELECT message, album FROM inbox WHERE run = ?", run)
-    return _with_album(tx, run, msgspec.json.decode(row["message"], type=Inbound), row["album"]) if row else None
-
-
-def _with_album(tx: Transaction, run: str, inbound: Inbound, album: str) -> Inbound:
-    if not album:
-        return inbound
-    rows = tx.all("SELECT message FROM inbox WHERE joined = ? ORDER BY seq", run)
-    later = [msgspec.json.decode(row["message"], type=Inbound) for row in rows]
-    return msgspec.structs.replace(
-        inbound,
-        text="\n".join(filter(None, (inbound.text, *(each.text for each in later)))),
-        attachments=(*inbound.attachments, *(file for each in later for file in each.attachments)),
-    )
+    row = tx.one("SELECT run, message, album, followed FROM inbox WHERE run = ?", run)
+    return joining.put_together(tx, row) if row else None
 
 
 def finish(tx: Transaction, claimed: Claim, outcome: Outcome, now: float) -> None:
@@ -382,6 +337,8 @@ def keep_memory(tx: Transaction, claimed: Claim, outcome: Outcome, at: float) ->
     conversation, run = claimed.inbound.conversation.id, claimed.run
     said = Author.PERSON if claimed.inbound.origin is Origin.PERSON else Author.NOTICE
     history.remember(tx, conversation, claimed.generation, said, claimed.inbound.in_full, run, at)
+    for each in joining.steered(tx, run) if claimed.followed else ():
+        history.remember(tx, conversation, claimed.generation, said, each.in_full, run, at)
     if outcome.text:
         history.remember(tx, conversation, claimed.generation, Author.BOT, outcome.text, run, at)
     if outcome.reason:
@@ -398,9 +355,12 @@ def keep_memory(tx: Transaction, claimed: Claim, outcome: Outcome, at: float) ->
     )
 
 
-def keep_checkpoint(tx: Transaction, run: str, checkpoint: bytes, after: int) -> None:
-    """Stores a checkpoint; `after` is the number of the last event before it."""
-    tx.execute("UPDATE inbox SET checkpoint = ?, checkpoint_after = ? WHERE run = ?", checkpoint, after, run)
+def keep_checkpoint(tx: Transaction, run: str, checkpoint: Checkpoint, after: int) -> None:
+    """Stores a checkpoint with the usage so far; `after` is the number of the last event before it."""
+    tx.execute(
+        "UPDATE inbox SET checkpoint = ?, checkpoint_after = ?, usage = coalesce(?, usage) WHERE run = ?",
+        *(checkpoint.data, after, encode(checkpoint.usage) if checkpoint.usage else None, run),
+    )
 
 
 def ask_stop(tx: Transaction, run: str, by: str) -> bool:
@@ -428,15 +388,25 @@ def stop_asked(tx: Transaction, run: str) -> str | None:
 
 
 def amend(tx: Transaction, change: Inbound) -> Row | None:
-    """Corrects a waiting message; returns the row of a deleted one, which must be cancelled."""
+    """Corrects a waiting message; returns the row of a deleted one, which must be cancelled.
+
+    A message that a run at work has heard can no longer be changed.
+    """
     row = tx.one(
-        "SELECT run, message, fence, joined FROM inbox m WHERE adapter = ? AND account = ? AND key = ?"
-        " AND EXISTS (SELECT 1 FROM inbox w WHERE w.run = coalesce(m.joined, m.run) AND w.state = 'waiting')",
+        "SELECT m.run, m.message, m.fence, m.joined, m.album FROM inbox m"
+        " JOIN inbox w ON w.run = coalesce(m.joined, m.run)"
+        " WHERE m.adapter = ? AND m.account = ? AND m.key = ? AND w.state = 'waiting'"
+        " AND NOT EXISTS (SELECT 1 FROM inbox r"
+        " WHERE r.run = w.heard_by AND r.fence = w.heard_fence AND r.state = 'running')",
         change.target.adapter,
         change.target.account,
         change.about,
     )
-    if row is None or (change.kind is Kind.DELETED and row["joined"] is None):
+    if row is None:
+        return None
+    if change.kind is Kind.DELETED and row["joined"] is None:
+        if not row["album"]:
+            joining.hand_over(tx, row["run"])
         return row
     if change.kind is Kind.DELETED:
         tx.execute("UPDATE inbox SET state = 'closed', joined = NULL, reason = 'deleted' WHERE run = ?", row["run"])
@@ -457,24 +427,26 @@ def waiting_claim(tx: Transaction, run: str) -> Claim | None:
     )
     if row is None:
         return None
-    claimed = claim_of(row, journal.last(tx, run))
+    claimed = claim_of(tx, row)
     if row["goes_on"]:
         return claimed._replace(said=transcript.said(tx, run))
     return claimed._replace(generation=row["current"])
 
 
-def claim_of(row: Row, journalled: int) -> Claim:
-    """A claim for ending a run, which needs neither history nor checkpoint."""
+def claim_of(tx: Transaction, row: Row) -> Claim:
+    """A claim for ending a run, which needs neither history nor checkpoint; `row` has all columns."""
     return Claim(
         run=row["run"],
-        inbound=msgspec.json.decode(row["message"], type=Inbound),
+        inbound=joining.put_together(tx, row),
         attempt=row["attempt"],
         fence=row["fence"],
         generation=row["generation"],
         history=(),
         checkpoint=None,
         view=None,
-        journalled=journalled,
+        journalled=journal.last(tx, row["run"]),
+        followed=bool(row["followed"]),
+        used=_used(row),
     )
 
 

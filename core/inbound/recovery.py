@@ -11,7 +11,7 @@ from tidings.core.failpoints import fail_here
 from tidings.core.inbound import inbox
 from tidings.core.inbound.inbox import Claim
 from tidings.core.inbound.settlement import Settlement
-from tidings.core.runs import journal, transcript
+from tidings.core.runs import journal, stops, transcript
 from tidings.core.store.store import Row, Store, Transaction
 
 log = logging.getLogger(__name__)
@@ -45,11 +45,11 @@ def recover_run(tx: Transaction, run: str, clock: Clock, settlement: Settlement)
     row = tx.one("SELECT * FROM inbox WHERE run = ? AND state = 'running'", run)
     if row is None:
         return
-    claimed = inbox.claim_of(row, journal.last(tx, run))
+    claimed = inbox.claim_of(tx, row)
     entries = journal.read(tx, run, 0, claimed.journalled)
     kind, reason = _verdict(row, claimed, entries)
     if kind is not None:
-        settlement.close(tx, claimed, Outcome(kind, reason, transcript.said(tx, run).text))
+        settlement.close(tx, claimed, Outcome(kind, reason, transcript.said(tx, run).text, claimed.used))
         # Later messages of the conversation waited for this run's end.
         inbox.announce_next(tx, row["conversation"])
         return
@@ -61,7 +61,7 @@ def recover_run(tx: Transaction, run: str, clock: Clock, settlement: Settlement)
 def _verdict(row: Row, claimed: Claim, entries: list[Numbered]) -> tuple[OutcomeKind | None, str]:
     """How the run must end; None as kind means that it may run again."""
     if row["stop_asked"] is not None:
-        return OutcomeKind.CANCELLED, f"stopped by {row['stop_asked']}"
+        return OutcomeKind.CANCELLED, stops.reason(row["stop_asked"])
     if open_tool := _unknown_tool(entries, row["checkpoint_after"]):
         ended = any(isinstance(each.event, ToolFinished) and each.event.call == open_tool.call for each in entries)
         if ended:

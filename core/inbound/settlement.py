@@ -9,13 +9,13 @@ import msgspec
 
 from tidings.core.agent import JournalEvent, Outcome, OutcomeKind
 from tidings.core.clock import Clock
-from tidings.core.inbound import answer, inbox
+from tidings.core.inbound import answer, inbox, joining
 from tidings.core.inbound.abilities import Can
 from tidings.core.inbound.inbox import Claim
 from tidings.core.memory import usage
 from tidings.core.outbound import outbox
 from tidings.core.outbound.outbox import Owed
-from tidings.core.runs import journal
+from tidings.core.runs import journal, stops
 from tidings.core.store.store import Transaction
 from tidings.core.types import Body, Origin, Target
 
@@ -40,6 +40,8 @@ class Ending(NamedTuple):
     signals: bool = False
     # The answer for this outcome, if it was built before the transaction.
     final: Owed | None = None
+    # Messages that the agent has read since its last checkpoint: a completed answer covers them.
+    heard: Sequence[str] = ()
 
 
 class Settled(NamedTuple):
@@ -96,7 +98,13 @@ class Settlement:
         now, wall = self._clock.now(), self._clock.wall()
         asked = inbox.stop_asked(tx, claimed.run)
         if asked is not None and outcome.kind is not OutcomeKind.CANCELLED:
-            outcome = msgspec.structs.replace(outcome, kind=OutcomeKind.CANCELLED, reason=f"stopped by {asked}")
+            outcome = msgspec.structs.replace(outcome, kind=OutcomeKind.CANCELLED, reason=stops.reason(asked))
+        if outcome.usage is None and claimed.used is not None:
+            # An earlier attempt used this, and the last one did not come so far.
+            outcome = msgspec.structs.replace(outcome, usage=claimed.used)
+        if ending.heard and outcome.kind is OutcomeKind.COMPLETED:
+            joining.contain(tx, claimed.run, claimed.fence, ending.heard)
+            claimed = claimed._replace(followed=True)
         inbox.finish(tx, claimed, outcome, now)
         entries = journal.number(ending.last, [*ending.pending, outcome], wall)
         journal.write(tx, claimed.run, entries, ending.person)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from tidings.core.agent import Agent, Turn
+from tidings.core.agent import Agent, Heard, Turn
 from tidings.core.context import Session
 from tidings.core.desk.desk import Desk
 from tidings.core.inbound import abilities
@@ -32,7 +32,7 @@ class Turns:
         self._workspaces = workspaces
         self._people = people
 
-    def prepare(self, claimed: Claim) -> Prepared:
+    def prepare(self, claimed: Claim, heard: Heard) -> Prepared:
         inbound = claimed.inbound
         bot = self._bots.find(inbound)
         folder = inbound.errand.workspace if inbound.errand else ""
@@ -62,5 +62,6 @@ class Turns:
             verdicts=claimed.verdicts,
             goes_on=claimed.said is not None,
             preferences=claimed.preferences,
+            heard=heard,
         )
         return Prepared(self._bots.agents[bot], turn, session, abilities.of(inbound, self._can))

@@ -60,6 +60,7 @@ def again(taken: Inbound, command: Inbound) -> Inbound:
         bot=taken.bot or command.bot,
         # The new message is no album, has no client's digest and does not end with a connection.
         group="",
+        parts=(),
         digest="",
         attended=False,
     )

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -20,6 +21,7 @@ from tidings.core.agent import (
     OutcomeKind,
     ReasoningDelta,
     Restarted,
+    Steered,
     TextDelta,
     ToolStarted,
 )
@@ -41,20 +43,38 @@ _decode = msgspec.json.Decoder(JournalEvent).decode
 _encode = msgspec.json.Encoder().encode
 UNREADABLE = "the outcome was written by a newer version and cannot be read"
 
-# Stores the checkpoint of a run with the number of its last event, in the transaction of those events.
-KeepCheckpoint = Callable[[Transaction, str, bytes, int], None]
+
+class Heard(NamedTuple):
+    """A message that the agent has read while its run was at work."""
+
+    run: str
+    # Who wrote it, and its beginning, redacted.
+    sender: str
+    text: str
+
+
+class Keeper(Protocol):
+    """Keeps the checkpoints of one run, and knows which messages the agent has read for the next one."""
+
+    def contained(self) -> Sequence[Heard]:
+        """The messages that the agent has read since the last call: its next checkpoint holds them."""
+        ...
+
+    def keep(self, tx: Transaction, checkpoint: Checkpoint, heard: Sequence[Heard], after: int) -> None:
+        """Stores a checkpoint and what it holds; `after` is the number of the last event before it."""
+        ...
 
 
 class Journal:
     """The writer of one run: one write at a time, numbers without gaps; a writer with an old fence is refused."""
 
     def __init__(
-        self, store: Store, clock: Clock, keep: KeepCheckpoint, run: str, *, person: str, fence: int, last: int
+        self, store: Store, clock: Clock, keeper: Keeper, run: str, *, person: str, fence: int, last: int
     ) -> None:
         """`person` is the id of the person that the run works for."""
         self._store = store
         self._clock = clock
-        self._keep = keep
+        self._keeper = keeper
         self._run = run
         self.person = person
         self._fence = fence
@@ -62,7 +82,8 @@ class Journal:
         self._pending: list[JournalEvent] = []
         # Deltas of the last pending event, joined once at the end: joining each time would slow down long answers.
         self._pieces: list[str] = []
-        self._checkpoint: bytes | None = None
+        self._checkpoint: Checkpoint | None = None
+        self._heard: list[Heard] = []
         self._writer: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._closed = False
@@ -91,7 +112,10 @@ class Journal:
         """Stores a checkpoint together with the events before it; the new checkpoint replaces the last one."""
         if self._closed:
             raise Fenced(f"{self._run} has ended")
-        self._checkpoint = checkpoint.data
+        self._checkpoint = checkpoint
+        for heard in self._keeper.contained():
+            self._heard.append(heard)
+            self.add(Steered(heard.sender, heard.text))
         self._start_writing()
 
     async def flush(self) -> None:
@@ -108,7 +132,9 @@ class Journal:
         self._hurry.set()
         while self._writer:
             await asyncio.shield(self._writer)
-        return self._take()
+        pending = self._take()
+        # Without the checkpoint that holds them, messages stay runs of their own.
+        return [event for event in pending if not isinstance(event, Steered)] if self._heard else pending
 
     @property
     def last(self) -> int:
@@ -144,6 +170,7 @@ class Journal:
     async def _write_once(self) -> None:
         events = self._take()
         checkpoint, self._checkpoint = self._checkpoint, None
+        heard, self._heard = self._heard, []
         entries = number(self._last, events, self._clock.wall())
         self._last += len(entries)
 
@@ -151,7 +178,7 @@ class Journal:
             check_fence(tx, self._run, self._fence)
             write(tx, self._run, entries, self.person)
             if checkpoint is not None:
-                self._keep(tx, self._run, checkpoint, self._last)
+                self._keeper.keep(tx, checkpoint, heard, self._last)
 
         await self._store.insist(unit)
 

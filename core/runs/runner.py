@@ -31,6 +31,7 @@ from tidings.core.clock import Clock, ended_within
 from tidings.core.errors import Fenced
 from tidings.core.failpoints import fail_here
 from tidings.core.redaction import one_line, plain
+from tidings.core.runs import stops
 from tidings.core.runs.journal import Journal
 from tidings.core.runs.transcript import NOTHING, Said, Transcript
 from tidings.core.settings import Limits
@@ -63,7 +64,7 @@ class Interrupt:
         self.came: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
 
     def stop(self, by: str) -> None:
-        self._set(Finished(OutcomeKind.CANCELLED, f"stopped by {by}" if by else "stopped"))
+        self._set(Finished(OutcomeKind.CANCELLED, stops.reason(by)))
 
     def expire(self, seconds: float) -> None:
         self._set(Finished(OutcomeKind.HALTED, f"the run took longer than {seconds:g} s"))

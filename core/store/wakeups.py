@@ -45,6 +45,13 @@ class StopAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageForRun:
+    """A message came for this run while the run is at work."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
 class QuestionAsked:
     """A question to people expires at the time `at`."""
 
@@ -103,6 +110,7 @@ Due = (
     | Conversation
     | RunGrew
     | StopAsked
+    | MessageForRun
     | QuestionAsked
     | TaskDue
     | TaskStopAsked

@@ -71,7 +71,7 @@ async def _gateway(home: Path, agent: Asking) -> AsyncIterator[tuple[Gateway, Me
     settings = Core(
         access=Access(owners=("memory:ada",)),
         approvals=Approvals(minutes=600, members_approve=True),
-        limits=Limits(runs=100, queued=4 * QUESTIONS, drain_seconds=0),
+        limits=Limits(burst_seconds=0, runs=100, queued=4 * QUESTIONS, drain_seconds=0),
     )
     platforms, team = [adapter.platform()], Team({"bot": agent}, "bot")
     async with Gateway(home, settings, platforms, team, FakeLocal(), FakeServer()) as gateway:

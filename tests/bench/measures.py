@@ -41,7 +41,7 @@ class WaitingAgent:
 @asynccontextmanager
 async def gateway(home: Path, agent: Agent, runs: int = 1000) -> AsyncIterator[MemoryAdapter]:
     adapter = MemoryAdapter()
-    settings = Core(limits=Limits(runs=runs, queued=4 * CROWD))
+    settings = Core(limits=Limits(burst_seconds=0, runs=runs, queued=4 * CROWD))
     async with Gateway(home, settings, [adapter.platform()], Team({"bot": agent}, "bot"), FakeLocal(), FakeServer()):
         await adapter.listening.wait()
         yield adapter
@@ -109,7 +109,7 @@ async def idle_memory(home: Path) -> Figures:
 async def restart(home: Path) -> Figures:
     """First send after a restart that finds ten thousand open rows."""
     adapter = MemoryAdapter()
-    settings = Core(limits=Limits(runs=1, queued=4 * CROWD, drain_seconds=0))
+    settings = Core(limits=Limits(burst_seconds=0, runs=1, queued=4 * CROWD, drain_seconds=0))
     async with Gateway(
         home, settings, [adapter.platform()], Team({"bot": WaitingAgent()}, "bot"), FakeLocal(), FakeServer()
     ):

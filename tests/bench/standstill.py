@@ -147,7 +147,7 @@ async def on_slack(home: Path, characters: int) -> Figures:
 async def on_console(home: Path, characters: int) -> Figures:
     server = LocalServer()
     console = Platform("console", "main", lambda host: ConsoleAdapter("main", ConsoleSettings(), host), nearby=True)
-    settings = Core(limits=Limits(drain_seconds=0, **LIMITS))
+    settings = Core(limits=Limits(burst_seconds=0, drain_seconds=0, **LIMITS))
     gateway = Gateway(home, settings, [console], Team({"bot": Talker(characters)}, "bot"), server, FakeServer())
     async with server, gateway, server.serving(home):
         await eventually(lambda: is_attended(home))

@@ -37,7 +37,7 @@ from tidings.core.agent import Event, Finished, OutcomeKind, TextDelta, Turn
 from tidings.core.desk.board import Hand, NewCard, Order
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.gateway.options import Team
-from tidings.core.settings import Access, Board, Core
+from tidings.core.settings import Access, Board, Core, Limits
 from tidings.core.store.sqlite import DATABASE
 from tidings.core.types import Target, Value
 
@@ -122,7 +122,7 @@ async def _live(life: Life, lifeline: Connection) -> None:
     )
     gateway = Gateway(
         Path(life.home),
-        Core(access=Access(allow=("paper:7",)), board=board),
+        Core(access=Access(allow=("paper:7",)), board=board, limits=Limits(burst_seconds=0)),
         [Platform("paper", "main", lambda host: PaperAdapter("main", settings, host))],
         Team({"bot": Worker()}, "bot"),
         FakeLocal(),

@@ -21,7 +21,7 @@ from tidings.core import failpoints
 from tidings.core.adapter import Platform
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.gateway.options import Team
-from tidings.core.settings import Access, Core
+from tidings.core.settings import Access, Core, Limits
 from tidings.core.types import Value
 
 # What is only imported by who listens, here once for all lives: quicker, and the same code to the end of a run.
@@ -76,7 +76,7 @@ def _gateway(life: Life, http: HttpSettings, server: HttpServer) -> Gateway:
     allowed = tuple(f"{name}:{person}" for name, stand in crowd.STANDS.items() for person in stand.people)
     return Gateway(
         Path(life.home),
-        Core(access=Access(allow=allowed, owners=(f"{visitors.DESK}:{OWNER}",))),
+        Core(access=Access(allow=allowed, owners=(f"{visitors.DESK}:{OWNER}",)), limits=Limits(burst_seconds=0)),
         platforms,
         Team({"crowd": agent}, "crowd", scripted.kinds(clock)),
         FakeLocal(),

@@ -29,7 +29,7 @@ from tidings.core.adapter import Host, Platform, Receive, Reports, Taken
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.gateway.options import Options, Team
 from tidings.core.people import codes
-from tidings.core.settings import Access, Approvals, Core
+from tidings.core.settings import Access, Approvals, Core, Limits
 from tidings.core.store import sqlite
 from tidings.core.store.store import Unit
 from tidings.core.store.wakeups import Wakeups
@@ -181,7 +181,7 @@ class Child:
         agent = scripted.ScriptedAgent(self._clock, scripted.Ledger(Path(self._spec.ledger)))
         return Gateway(
             Path(self._spec.home),
-            Core(access=access, approvals=Approvals(minutes=ASKED_MINUTES)),
+            Core(access=access, approvals=Approvals(minutes=ASKED_MINUTES), limits=Limits(burst_seconds=0)),
             [
                 Platform(settings.name, account, lambda host, a=account, s=settings: self._adapter(a, s, host))  # type: ignore[misc]
                 for account, settings in self._spec.adapters

@@ -18,7 +18,7 @@ from tidings.core.agent import Ended, Outcome, ToolFinished
 from tidings.core.context import Session
 from tidings.core.desk.runs import Numbered, Remembered
 from tidings.core.gateway.gateway import Gateway
-from tidings.core.inbound import door, inbox, recovery, undo
+from tidings.core.inbound import door, inbox, joining, recovery, undo
 from tidings.core.inbound.commands import Commands, Obeyed
 from tidings.core.inbound.dispatcher import Dispatcher
 from tidings.core.inbound.door import Door
@@ -219,7 +219,7 @@ def claim_while_stopping() -> None:
     """A gateway that stops takes the next message, and runs it no more."""
 
     def claim(self: Dispatcher, tx: Transaction, conversation: str) -> Claim | None:
-        return inbox.claim(tx, conversation, self._clock.now())
+        return inbox.claim(tx, conversation, self._clock.now(), self._busy.may_collect)
 
     async def keep(self: Dispatcher, claimed: Claim | None) -> Claim | None:
         return claimed
@@ -231,15 +231,10 @@ def claim_while_stopping() -> None:
 def anybody_completes_an_album() -> None:
     """Whoever writes next in a group ends the album that somebody else is sending."""
 
-    def complete(tx: Transaction, inbound: Inbound, now: float) -> None:
-        tx.execute(
-            "UPDATE inbox SET ready = ? WHERE conversation = ? AND state = 'waiting' AND ready > ?",
-            now,
-            inbound.conversation.id,
-            now,
-        )
+    def is_by(message: Inbound, inbound: Inbound) -> bool:
+        return True
 
-    swap(inbox, "_complete_albums", complete)
+    swap(joining, "_is_by", is_by)
 
 
 def a_units_fault_is_the_stores() -> None:

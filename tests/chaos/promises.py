@@ -41,7 +41,7 @@ from tidings.core.errors import Declined, NotRunning
 from tidings.core.gateway.gateway import Gateway
 from tidings.core.gateway.options import Team
 from tidings.core.outbound.outbox import MARK
-from tidings.core.settings import Access, Core, Terminal, Work
+from tidings.core.settings import Access, Core, Limits, Terminal, Work
 from tidings.core.store.sqlite import DATABASE
 from tidings.core.types import Value
 from tidings.core.work.tasks.tasks import TaskKind
@@ -156,7 +156,10 @@ async def _live(life: Life, lifeline: Connection) -> None:
     )
     allowed = tuple(f"{name}:{person}" for name in PLATFORMS for person in crowd.STANDS[name].people)
     settings = Core(
-        access=Access(allow=allowed), work=Work(delegates=1000, processes=1000), terminal=Terminal(backend="local")
+        access=Access(allow=allowed),
+        limits=Limits(burst_seconds=0),
+        work=Work(delegates=1000, processes=1000),
+        terminal=Terminal(backend="local"),
     )
     async with socket.LocalServer() as server:
         gateway = Gateway(home, settings, platforms, Team({"bot": Promising()}, "bot", KINDS), server, FakeServer())

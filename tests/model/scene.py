@@ -39,7 +39,7 @@ MEMORY = Path("/dev/shm")
 # What is still open so long after the last fault stays open for ever.
 QUIET_SECONDS = 7200.0
 QUIET_STEP_SECONDS = 20.0
-LIMITS = Limits(runs=3, queued_per_conversation=4, run_seconds=300, drain_seconds=0)
+LIMITS = Limits(burst_seconds=0, runs=3, queued_per_conversation=4, run_seconds=300, drain_seconds=0)
 
 
 class Scene:

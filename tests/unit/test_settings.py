@@ -124,7 +124,7 @@ def test_what_others_read_from_the_environment_is_no_mistake(tmp_path: Path) -> 
         ("[limits]\nruns = 0\nqueued = 0", ["(and 1 more)"]),
         ("[bot.rails]\nsame_call = [4, 2]", ["[bot.rails] same_call", "must halt later than it warns"]),
         ("[bot.mcp.wiki]", ["[bot.mcp] wiki", "needs either a command or a url"]),
-        ("[[rules]]\nchat = '1'", ["[rules #1] bot", "is missing"]),
+        ("[[rules]]\nchat = '1'", ["[rules #1]", "needs bot or busy"]),
         ("[[rules]]\nbot = 'rosa'", ["[rules #1] bot = 'rosa'", "there are: demo"]),
         ("bots = 3", ["[bots]", "must be a table"]),
     ],

@@ -355,7 +355,7 @@ class AllPlatforms:
         self.gateway = await stack.enter_async_context(
             Gateway(
                 self.home,
-                Core(access=Access(allow=tuple(allowed)), limits=Limits(drain_seconds=0)),
+                Core(access=Access(allow=tuple(allowed)), limits=Limits(burst_seconds=0, drain_seconds=0)),
                 self._platforms(telegram.server, discord.server, slack.server),
                 Team({"bot": self._mirror}, "bot"),
                 local_server,

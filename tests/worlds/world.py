@@ -5,7 +5,8 @@
         await world.paper.until(lambda paper: paper.posts == ["hello"])
 
 World(home, agent, ...)   agent is one Agent or {name: Agent}; sender "7" is allowed on every paper platform;
-                          limits={"runs": 1}, work={"depth": 1}, terminal={"backend": "sandbox"}
+                          limits={"runs": 1} (burst_seconds is 0 unless given), work={"depth": 1},
+                          terminal={"backend": "sandbox"}
                           (else commands run without a fence), allow=[...], kind=Kind(...) for the one platform
                           "paper" or platforms={"paper": Kind(...), "other": Kind(...)}, clock=FakeClock(), kinds=,
                           commands=, rules=, owner=, owners=[...], pauses=Pauses(...) of the supervisor;
@@ -395,7 +396,7 @@ class World:
         access = {"allow": tuple(self.allow), "owners": tuple(self.owners), **self.access}
         return Core(
             access=Access(**access),
-            limits=Limits(**self.limits),
+            limits=Limits(**{"burst_seconds": 0, **self.limits}),
             work=Work(**self.work),
             terminal=Terminal(**self.terminal),
             board=Board(**self.board),

@@ -106,7 +106,7 @@ async def play(home: Path, stack: AsyncExitStack) -> list[str]:
     gateway = await stack.enter_async_context(
         Gateway(
             home,
-            Core(limits=Limits(drain_seconds=0)),
+            Core(limits=Limits(burst_seconds=0, drain_seconds=0)),
             [
                 Platform("slack", "main", lambda host: SlackAdapter("main", account, host)),
                 Platform("api", "main", build_api, nearby=True),

@@ -14,6 +14,7 @@ from tidings.core.agent import Effect, Outcome, OutcomeKind, ToolFinished, ToolS
 from tidings.core.desk.runs import Numbered
 from tidings.core.errors import Unkeepable
 from tidings.core.inbound import inbox
+from tidings.core.inbound.hearing import Hearing
 from tidings.core.inbound.settlement import Ending, Settlement
 from tidings.core.people import audit
 from tidings.core.runs import journal
@@ -117,9 +118,10 @@ async def test_what_the_journal_had_not_stored_is_audited_with_the_end_of_the_ru
     """A run that is stopped at once: its last announcement is stored by the settlement, and once."""
     store, clock, message = await open_store(tmp_path / DATABASE), FakeClock(), inbound("go")
     await store.write(lambda tx: inbox.put_unclaimed(tx, message, "run_1", 0.0))
-    claimed = await store.write(lambda tx: inbox.claim(tx, message.conversation.id, 0.0))
+    claimed = await store.write(lambda tx: inbox.claim(tx, message.conversation.id, 0.0, lambda first, other: False))
     assert claimed is not None
-    writer = Journal(store, clock, inbox.keep_checkpoint, "run_1", person="psn_1", fence=claimed.fence, last=0)
+    hearing = Hearing(store, claimed, lambda first, other: False)
+    writer = Journal(store, clock, hearing, "run_1", person="psn_1", fence=claimed.fence, last=0)
     writer.add(pay())
     pending = await writer.close()
     assert pending == [pay()]

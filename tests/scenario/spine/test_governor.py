@@ -88,7 +88,7 @@ def test_a_healthy_while_makes_it_new() -> None:
 
 @asynccontextmanager
 async def started(home: Path, clock: OwnedClock, *platforms: Platform) -> AsyncIterator[Gateway]:
-    settings = Core(limits=Limits(drain_seconds=0))
+    settings = Core(limits=Limits(burst_seconds=0, drain_seconds=0))
     made = Gateway(
         home,
         settings,

@@ -105,7 +105,7 @@ async def play(home: Path, stack: AsyncExitStack) -> list[str]:
     await stack.enter_async_context(
         Gateway(
             home,
-            Core(access=Access(owners=(f"telegram:{OLGA}",)), limits=Limits(drain_seconds=0)),
+            Core(access=Access(owners=(f"telegram:{OLGA}",)), limits=Limits(burst_seconds=0, drain_seconds=0)),
             [
                 Platform("telegram", "main", lambda host: TelegramAdapter("main", on_telegram, host)),
                 Platform("slack", "main", lambda host: SlackAdapter("main", on_slack, host)),
