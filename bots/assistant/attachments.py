@@ -15,11 +15,11 @@ from pydantic_ai.messages import ImageUrl, UserContent
 from tidings.bots.assistant.images import SCHEME
 from tidings.bots.assistant.prompt import NOTE, SIGN, WORDLESS, fence, heard, label
 from tidings.bots.assistant.tools.workspace import ATTACHMENTS
-from tidings.core import context
+from tidings.core import context, ids
 from tidings.core.agent import Turn
 from tidings.core.errors import TidingsError
 from tidings.core.redaction import one_line
-from tidings.core.types import Attachment
+from tidings.core.types import Attachment, Inbound
 
 # The image types that providers document.
 IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
@@ -35,17 +35,20 @@ class Heard:
     refused: tuple[str, ...] = ()
 
 
-async def take(turn: Turn, *, images: bool) -> Heard:
-    text = heard(turn.message)
-    if not turn.message.attachments:
+async def take(turn: Turn, *, images: bool, message: Inbound | None = None) -> Heard:
+    """Takes in the message of a turn, or another `message` that came while the turn goes on."""
+    label_of = turn.run if message is None else f"{turn.run}-{ids.new('later')[-8:]}"
+    message = message or turn.message
+    text = heard(message)
+    if not message.attachments:
         return Heard(text if text.strip() else WORDLESS)
     content: list[UserContent] = [text] if text.strip() else []
     refused = []
-    for number, attachment in enumerate(turn.message.attachments, start=1):
+    for number, attachment in enumerate(message.attachments, start=1):
         name = label(attachment.name) or f"file {number}"
         try:
             path = await turn.desk.fetch(attachment)
-            kept = await asyncio.to_thread(_keep, path, f"{turn.run}-{number}", attachment.name)
+            kept = await asyncio.to_thread(_keep, path, f"{label_of}-{number}", attachment.name)
             piece, complaint = await asyncio.to_thread(_look, path, attachment, name, images)
         except (TidingsError, OSError) as error:
             reason = one_line((error.strerror if isinstance(error, OSError) else "") or str(error))

@@ -123,6 +123,8 @@ def heard(message: Inbound) -> str:
     """A person's words, with the speaker's name in a group and the message they reply to."""
     if message.origin is Origin.TASK and message.errand is None:
         return f"{NEWS}\n{fence(message.text, 'a report')}\n{GO_ON}"
+    if message.parts:
+        return "\n".join(heard(part) for part in message.parts)
     lines = []
     if message.target.audience is not Audience.PRIVATE and message.sender.name:
         lines.append(f'(From{SIGN} "{label(message.sender.name)}")')

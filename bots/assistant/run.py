@@ -35,7 +35,7 @@ from tidings.core.agent import (
     Turn,
 )
 from tidings.core.roles import Permission
-from tidings.core.types import File, Origin
+from tidings.core.types import File, Inbound, Origin
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Work:
         budget.resume(self._memory.spent)
         self._chosen = model_choice.chosen(settings, turn.preferences.get("model", ""))
         self._choices = models.choices(self._chosen)
-        self._using = Using(toolbox, Guard(settings.rails, self._memory.counted), turn, self._memory)
+        self._using = Using(toolbox, Guard(settings.rails, self._memory.counted), turn, self._memory, self._listen)
         given = turn.message.given.instructions if turn.message.given else ""
         self._instructions = prompt.instructions(
             name,
@@ -85,6 +85,8 @@ class Work:
             for tool in toolbox.offered()
         ]
         self._mark = prompt.mark(context.current().conversation.id)
+        # Messages that came while the run goes on, and that the model has not read yet.
+        self._meanwhile: list[Inbound] = []
         self._spoke = False
         # The next words begin a new paragraph.
         self._apart = False
@@ -155,6 +157,9 @@ class Work:
                 if is_over:
                     return
                 used_tools = True
+            async with aclosing(self._take_in(built)) as taken_in:
+                async for event in taken_in:
+                    yield event
             if self._is_full(built) and not (used_tools and compaction.shed(self._memory) and not self._is_full(built)):
                 async with aclosing(self._make_room(built.window)) as events:
                     async for event in events:
@@ -180,12 +185,32 @@ class Work:
                     yield event
                 return
 
+    async def _listen(self) -> bool:
+        """Tells whether messages came that the model should read first."""
+        self._meanwhile += await self._turn.heard()
+        return bool(self._meanwhile)
+
+    async def _take_in(self, built: Built) -> AsyncGenerator[Event, None]:
+        """Gives the model the messages that came meanwhile; the checkpoint makes them part of this run."""
+        if not await self._listen():
+            return
+        said, self._meanwhile = self._meanwhile, []
+        for message in said:
+            self._memory.taint.hear(message, is_peer=Permission.WORK in context.current().permissions)
+            heard = await attachments.take(self._turn, images=built.images, message=message)
+            self._memory.hear(heard.content)
+            for complaint in heard.refused:
+                self._apart = True
+                yield self._say(f"({complaint})")
+                self._apart = True
+        yield self._checkpoint()
+
     async def _use_tools(self, response: ModelResponse | None) -> AsyncGenerator[Event, None]:
         """Uses the tools of an answer, or goes on with the round that waited for people."""
-        result = Round()
+        result, approved = Round(), response is None
         if response is None:
             response, result.returns = self._memory.reopen()
-        async with aclosing(self._using.use(response.tool_calls, result)) as used:
+        async with aclosing(self._using.use(response.tool_calls, result, approved=approved)) as used:
             async for event in used:
                 if isinstance(event, FileMade):
                     self._memory.files.append(File(path=event.path, name=event.name))

@@ -42,6 +42,10 @@ class Taint:
 
     def hear(self, message: Inbound, *, is_peer: bool) -> None:
         """Takes in the message of a run; `is_peer` tells whether its sender may have tools act."""
+        for part in message.parts:
+            self.hear(part, is_peer=is_peer)
+        if message.parts:
+            return
         who = message.sender.name or "a guest"
         if message.origin is Origin.CARD:
             self.add("the card")

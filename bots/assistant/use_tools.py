@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from pydantic_ai.messages import ToolCallPart, ToolReturnPart
@@ -24,11 +24,15 @@ log = logging.getLogger(__name__)
 # How many calls without an effect may run at the same time.
 TOGETHER = 8
 NOT_USED = "(Not used: I was stopped before.)"
+SAID_MEANWHILE = "(Not used: a message came meanwhile. Read it, and call the tool again if it is still wanted.)"
 BROKEN = "the tool itself is broken; its owner finds in the log how"
 # How much of a result the journal keeps; the model gets all of it.
 SHOWN_CHARACTERS = 4000
 # What the model is told about arguments that cannot be read.
 UNREADABLE_CHARACTERS = 200
+
+
+News = Callable[[], Awaitable[bool]]
 
 
 @dataclass(slots=True)
@@ -60,29 +64,38 @@ class _Planned:
 class Using:
     """The tools of one run."""
 
-    def __init__(self, toolbox: Toolbox, guard: Guard, turn: Turn, memory: Memory) -> None:
+    def __init__(self, toolbox: Toolbox, guard: Guard, turn: Turn, memory: Memory, news: News) -> None:
+        """`news` tells whether a message came meanwhile: the model reads it before any other tool is used."""
         self._toolbox = toolbox
         self._guard = guard
         self._desk = turn.desk
         self._run = turn.run
         self._memory = memory
+        self._news = news
         self._gate = Gate(toolbox, turn, memory.taint)
         # How often each tool was called, in the order of first use.
         self.counts: dict[str, int] = {}
         for name in memory.used:
             self._count(name)
 
-    async def use(self, calls: Sequence[ToolCallPart], into: Round) -> AsyncGenerator[Event, None]:
+    async def use(
+        self, calls: Sequence[ToolCallPart], into: Round, *, approved: bool = False
+    ) -> AsyncGenerator[Event, None]:
         """Gives every call a result, because a model cannot continue without one; after a halt no tool acts.
 
         Calls that have a result in the round are not repeated. Where people must be asked, the round ends with the
-        question in `asked`.
+        question in `asked`. With `approved`, people have just answered for the first call, so it is not put off.
         """
         before = self._memory.calls - len(calls)
         # A number in the id, because some providers give several calls the same id.
         waiting = [(f"{call.tool_call_id}#{before + place}", call) for place, call in enumerate(calls, start=1)]
         del waiting[: len(into.returns)]
+        left_out = NOT_USED
         while waiting and not into.halted:
+            if not approved and await self._news():
+                left_out = SAID_MEANWHILE
+                break
+            approved = False
             batch = await self._batch(waiting, into)
             if into.asked:
                 return
@@ -96,7 +109,7 @@ class Using:
                 for file in result.files:
                     yield FileMade(file.path, file.name)
                 self._judge(each, result.text, error, refused, into)
-        into.returns += [ToolReturnPart(call.tool_name, NOT_USED, call.tool_call_id) for _, call in waiting]
+        into.returns += [ToolReturnPart(call.tool_name, left_out, call.tool_call_id) for _, call in waiting]
 
     async def _batch(self, waiting: Sequence[tuple[str, ToolCallPart]], into: Round) -> list[_Planned]:
         """The next calls that may run together: a tool with an effect acts alone, in the order of the model.
