@@ -273,6 +273,18 @@ class ApprovalAnswer(Lenient):
     reason: str = Field("", max_length=300, description="Why not, in words for the bot.")
 
 
+class RunSteer(Lenient):
+    """Clients name the text in one of three ways."""
+
+    input: Text | None = Field(None, description="What the running agent should take into account.")
+    message: Text | None = Field(None, description="The same as input.")
+    text: Text | None = Field(None, description="The same as input.")
+
+    @property
+    def words(self) -> str:
+        return next((said for said in (self.input, self.message, self.text) if said and said.strip()), "")
+
+
 class RunApproval(ApprovalAnswer):
     request_id: Name | None = Field(None, description="Which question; without it, the one that the run waits for.")
 

@@ -154,6 +154,17 @@ ENDPOINTS = (
         cancel_when_gone=True,
     ),
     Endpoint("POST", "/v1/runs/{run_id}/stop", RUNS, TALK, runs.stop, "Ask a run to end."),
+    Endpoint(
+        "POST",
+        "/v1/runs/{run_id}/steer",
+        RUNS,
+        TALK,
+        runs.steer,
+        "Tell a run at work something: it takes that into account at its next step.",
+        body=models.RunSteer,
+        headers=models.Named,
+        faults=(409,),
+    ),
     # Who may answer which question is decided question by question, as for the words of a chat.
     Endpoint(
         "POST",

@@ -25,6 +25,7 @@ from tidings.adapters.api.slots import Slots
 from tidings.core.adapter import Receive
 from tidings.core.agent import ApprovalRequested, JournalEvent, Outcome, Restarted
 from tidings.core.background import Background
+from tidings.core.busy import Busy
 from tidings.core.desk.desk import Desk
 from tidings.core.desk.people import Key, Scope
 from tidings.core.desk.runs import Numbered, Run
@@ -212,6 +213,31 @@ class ApiService:
                 return Asked(run, True, False)
             case _:
                 raise _refused(admission, said.text)
+
+    async def steer(self, call: Call, run: Run, words: str, body: bytes) -> str:
+        """Stores a message for a run at work, and returns the id of the message, which is a run of its own or none."""
+        if self._receive is None:
+            raise stopping()
+        place = run.message.conversation
+        inbound = Inbound(
+            key=f"{idempotency_key(call, place.member)}/steer",
+            conversation=place,
+            target=run.message.target,
+            sender=identities.sender(call.key, place.member),
+            text=words,
+            bot=run.message.bot,
+            alone=True,
+            busy=Busy.STEER,
+            about=run.id,
+            digest=hashlib.sha256(body + run.id.encode()).hexdigest(),
+        )
+        match admission := await self._receive(inbound):
+            case Stored(run=said) | Duplicate(run=said):
+                return said
+            case Refused(reason=Refusal.ENDED):
+                raise Problem(409, "this run has not begun, or has ended", "run_not_accepting_steer", headers=FINAL)
+            case _:
+                raise _refused(admission, words)
 
     async def _check_kept(self, run: str) -> None:
         try:

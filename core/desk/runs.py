@@ -35,6 +35,8 @@ class Run(msgspec.Struct, frozen=True):
     void: int = 0
     # The name of the bot that answers.
     bot: str = ""
+    # How many messages wait to be handed to the run at its next step.
+    steering: int = 0
     # The client asked for the run to be erased when it is over.
     forgotten: bool = False
 

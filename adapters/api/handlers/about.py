@@ -62,6 +62,7 @@ def capabilities(api: ApiService, call: Call, endpoints: Iterable[tuple[str, str
         "run_events_sse": True,
         "run_events_resume": True,
         "run_stop": True,
+        "run_steer": True,
         "run_approval_response": True,
         "tool_progress_events": True,
         "approval_events": True,

@@ -9,8 +9,9 @@ from aiohttp import web
 
 from tidings.adapters.api import approvals, messages, response_items, sse
 from tidings.adapters.api.callers import conversation_named, person_named
+from tidings.adapters.api.errors import Problem
 from tidings.adapters.api.guard import Call, headers_of, query_of, read_json, validate
-from tidings.adapters.api.models import After, RunRequest, Seen
+from tidings.adapters.api.models import After, RunRequest, RunSteer, Seen
 from tidings.adapters.api.service import ApiService, answer
 from tidings.core.agent import (
     ApprovalAnswered,
@@ -19,6 +20,7 @@ from tidings.core.agent import (
     OutcomeKind,
     ReasoningDelta,
     Restarted,
+    Steered,
     TextDelta,
     ToolFinished,
     ToolStarted,
@@ -71,6 +73,17 @@ async def stop(api: ApiService, call: Call) -> web.StreamResponse:
     return answer({"object": "run", "run_id": run.id, "status": status_of(await api.desk.run(run.id))})
 
 
+async def steer(api: ApiService, call: Call) -> web.StreamResponse:
+    """Hands a message to a run at work; if the run ends before it reads the message, that is a run of its own."""
+    run = await api.own_run(call, call.names["run_id"])
+    body = await read_json(call.request)
+    words = validate(RunSteer, body).words
+    if not words:
+        raise Problem(400, "say in input what the run should take into account", "invalid_steer_input", param="input")
+    said = await api.steer(call, run, words, body)
+    return answer({"object": "run.steer", "run_id": run.id, "accepted": True, "message_id": said})
+
+
 def _last_seen(call: Call) -> int:
     return headers_of(Seen, call).last or query_of(After, call).after
 
@@ -97,6 +110,8 @@ def _event(run: str, numbered: Numbered) -> dict[str, Any] | None:
         case ApprovalRequested() | ApprovalAnswered() as about:
             told = approvals.event_of(run, about)
             return {"event": told["event"], **common, **told}
+        case Steered(text=text):
+            return {"event": "run.steered", **common, "accepted": True, "input": text}
         case Restarted(attempt=attempt):
             return {"event": "run.restarted", **common, "attempt": attempt}
         case Outcome() as outcome:
@@ -144,7 +159,7 @@ def described(run: Run, question: Question | None = None) -> dict[str, Any]:
     """`question` is what the run waits for."""
     place = run.message.conversation
     last = f"run.{final_status(run.outcome)}" if run.outcome else approvals.REQUEST if question else None
-    about = {
+    about: dict[str, Any] = {
         "object": "run",
         "run_id": run.id,
         "status": status_of(run),
@@ -156,4 +171,6 @@ def described(run: Run, question: Question | None = None) -> dict[str, Any]:
     }
     if run.outcome:
         return about | result_of(run.outcome)
+    if run.steering:
+        about["pending_steer"] = run.steering
     return about | ({"approval": approvals.waiting(question)} if question else {})

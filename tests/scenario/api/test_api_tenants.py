@@ -72,6 +72,7 @@ async def test_two_persons_behind_one_key_have_nothing_in_common(tmp_path: Path)
             ("GET", f"/v1/runs/{run}"),
             ("GET", f"/v1/runs/{run}/events"),
             ("POST", f"/v1/runs/{run}/stop"),
+            ("POST", f"/v1/runs/{run}/steer"),
             ("GET", f"/v1/responses/{first}"),
             ("GET", f"/v1/responses/{first}/input_items"),
             ("POST", f"/v1/responses/{first}/cancel"),
@@ -99,7 +100,9 @@ async def test_two_persons_behind_one_key_have_nothing_in_common(tmp_path: Path)
         assert agent.turns[-1].history == ()
         gate.open()
         for method, path in paths:
-            assert (await http.request(method, path, headers=ANN)).status_code == 200, path
+            # Her own run is found, and then a message without words is refused.
+            expected = 400 if path.endswith("/steer") else 200
+            assert (await http.request(method, path, headers=ANN)).status_code == expected, path
 
 
 async def test_notes_are_one_persons_also_behind_one_key(tmp_path: Path) -> None:
@@ -254,7 +257,7 @@ async def test_a_tenants_key_is_wrong_elsewhere_and_its_runs_are_not_there(tmp_p
             assert (await b.http.get(f"/v1/runs/{run}")).status_code == 404
     async with ApiWorld(tmp_path / "c", Echo()) as api, tenants(api, "runs") as (ann, bob):
         run = (await ann.post("/v1/runs", json={"input": "hi"})).json()["run_id"]
-        for method, path in (("GET", ""), ("GET", "/events"), ("POST", "/stop")):
+        for method, path in (("GET", ""), ("GET", "/events"), ("POST", "/stop"), ("POST", "/steer")):
             assert code_of(await bob.request(method, f"/v1/runs/{run}{path}")) == (404, "run_not_found")
 
 
