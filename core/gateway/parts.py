@@ -21,6 +21,7 @@ from tidings.core.inbound.pairing import Pairing
 from tidings.core.inbound.people_commands import PeopleCommands
 from tidings.core.inbound.people_service import PeopleService
 from tidings.core.inbound.settlement import Sent, Settlement
+from tidings.core.inbound.signs import Signs
 from tidings.core.inbound.slots import Slots
 from tidings.core.inbound.stopping import Stopping
 from tidings.core.inbound.strangers import Strangers
@@ -70,6 +71,7 @@ class Parts:
     bots: Bots
     feed: Feed
     courier: Courier
+    signs: Signs
     settlement: Settlement
     asking: Asking
     approvals: Approvals
@@ -93,6 +95,7 @@ class Parts:
             self.entrance.pairing,
             self.entrance.continuing,
             self.courier,
+            self.signs,
             self.feed,
             self.processes,
             self.tasks,
@@ -153,6 +156,7 @@ def build(
         bots=bots,
         feed=feed,
         courier=courier,
+        signs=Signs(essentials, accounts.can, courier.views),
         settlement=settlement,
         asking=asking,
         approvals=approvals,

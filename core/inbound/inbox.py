@@ -46,6 +46,8 @@ class Claim(NamedTuple):
     checkpoint: bytes | None
     view: View | None
     journalled: int
+    # When the message was accepted.
+    accepted: float = 0.0
     preferences: Mapping[str, str] = {}
     # The answers to the run's questions so far.
     verdicts: tuple[Verdict, ...] = ()
@@ -85,6 +87,7 @@ def put(tx: Transaction, inbound: Inbound, run: str, now: float) -> str:
     else:
         _complete_albums(tx, inbound, now)
     _insert(tx, inbound, run, "joined" if leader else "waiting", now, ready, leader["run"] if leader else None)
+    tx.announce(wakeups.MessageStored(run, inbound, now))
     return str(leader["run"]) if leader else run
 
 
@@ -225,7 +228,7 @@ def live_run(tx: Transaction, conversation: str) -> str | None:
 def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
     """Claims the oldest waiting message if the conversation is free and the message is due."""
     row = tx.one(
-        "SELECT run, message, attempt, fence, generation, ready, checkpoint, album, goes_on FROM inbox"
+        "SELECT run, message, attempt, fence, generation, accepted, ready, checkpoint, album, goes_on FROM inbox"
         f" WHERE conversation = ? AND state = 'waiting' {NEXT}",
         conversation,
         conversation,
@@ -243,6 +246,7 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
         *(attempt, generation, row["run"]),
     )
     inbound = _with_album(tx, row["run"], msgspec.json.decode(row["message"], type=Inbound), row["album"])
+    tx.announce(wakeups.RunBegan(row["run"], inbound, row["accepted"]))
     given = inbound.given.history if inbound.given else None
     # A repeated run continues from its own checkpoint, otherwise from the last one of its generation.
     checkpoint = row["checkpoint"] or (memory["checkpoint"] if given is None else None)
@@ -257,6 +261,7 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
         # A run that never started has shown nothing.
         view=view_rows.find(tx, row["run"]) if row["attempt"] else None,
         journalled=journal.last(tx, row["run"]) if row["attempt"] else 0,
+        accepted=row["accepted"],
         preferences=preferences.read(tx, conversation),
         verdicts=approval_rows.verdicts(tx, row["run"]) if row["attempt"] else (),
         said=transcript.said(tx, row["run"]) if row["goes_on"] else None,
@@ -475,6 +480,7 @@ def claim_of(row: Row, journalled: int) -> Claim:
         checkpoint=None,
         view=None,
         journalled=journalled,
+        accepted=row["accepted"],
     )
 
 
