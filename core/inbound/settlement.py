@@ -13,7 +13,7 @@ from tidings.core.inbound import answer, inbox, signs
 from tidings.core.inbound.abilities import Can
 from tidings.core.inbound.inbox import Claim
 from tidings.core.memory import usage
-from tidings.core.outbound import joined_messages, outbox
+from tidings.core.outbound import outbox, signed_messages
 from tidings.core.outbound.outbox import Owed
 from tidings.core.runs import journal
 from tidings.core.store.store import Transaction
@@ -68,7 +68,7 @@ class Settlement:
         final = final or answer.final_of(claimed.run, claimed.inbound, outcome, signals=ending.signals)
         settled = Settled(outcome, final if ending.owes and final.body != Body() else None)
         sign = self._sign_without_answer(settled, ending)
-        targets = (claimed.inbound.target, *joined_messages.targets(tx, claimed.run)) if sign else ()
+        targets = (claimed.inbound.target, *signed_messages.targets(tx, claimed.run)) if sign else ()
         tx.announce(RunEnded(claimed.run, claimed.inbound.conversation.id, sign, targets))
         return settled
 

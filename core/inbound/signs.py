@@ -17,7 +17,7 @@ from tidings.core.errors import Unstored
 from tidings.core.inbound import inbox
 from tidings.core.inbound.abilities import Can
 from tidings.core.inbound.inbox import Claim
-from tidings.core.outbound import outbox
+from tidings.core.outbound import outbox, signed_messages
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.outbound.views import Views
 from tidings.core.part import Part
@@ -134,6 +134,9 @@ class Signs(Part):
 
     async def start(self) -> None:
         self._stopped = False
+        for ended in await self._store.insist(signed_messages.newest_ends):
+            if (can := self._can(ended.target)) is not None and can.reactions:
+                self._views.end(ended.run, ended.target, ended.sign)
         await self._find_waiting()
 
     async def sweep(self) -> None:
@@ -301,7 +304,8 @@ class Signs(Part):
 
 def _waiting(tx: Transaction, after: int, limit: int) -> list[Row]:
     return tx.all(
-        "SELECT seq, run, accepted, message FROM inbox WHERE state = 'waiting' AND seq > ? ORDER BY seq LIMIT ?",
+        # The sign keeps the database from going through all rows after this one instead of those that wait.
+        "SELECT seq, run, accepted, message FROM inbox WHERE state = 'waiting' AND +seq > ? ORDER BY +seq LIMIT ?",
         *(after, limit),
     )
 

@@ -14,7 +14,7 @@ from tidings.core.clock import Clock, ended_within
 from tidings.core.errors import Misconfigured, Moved, RateLimited, Rejected, ViewLost
 from tidings.core.errors import Stopped as StoppedByPerson
 from tidings.core.failpoints import fail_here
-from tidings.core.outbound import joined_messages, outbox, pace, view_rows
+from tidings.core.outbound import outbox, pace, signed_messages, view_rows
 from tidings.core.outbound.outbox import Class, Opening, Owed
 from tidings.core.outbound.pace import Budgets
 from tidings.core.store.store import Store, Transaction
@@ -153,7 +153,7 @@ class Views:
             self._signals.begin(self._end_joined(run, signal))
 
     async def _end_joined(self, run: str, signal: Signal) -> None:
-        for target in await self._store.read(lambda tx: joined_messages.targets(tx, run)):
+        for target in await self._store.read(lambda tx: signed_messages.targets(tx, run)):
             self.signal(target, signal)
 
     def _take_turn(self, can: Capabilities) -> bool:
