@@ -16,12 +16,17 @@ from tidings.core.outbound import signed_messages
 def sign_ends_with_its_process() -> None:
     """How a run ended is shown only on messages that this process has marked itself."""
     watched: set[str] = set()
-    show = Signs._show
+    start, show = Signs.start, Signs._show
+
+    async def started(self: Signs) -> None:
+        watched.clear()
+        await start(self)
 
     def shown(self: Signs, sign: Any) -> None:
         watched.add(sign.run)
         show(self, sign)
 
+    swap(Signs, "start", started)
     swap(Signs, "_show", shown)
     swap(signs, "may_stand", lambda claimed, now: claimed.run in watched)
 
@@ -29,8 +34,8 @@ def sign_ends_with_its_process() -> None:
 def waiting_shown_at_work() -> None:
     """Nobody asks whether a message still waits before that is shown."""
 
-    async def look_at(self: Signs, seen: Sequence[Any], due: float = -math.inf) -> None:
-        for sign in seen:
+    async def look_at(self: Signs, signs: Sequence[Any], due: float = -math.inf) -> None:
+        for sign in signs:
             if sign.run in self._signs:
                 await self._pass_time(sign, due)
 
