@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.simulators.paper.simulator import Kind
+from tests.worlds.careful import Careful
 from tests.worlds.world import Gate, OwnedClock, Scripted, World, handed
 from tidings.core.agent import Turn
 from tidings.core.roles import OWNER
@@ -356,6 +357,20 @@ async def test_nothing_is_said_about_a_message_whose_run_has_begun(tmp_path: Pat
         await clock.advance(120.0)
         assert notices(world) == []
         second.open()
+        await world.until(all_done(world))
+
+
+async def test_nothing_is_said_where_people_are_asked_something(tmp_path: Path, clock: OwnedClock) -> None:
+    """They were told already whose answer their message waits for."""
+    kind = mute(reactions=False)
+    async with World(tmp_path, Careful("rm x"), kind=kind, clock=clock, owners=["paper:7"]) as world:
+        world.paper.says("clean up")
+        await world.until(lambda: world.rows("SELECT 1 FROM inbox WHERE asking <> ''"), limit=0.0)
+        key = world.paper.says("second")
+        await clock.advance(120.0)
+        assert world.run(key)["state"] == "waiting"
+        assert notices(world) == []
+        world.paper.says("/stop")
         await world.until(all_done(world))
 
 
