@@ -409,10 +409,20 @@ class Unreadable(Value, frozen=True, kw_only=True):
 
 
 class Signal(StrEnum):
+    """What a person is shown while they wait: typing, or one sign on their message, which replaces the one before."""
+
     TYPING = "typing"
+    # The message was accepted, and its answer is not there at once.
     SEEN = "seen"
+    # The message waits for its turn.
+    WAITING = "waiting"
+    # The run of the message is at work.
+    WORKING = "working"
+    # The answer has arrived.
     DONE = "done"
     FAILED = "failed"
+    # There will be no answer, on purpose: the sign is taken away.
+    NONE = "none"
 
 
 class Stored(Value, frozen=True, kw_only=True):

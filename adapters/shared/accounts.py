@@ -21,7 +21,9 @@ class Account(Section):
     own: ClassVar[tuple[str, ...]] = ("token",)
 
     proxy: str = Field("", description=proxy.ABOUT)
-    reactions: bool = Field(True, description="Whether reactions show that a message was seen, done or failed.")
+    reactions: bool = Field(
+        True, description="Whether reactions show how a message stands: seen, waiting, at work, done or failed."
+    )
 
     @model_validator(mode="after")
     def _proxy_is_known(self) -> Self:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from tidings.adapters.shared import files
+from tidings.adapters.shared.standing import PASSING
 from tidings.adapters.shared.token_lock import claim
 from tidings.adapters.slack import compose as slack_compose
 from tidings.adapters.slack import render
@@ -180,7 +181,8 @@ class SlackAdapter:
         handle = handle_of(target)
         if handle.response_url:
             return
-        if handle.assistant and target.thread and signal is not Signal.SEEN:
+        # A sign that replaces another says nothing about the status below a thread.
+        if handle.assistant and target.thread and signal not in PASSING:
             await self._signals.work(target.chat, target.thread, on=signal is Signal.TYPING)
         if signal is not Signal.TYPING and self._settings.reactions and target.reply_to:
             await self._signals.react(target.chat, target.reply_to.rpartition(":")[2], signal)
@@ -203,7 +205,6 @@ class SlackAdapter:
         return await files.keep(self._host.attachments, attachment.name, data)
 
     async def close(self) -> None:
-        await self._signals.close()
         await self._client.close()
 
     # Messages.

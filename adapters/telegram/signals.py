@@ -1,4 +1,4 @@
-"""Shows people that the bot types, has seen their message, is done or has failed; best effort, all of it."""
+"""Shows people that the bot types, and how their message stands: seen, waiting, at work, done or failed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from tidings.core.types import Signal, Target
 # A signal that comes late is worse than none.
 SIGNAL_SECONDS = 3.0
 # Among the few that Telegram lets a bot use everywhere.
-REACTIONS = {Signal.SEEN: "👀", Signal.DONE: "👍", Signal.FAILED: "💔"}
+REACTIONS = {
+    Signal.SEEN: "👀",
+    Signal.WAITING: "🫡",
+    Signal.WORKING: "✍",
+    Signal.DONE: "👍",
+    Signal.FAILED: "💔",
+}
 
 
 class Signals:
@@ -30,7 +36,8 @@ class Signals:
             await self._react(target.chat, answered, signal)
 
     async def _react(self, chat: str, message: int, signal: Signal) -> None:
-        reaction = [{"type": "emoji", "emoji": REACTIONS[signal]}]
+        # A bot has one reaction on a message: the new one replaces it, and an empty list takes it away.
+        reaction = [] if signal is Signal.NONE else [{"type": "emoji", "emoji": REACTIONS[signal]}]
         call = {"chat_id": chat, "message_id": message, "reaction": reaction}
         try:
             await self._client.call("setMessageReaction", call, seconds=SIGNAL_SECONDS)

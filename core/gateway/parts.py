@@ -22,6 +22,7 @@ from tidings.core.inbound.pairing import Pairing
 from tidings.core.inbound.people_commands import PeopleCommands
 from tidings.core.inbound.people_service import PeopleService
 from tidings.core.inbound.settlement import Sent, Settlement
+from tidings.core.inbound.signs import Signs
 from tidings.core.inbound.slots import Slots
 from tidings.core.inbound.stopping import Stopping
 from tidings.core.inbound.strangers import Strangers
@@ -72,6 +73,7 @@ class Parts:
     busy: BusyModes
     feed: Feed
     courier: Courier
+    signs: Signs
     settlement: Settlement
     asking: Asking
     approvals: Approvals
@@ -95,6 +97,7 @@ class Parts:
             self.entrance.pairing,
             self.entrance.continuing,
             self.courier,
+            self.signs,
             self.feed,
             self.processes,
             self.tasks,
@@ -158,6 +161,7 @@ def build(
         busy=busy,
         feed=feed,
         courier=courier,
+        signs=Signs(essentials, accounts.can, courier.views),
         settlement=settlement,
         asking=asking,
         approvals=approvals,

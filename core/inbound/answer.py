@@ -26,7 +26,7 @@ def final_of(run: str, inbound: Inbound, outcome: Outcome, *, signals: bool) -> 
 
 
 def signal_of(outcome: Outcome) -> Signal:
-    """The reaction to show when the answer has arrived, or when no answer will come."""
+    """The sign to show when the answer has arrived, or where none can be delivered."""
     return Signal.FAILED if outcome.kind is OutcomeKind.FAILED else Signal.DONE
 
 

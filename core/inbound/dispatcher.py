@@ -15,7 +15,7 @@ from tidings.core.background import Background
 from tidings.core.clock import Timer
 from tidings.core.errors import Fenced
 from tidings.core.failpoints import fail_here
-from tidings.core.inbound import answer, inbox, joining, recovery
+from tidings.core.inbound import answer, inbox, joining, recovery, signs
 from tidings.core.inbound.approvals import Endings
 from tidings.core.inbound.asking import Asked
 from tidings.core.inbound.busy_modes import BusyModes
@@ -43,8 +43,6 @@ log = logging.getLogger(__name__)
 
 class _Settled(NamedTuple):
     outcome: Outcome
-    # Whether an answer will be delivered; the courier then shows whether it arrived.
-    owes: bool
     # The first part of the answer, if it may be sent at once.
     first: Head | None
     # The conversation's next message, already claimed.
@@ -288,7 +286,7 @@ class Dispatcher(Part):
         self._metrics.running += 1
         try:
             with context.bind(session):
-                self._drafts.watch(run, inbound.target, can, claimed.view)
+                self._drafts.watch(run, inbound.target, can, claimed.view, quiet=inbound.overheard)
                 if lapsed := self._people.lapsed(inbound.asker):
                     outcome = claimed.ended(OutcomeKind.CANCELLED, lapsed)
                 else:
@@ -342,9 +340,8 @@ class Dispatcher(Part):
         seen = self._drafts.close(claimed.run)
         pending = await journal.close()
         fail_here("halt.pre_terminal" if outcome.kind is OutcomeKind.HALTED else "run.pre_terminal")
-        target, conversation = claimed.inbound.target, claimed.inbound.conversation.id
-        # An earlier process may have marked the message as seen before it died.
-        signals = can.reactions and (seen or claimed.attempt > 1)
+        conversation = claimed.inbound.conversation.id
+        signals = can.reactions and signs.may_stand(claimed, self._clock.now())
         owed = answer.final_of(claimed.run, claimed.inbound, outcome, signals=signals)
         # An open view is finished in its lane; only a plain answer may be sent at once.
         plain = can.async_delivery and not seen and claimed.view is None and owed.body != Body()
@@ -360,7 +357,7 @@ class Dispatcher(Part):
             following = None if self._waiting else self.claim(tx, conversation)
             if following is None and (ready := inbox.next_ready(tx, conversation)) is not None:
                 tx.announce(wakeups.Conversation(conversation, ready))
-            return _Settled(ended, final is not None, first, following)
+            return _Settled(ended, first, following)
 
         try:
             settled = await self._store.insist(unit)
@@ -375,6 +372,4 @@ class Dispatcher(Part):
         if reserved:
             self._courier.carry(reserved, settled.first)
         fail_here("run.post_terminal")
-        if signals and not settled.owes:
-            self._courier.views.signal(target, answer.signal_of(settled.outcome))
         return await self._keep(settled.following)

@@ -44,6 +44,8 @@ class Claim(NamedTuple):
     checkpoint: bytes | None
     view: View | None
     journalled: int
+    # When the message was accepted.
+    accepted: float = 0.0
     preferences: Mapping[str, str] = {}
     # The answers to the run's questions so far.
     verdicts: tuple[Verdict, ...] = ()
@@ -83,6 +85,7 @@ def put(tx: Transaction, inbound: Inbound, run: str, now: float, burst: float = 
     conversations.add(tx, inbound.conversation.id)
     place = joining.find_place(tx, inbound, now, burst)
     _insert(tx, inbound, run, "joined" if place.run else "waiting", now, place.ready, place.run)
+    tx.announce(wakeups.MessageStored(run, inbound, now))
     return place.run or run
 
 
@@ -184,7 +187,7 @@ def claim(tx: Transaction, conversation: str, now: float, may_collect: MayJoin) 
     `may_collect` tells whether a message that came while another run was at work may share the run of another one.
     """
     row = tx.one(
-        "SELECT run, message, attempt, fence, generation, ready, checkpoint, album, goes_on, mode, followed,"
+        "SELECT run, message, attempt, fence, generation, accepted, ready, checkpoint, album, goes_on, mode, followed,"
         " usage FROM inbox"
         f" WHERE conversation = ? AND state = 'waiting' {NEXT}",
         conversation,
@@ -204,6 +207,7 @@ def claim(tx: Transaction, conversation: str, now: float, may_collect: MayJoin) 
     )
     collected = row["mode"] == "collect" and attempt == 1 and joining.collect(tx, conversation, row, may_collect)
     inbound = joining.put_together(tx, row, followed=collected or bool(row["followed"]))
+    tx.announce(wakeups.RunBegan(row["run"], inbound, row["accepted"]))
     given = inbound.given.history if inbound.given else None
     # A repeated run continues from its own checkpoint, otherwise from the last one of its generation.
     checkpoint = row["checkpoint"] or (memory["checkpoint"] if given is None else None)
@@ -218,6 +222,7 @@ def claim(tx: Transaction, conversation: str, now: float, may_collect: MayJoin) 
         # A run that never started has shown nothing.
         view=view_rows.find(tx, row["run"]) if row["attempt"] else None,
         journalled=journal.last(tx, row["run"]) if row["attempt"] else 0,
+        accepted=row["accepted"],
         preferences=preferences.read(tx, conversation),
         verdicts=approval_rows.verdicts(tx, row["run"]) if row["attempt"] else (),
         said=transcript.said(tx, row["run"]) if row["goes_on"] else None,
@@ -447,6 +452,7 @@ def claim_of(tx: Transaction, row: Row) -> Claim:
         journalled=journal.last(tx, row["run"]),
         followed=bool(row["followed"]),
         used=_used(row),
+        accepted=row["accepted"],
     )
 
 

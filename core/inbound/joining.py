@@ -260,6 +260,8 @@ def put_together(tx: Transaction, row: Row, *, followed: bool | None = None) -> 
         quoted=None,
         forwarded="",
         parts=(first, *later),
+        # One part for the bot makes the whole for the bot.
+        overheard=all(each.overheard for each in (first, *later)),
     )
 
 

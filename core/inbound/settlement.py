@@ -9,15 +9,16 @@ import msgspec
 
 from tidings.core.agent import JournalEvent, Outcome, OutcomeKind
 from tidings.core.clock import Clock
-from tidings.core.inbound import answer, inbox, joining
+from tidings.core.inbound import answer, inbox, joining, signs
 from tidings.core.inbound.abilities import Can
 from tidings.core.inbound.inbox import Claim
 from tidings.core.memory import usage
-from tidings.core.outbound import outbox
+from tidings.core.outbound import outbox, signed_messages
 from tidings.core.outbound.outbox import Owed
 from tidings.core.runs import journal, stops
 from tidings.core.store.store import Transaction
-from tidings.core.types import Body, Origin, Target
+from tidings.core.store.wakeups import RunEnded
+from tidings.core.types import Body, Origin, Signal, Target
 
 # Called with the end of an errand's run, in the transaction that ends it.
 Sent = Callable[[Transaction, Claim, Outcome], None]
@@ -36,7 +37,7 @@ class Ending(NamedTuple):
     person: str = ""
     # Whether the exchange becomes part of the conversation's memory.
     remembered: bool = True
-    # Whether the person has seen a sign of the run, so that its end is signalled too.
+    # Whether the message may carry a sign, so that the end of the run is shown too.
     signals: bool = False
     # The answer for this outcome, if it was built before the transaction.
     final: Owed | None = None
@@ -63,15 +64,27 @@ class Settlement:
         claimed, outcome = ending.claimed, self._close(tx, ending)
         if claimed.inbound.errand is not None:
             self._senders[claimed.inbound.origin](tx, claimed, outcome)
+            tx.announce(RunEnded(claimed.run, claimed.inbound.conversation.id))
             return Settled(outcome, None)
         final = ending.final if outcome is ending.outcome else None
         final = final or answer.final_of(claimed.run, claimed.inbound, outcome, signals=ending.signals)
-        return Settled(outcome, final if ending.owes and final.body != Body() else None)
+        settled = Settled(outcome, final if ending.owes and final.body != Body() else None)
+        sign = self._sign_without_answer(settled, ending)
+        targets = (claimed.inbound.target, *signed_messages.targets(tx, claimed.run)) if sign else ()
+        tx.announce(RunEnded(claimed.run, claimed.inbound.conversation.id, sign, targets))
+        return settled
+
+    def _sign_without_answer(self, settled: Settled, ending: Ending) -> Signal | None:
+        """The sign to show at once because no answer will arrive; the courier shows any other when the answer has."""
+        abilities = self._can(ending.claimed.inbound.target) if ending.signals else None
+        if settled.final is not None or abilities is None or not abilities.reactions:
+            return None
+        # Where an answer could have been delivered, there is none on purpose.
+        return Signal.NONE if abilities.async_delivery else answer.signal_of(settled.outcome)
 
     def close(self, tx: Transaction, claimed: Claim, outcome: Outcome, *, remembered: bool = True) -> None:
         """Ends a run that no task works on, and stores its answer."""
-        # The person may have seen the run start, so its end is signalled.
-        owes, signals = self.may_push(claimed.inbound.target), claimed.attempt > 0
+        owes, signals = self.may_push(claimed.inbound.target), signs.may_stand(claimed, self._clock.now())
         settled = self.settle(
             tx, Ending(claimed, outcome, owes, (), claimed.journalled, remembered=remembered, signals=signals)
         )
@@ -90,7 +103,10 @@ class Settlement:
         claimed = inbox.waiting_claim(tx, run)
         if claimed is not None:
             outcome = claimed.ended(OutcomeKind.CANCELLED, reason)
-            self.settle(tx, Ending(claimed, outcome, owes=False, last=claimed.journalled, remembered=False))
+            signals = signs.may_stand(claimed, self._clock.now())
+            self.settle(
+                tx, Ending(claimed, outcome, owes=False, last=claimed.journalled, remembered=False, signals=signals)
+            )
 
     def _close(self, tx: Transaction, ending: Ending) -> Outcome:
         """Stores the outcome, the terminal event, the memory and the usage."""

@@ -477,9 +477,9 @@ class Courier(GatewayPart):
         if can is None or not can.reactions or owed.signal is None:
             return
         if state is DeliveryState.DELIVERED:
-            self.views.signal(owed.target, owed.signal)
+            self.views.end(owed.run, owed.target, owed.signal)
         elif state is DeliveryState.DEAD:
-            self.views.signal(owed.target, Signal.FAILED)
+            self.views.end(owed.run, owed.target, Signal.FAILED)
 
 
 def _account(owed: Owed) -> tuple[str, str]:

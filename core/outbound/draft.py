@@ -41,16 +41,18 @@ class Drafts:
         self._open: dict[str, Draft] = {}
         self._timers: dict[str, Timer] = {}
 
-    def watch(self, run: str, target: Target, can: Capabilities, view: View | None) -> None:
+    def watch(self, run: str, target: Target, can: Capabilities, view: View | None, *, quiet: bool) -> None:
+        """Shows a run that lasts; a quiet one shows nothing before its first words, because it may have none."""
+
         def begin() -> None:
             self._timers.pop(run, None)
-            self._open[run] = Draft(run, target, can, view, self)
+            self._open[run] = Draft(run, target, can, view, self, quiet=quiet)
 
-        if can.typing or can.streaming_edits or can.reactions:
+        if can.typing or can.streaming_edits:
             self._timers[run] = self._clock.call_later(OPEN_AFTER_SECONDS, begin)
 
     def close(self, run: str) -> bool:
-        """Ends the draft of a run; true when the person has seen a sign of this run."""
+        """Ends the draft of a run; true when something of the answer may have been shown."""
         if timer := self._timers.pop(run, None):
             timer.cancel()
         draft = self._open.pop(run, None)
@@ -60,7 +62,9 @@ class Drafts:
 
 
 class Draft:
-    def __init__(self, run: str, target: Target, can: Capabilities, view: View | None, drafts: Drafts) -> None:
+    def __init__(
+        self, run: str, target: Target, can: Capabilities, view: View | None, drafts: Drafts, *, quiet: bool
+    ) -> None:
         self._run = run
         self._target = target
         self._view = view
@@ -72,15 +76,18 @@ class Draft:
         # The names of running tools, by call.
         self._tools: dict[str, str] = {}
         self._changed = asyncio.Event()
+        # Set once there is something to show.
+        self._speaks = asyncio.Event()
+        if not quiet:
+            self._speaks.set()
         # The text on display, and when it fades.
         self._shown, self._fades = "", math.inf
         self._tasks: list[asyncio.Task[None]] = []
-        if can.reactions:
-            self._views.signal(target, Signal.SEEN)
         if can.typing:
             self._tasks.append(asyncio.create_task(self._type(), context=Context()))
-        if can.streaming_edits:
+        if can.streaming_edits or quiet:
             self._tasks.append(asyncio.create_task(self._read(), context=Context()))
+        if can.streaming_edits:
             self._tasks.append(asyncio.create_task(self._show(), context=Context()))
 
     def close(self) -> None:
@@ -88,6 +95,7 @@ class Draft:
             task.cancel()
 
     async def _type(self) -> None:
+        await self._speaks.wait()
         while True:
             self._views.signal(self._target, Signal.TYPING)
             await self._clock.sleep(TYPING_SECONDS)
@@ -111,6 +119,8 @@ class Draft:
             case TextDelta(text=text):
                 # New text replaces the progress line that was shown before it.
                 self._text, self._progress = _end(self._text + text), ""
+                if self._text.strip():
+                    self._speaks.set()
             case Restarted():
                 self._text, self._progress = "", ""
                 self._tools.clear()
@@ -140,6 +150,7 @@ class Draft:
         return text
 
     async def _show(self) -> None:
+        await self._speaks.wait()
         while True:
             await self._change()
             if self._view is None:

@@ -14,7 +14,7 @@ from tidings.core.clock import Clock, ended_within
 from tidings.core.errors import Misconfigured, Moved, RateLimited, Rejected, ViewLost
 from tidings.core.errors import Stopped as StoppedByPerson
 from tidings.core.failpoints import fail_here
-from tidings.core.outbound import outbox, pace, view_rows
+from tidings.core.outbound import outbox, pace, signed_messages, view_rows
 from tidings.core.outbound.outbox import Class, Opening, Owed
 from tidings.core.outbound.pace import Budgets
 from tidings.core.store.store import Store, Transaction
@@ -28,6 +28,11 @@ Stopped = Callable[[str], Awaitable[None]]
 
 # A show that hangs must not delay the final answer for longer than this.
 PATIENCE_SECONDS = 10.0
+# The signs that end all others; each comes late rather than never, because the sign before it would stay for good.
+ENDS = (Signal.DONE, Signal.FAILED, Signal.NONE)
+LATE_SECONDS = 60.0
+# A turn that came is lost again when a message needs it; then the signal waits for at least so long.
+SHORTEST_WAIT = 0.1
 # How long a stop waits for signals under way.
 LAST_SIGNAL_SECONDS = 2.0
 # After a rate limit without a duration, shows pause as after this many failures.
@@ -124,19 +129,45 @@ class Views:
             await asyncio.wait({task})
 
     def signal(self, target: Target, signal: Signal) -> None:
-        """Sends a signal if possible: skipped while the chat is paused, or where it would delay a message."""
+        """Sends a signal if possible: skipped while the chat is paused, or where it would delay a message.
+
+        The sign that ends all others waits for its turn instead.
+        """
         adapter = self._adapter(target)
         if adapter is None:
             return
-        can = adapter.can(target)
-        if self._budgets.is_paused(can.pace) or not self._budgets.take(can.signal_pace, spare=1):
+        turn = self._take_turn(adapter.can(target))
+        if not turn and signal not in ENDS:
             return
         message = (target.lane, target.reply_to)
         before = None if signal is Signal.TYPING else self._reactions.get(message)
-        task = self._signals.begin(self._signal(adapter, target, signal, before))
+        task = self._signals.begin(self._signal(adapter, target, signal, before, turn))
         if signal is not Signal.TYPING:
             self._reactions[message] = task
             task.add_done_callback(lambda _: self._reacted(message, task))
+
+    def end(self, run: str | None, target: Target, signal: Signal) -> None:
+        """Shows how a run ended, on its message and on those that joined it."""
+        self.signal(target, signal)
+        if run is not None:
+            self._signals.begin(self._end_joined(run, signal))
+
+    async def _end_joined(self, run: str, signal: Signal) -> None:
+        for target in await self._store.read(lambda tx: signed_messages.targets(tx, run)):
+            self.signal(target, signal)
+
+    def _take_turn(self, can: Capabilities) -> bool:
+        return not self._budgets.is_paused(can.pace) and self._budgets.take(can.signal_pace, spare=1)
+
+    async def _await_turn(self, can: Capabilities, until: float) -> bool:
+        """Waits for a turn of a signal; false when it does not come in time."""
+        while not self._take_turn(can):
+            ready = max(self._budgets.ready_in(can.signal_pace, spare=1), self._budgets.ready_in(can.pace))
+            wait = max(ready, SHORTEST_WAIT)
+            if self._clock.now() + wait > until:
+                return False
+            await self._clock.sleep(wait)
+        return True
 
     def _reacted(self, message: tuple[str, str], task: asyncio.Task[None]) -> None:
         if self._reactions.get(message) is task:
@@ -171,14 +202,20 @@ class Views:
             await self._store.insist(lambda tx: pace.store_pause(tx, budget, until))
 
     async def _signal(
-        self, adapter: Adapter, target: Target, signal: Signal, before: asyncio.Task[None] | None
+        self, adapter: Adapter, target: Target, signal: Signal, before: asyncio.Task[None] | None, turn: bool
     ) -> None:
         if before is not None:
             # The last reaction stays, so a slow earlier one must not arrive after it.
             await ended_within(self._clock, before, PATIENCE_SECONDS)
-        try:
-            await adapter.signal(target, signal)
-        except RateLimited as error:
-            await self._pause(adapter.can(target), error)
-        except Exception as error:
-            log.debug("signal %s to %s was lost: %s", signal, target, error)
+        until = self._clock.now() + LATE_SECONDS
+        while turn or await self._await_turn(adapter.can(target), until):
+            turn = False
+            try:
+                await adapter.signal(target, signal)
+            except RateLimited as error:
+                await self._pause(adapter.can(target), error)
+                if signal in ENDS:
+                    continue
+            except Exception as error:
+                log.debug("signal %s to %s was lost: %s", signal, target, error)
+            return

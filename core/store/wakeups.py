@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tidings.core.desk.runs import Numbered
+from tidings.core.types import Inbound, Signal, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,34 @@ class Conversation:
 
     id: str
     at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MessageStored:
+    """A message was accepted at the time `accepted`; `run` names its row, also if it joined another run."""
+
+    run: str
+    message: Inbound
+    accepted: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunBegan:
+    """A message that was accepted at the time `accepted` was claimed."""
+
+    run: str
+    message: Inbound
+    accepted: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunEnded:
+    """A run is over; `sign` is shown on these messages at once, because no answer will arrive."""
+
+    run: str
+    conversation: str
+    sign: Signal | None = None
+    targets: tuple[Target, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,6 +137,9 @@ class Changed:
 Due = (
     Lane
     | Conversation
+    | MessageStored
+    | RunBegan
+    | RunEnded
     | RunGrew
     | StopAsked
     | MessageForRun

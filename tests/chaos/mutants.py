@@ -20,6 +20,7 @@ from tests.chaos import mutation_fence as fence
 from tests.chaos import mutation_gate as gate
 from tests.chaos import mutation_inbound as inbound
 from tests.chaos import mutation_outbound as outbound
+from tests.chaos import mutation_signs as signs
 from tests.chaos import mutation_slack as slack
 from tests.chaos import mutation_store as store
 from tests.chaos import mutation_telegram as telegram
@@ -302,6 +303,26 @@ MUTANTS: dict[str, Mutant] = {
             "done, and no answer there",
             outbound.done_before_delivered,
             _test("signals", "a_message_is_done_only_when_its_answer_has_arrived"),
+        ),
+        Mutant(
+            "a sign that outlives its run",
+            signs.sign_ends_with_its_process,
+            _test("signs", "a_message_that_waited_through_a_crash_is_marked_when_its_quick_answer_arrives"),
+        ),
+        Mutant(
+            "waiting, and already at work",
+            signs.waiting_shown_at_work,
+            _test("signs", "waiting_is_not_shown_once_the_run_has_begun"),
+        ),
+        Mutant(
+            "signs one beside the other",
+            signs.reactions_stacked,
+            _test("platform_signs", "each_sign_takes_the_place_of_the_one_before"),
+        ),
+        Mutant(
+            "an album of which one picture was answered",
+            signs.joined_messages_keep_their_sign,
+            _test("signs", "every_message_of_an_album_shows_how_its_run_stands"),
         ),
         Mutant(
             "done, and no answer ever",

@@ -165,7 +165,9 @@ class Harness(Protocol):
     @property
     def typings(self) -> int: ...
     @property
-    def reactions(self) -> int: ...
+    def reactions(self) -> Sequence[str]:
+        """Our reactions that stand under messages now."""
+        ...
 
     async def trouble(self, trouble: Trouble) -> None:
         """Until `heal` at the latest; what is not an outage befalls one call."""
@@ -878,16 +880,36 @@ class AdapterContract:
         async with listening(platform, door):
             await platform.says("hi")
             said = only(await door.has_taken(1))
-        for signal in (Signal.SEEN, Signal.DONE, Signal.FAILED):
-            await platform.adapter.signal(said.target, signal)
+        await platform.adapter.signal(said.target, Signal.SEEN)
         await platform.adapter.signal(said.target, Signal.TYPING)
         if platform.can.typing:
             await platform.until(lambda: platform.typings)
         if platform.can.reactions:
             await platform.until(lambda: platform.reactions)
         await settle(0.02)
-        assert (platform.typings > 0, platform.reactions > 0) == (platform.can.typing, platform.can.reactions)
+        assert (platform.typings > 0, len(platform.reactions) > 0) == (platform.can.typing, platform.can.reactions)
         assert platform.visible() == [], "a signal is not a message"
+
+    @pytest.mark.parametrize("end", [Signal.DONE, Signal.FAILED, Signal.NONE])
+    @pytest.mark.parametrize("restarted", [False, True], ids=["", "by the next process"])
+    async def test_each_sign_takes_the_place_of_the_one_before(
+        self, platform: Harness, end: Signal, restarted: bool
+    ) -> None:
+        door = Door()
+        async with listening(platform, door):
+            await platform.says("hi")
+            said = only(await door.has_taken(1))
+        adapter, shown = platform.adapter, list[str]()
+        for signal in (Signal.SEEN, Signal.WAITING, Signal.WORKING):
+            await adapter.signal(said.target, signal)
+            if platform.can.reactions:
+                await platform.until(lambda: len(platform.reactions) == 1 and platform.reactions[0] not in shown)
+                shown.extend(platform.reactions)
+        await (await platform.reborn() if restarted else adapter).signal(said.target, end)
+        if platform.can.reactions:
+            left = int(end is not Signal.NONE)
+            await platform.until(lambda: len(platform.reactions) == left and not set(platform.reactions) & set(shown))
+        assert platform.visible() == [], "a sign is not a message"
 
     @pytest.mark.parametrize("trouble", [Trouble.UNREACHABLE, Trouble.LOST_AFTER, Trouble.REFUSED])
     async def test_a_signal_that_is_lost_is_a_typed_error_or_nothing(self, platform: Harness, trouble: Trouble) -> None:

@@ -82,8 +82,9 @@ class SimulatedHarness(ABC, Generic[S]):
         return len(self._server.typing_times(self._chat(self.here)))
 
     @property
-    def reactions(self) -> int:
-        return len(self._server.reactions)
+    def reactions(self) -> list[str]:
+        shown = self._server.reactions.values()
+        return [each for names in shown for each in ([names] if isinstance(names, str) else names)]
 
     async def tells_again(self, name: str) -> None:
         self._server.redeliver(name)

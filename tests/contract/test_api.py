@@ -164,8 +164,8 @@ class ApiHarness:
         return 0
 
     @property
-    def reactions(self) -> int:
-        return 0
+    def reactions(self) -> list[str]:
+        return []
 
     async def reborn(self) -> Adapter:
         return self._new()

@@ -220,8 +220,8 @@ class ConsoleHarness:
         return sum(person.screen.typings for person in self._people.values())
 
     @property
-    def reactions(self) -> int:
-        return 0
+    def reactions(self) -> list[str]:
+        return []
 
     async def trouble(self, trouble: Trouble) -> None:
         person = self._people[self.here.chat, self.here.thread]

@@ -97,8 +97,8 @@ class PaperHarness(SimulatedHarness[PaperServer]):
         return self._paper.confirmed
 
     @property
-    def reactions(self) -> int:
-        return sum(effect.act == "react" for effect in self._paper.effects)
+    def reactions(self) -> list[str]:
+        return [each.reaction for each in self._paper.truth.messages.values() if each.reaction]
 
     async def says(self, text: str, *, at: Target | None = None, file: tuple[str, bytes] | None = None) -> str:
         place = at or self.here
@@ -305,6 +305,14 @@ class TypesAMessage(PaperAdapter):
         await self._client.call("post", Ask(chat=target.chat, thread=target.thread, text=signal.value))
 
 
+class LeavesItsSign(PaperAdapter):
+    """Does not know that a sign can be taken away."""
+
+    async def signal(self, target: Target, signal: Signal) -> None:
+        if signal is not Signal.NONE:
+            await super().signal(target, signal)
+
+
 class DropsButtons(PaperAdapter):
     def compose(self, target: Target, body: Body) -> tuple[Body, ...]:
         return tuple(replace(each, choices=()) for each in super().compose(target, body))
@@ -369,6 +377,7 @@ LIARS: list[tuple[type[PaperAdapter], str, dict[str, Any]]] = [
     (AnswersBelowTheView, "a_final_repeated_on_an_anchored_view_is_harmless", {}),
     (KeepsViewsInMemory, "a_view_outlives_the_process_that_opened_it", {}),
     (TypesAMessage, "reactions_and_typing_are_shown_where_they_are_declared", {}),
+    (LeavesItsSign, "each_sign_takes_the_place_of_the_one_before", {"end": Signal.NONE, "restarted": False}),
     (DropsButtons, "buttons_are_shown_and_can_be_pressed", {"tmp_path": True}),
     (AnswersAPressForAll, "a_press_that_is_refused_is_answered_to_that_person_alone", {}),
     (LeavesNoticesWithoutButtons, "buttons_stand_below_a_notice_too", {"tmp_path": True}),

@@ -25,7 +25,7 @@ class StarterHarness:
     thread = Target(adapter="starter", chat="1", thread="there are none")
     limit = TEXT_CHARACTERS
     typings = 0
-    reactions = 0
+    reactions = ()
     exempt: Mapping[str, str] = {
         Trouble.MOVED: "a chat never moves",
         "amendments": "nothing that was said can be changed",

@@ -59,7 +59,14 @@ MARGIN_SECONDS = 5.0
 REFUSED = {reason: f"this was refused: {reason}" for reason in Refusal} | {
     Refusal.NOT_PERMITTED: "only an owner or admin can do this"
 }
-EMOJI = {Signal.SEEN: "👀", Signal.DONE: "✅", Signal.FAILED: "❌"}
+EMOJI = {
+    Signal.SEEN: "👀",
+    Signal.WAITING: "⏳",
+    Signal.WORKING: "✍",
+    Signal.DONE: "✅",
+    Signal.FAILED: "❌",
+    Signal.NONE: "",
+}
 
 
 class Place(Value, frozen=True, kw_only=True):
