@@ -13,10 +13,13 @@ from tidings.core.inbound import abilities
 from tidings.core.inbound.approval_commands import ApprovalCommands
 from tidings.core.inbound.approvals import Approvals
 from tidings.core.inbound.asking import Asking
+from tidings.core.inbound.attention import Attention
+from tidings.core.inbound.bot_exchanges import BotExchanges
 from tidings.core.inbound.bots import Bots
 from tidings.core.inbound.commands import Command
 from tidings.core.inbound.continuing import Continuing
 from tidings.core.inbound.door import Entrance
+from tidings.core.inbound.listen_command import ListenCommand
 from tidings.core.inbound.pairing import Pairing
 from tidings.core.inbound.people_commands import PeopleCommands
 from tidings.core.inbound.people_service import PeopleService
@@ -92,6 +95,8 @@ class Parts:
             self.departures,
             self.entrance.pairing,
             self.entrance.continuing,
+            self.entrance.attention,
+            self.entrance.bot_exchanges,
             self.courier,
             self.feed,
             self.processes,
@@ -115,6 +120,8 @@ def build(
     register = Register(people, options.owner.adapter if options.owner else "")
     pairing = Pairing(store, people, register, clock, options.owner, supervisor.is_down)
     continuing = Continuing(store, people)
+    attention = Attention(store, clock)
+    bot_exchanges = BotExchanges(store, settings.groups.bot_exchanges)
     slots = Slots(essentials.limits.runs)
     feed = Feed(store)
     conclusions = Conclusions(clock, settings.board)
@@ -137,6 +144,7 @@ def build(
         *PeopleCommands(clock, people, register, people_service, pairing).commands(),
         *ApprovalCommands(approvals, people).commands(),
         *TalkCommands(clock, continuing).commands(),
+        *ListenCommand(clock, attention, people, accounts.can).commands(),
         *TaskCommands(clock, tasks, delegated, partial(abilities.promisable, can=accounts.can), people).commands(),
         *ScheduleCommands(clock, schedules, people).commands(),
         *board.commands(),
@@ -149,7 +157,7 @@ def build(
         people=people,
         people_service=people_service,
         departures=Departures(store, clock, people),
-        entrance=Entrance(people, pairing, Strangers(), settings.groups, continuing),
+        entrance=Entrance(people, pairing, Strangers(), settings.groups, continuing, attention, bot_exchanges),
         bots=bots,
         feed=feed,
         courier=courier,

@@ -276,7 +276,7 @@ class Dispatcher(Part):
         self._metrics.running += 1
         try:
             with context.bind(session):
-                self._drafts.watch(run, inbound.target, can, claimed.view)
+                self._drafts.watch(run, inbound.target, can, claimed.view, quietly=inbound.overheard)
                 if lapsed := self._people.lapsed(inbound.asker):
                     outcome = claimed.ended(OutcomeKind.CANCELLED, lapsed)
                 else:
@@ -330,8 +330,9 @@ class Dispatcher(Part):
         fail_here("halt.pre_terminal" if outcome.kind is OutcomeKind.HALTED else "run.pre_terminal")
         target, conversation = claimed.inbound.target, claimed.inbound.conversation.id
         # An earlier process may have marked the message as seen before it died.
-        signals = can.reactions and (seen or claimed.attempt > 1)
-        owed = answer.final_of(claimed.run, claimed.inbound, outcome, signals=signals)
+        signals = can.reactions and not claimed.inbound.overheard and (seen or claimed.attempt > 1)
+        shown = claimed.view is not None
+        owed = answer.final_of(claimed.run, claimed.inbound, outcome, signals=signals, shown=shown)
         # An open view is finished in its lane; only a plain answer may be sent at once.
         plain = can.async_delivery and not seen and claimed.view is None and owed.body != Body()
         reserved = self._courier.reserve(owed) if plain else None

@@ -69,7 +69,8 @@ class Settlement:
     def close(self, tx: Transaction, claimed: Claim, outcome: Outcome, *, remembered: bool = True) -> None:
         """Ends a run that no task works on, and stores its answer."""
         # The person may have seen the run start, so its end is signalled.
-        owes, signals = self.may_push(claimed.inbound.target), claimed.attempt > 0
+        owes = self.may_push(claimed.inbound.target)
+        signals = claimed.attempt > 0 and not claimed.inbound.overheard
         settled = self.settle(
             tx, Ending(claimed, outcome, owes, (), claimed.journalled, remembered=remembered, signals=signals)
         )

@@ -7,6 +7,8 @@ import math
 from collections.abc import AsyncIterator, Callable
 from contextvars import Context
 
+from msgspec.structs import replace
+
 from tidings.core.agent import Ended, Progress, Restarted, TextDelta, ToolFinished, ToolStarted
 from tidings.core.clock import Clock, Timer
 from tidings.core.desk.runs import Numbered
@@ -41,10 +43,14 @@ class Drafts:
         self._open: dict[str, Draft] = {}
         self._timers: dict[str, Timer] = {}
 
-    def watch(self, run: str, target: Target, can: Capabilities, view: View | None) -> None:
+    def watch(self, run: str, target: Target, can: Capabilities, view: View | None, *, quietly: bool = False) -> None:
+        """With `quietly`, nothing is shown before the answer has words: the run may end in silence."""
+        if quietly:
+            can = replace(can, typing=False, reactions=False)
+
         def begin() -> None:
             self._timers.pop(run, None)
-            self._open[run] = Draft(run, target, can, view, self)
+            self._open[run] = Draft(run, target, can, view, self, quietly=quietly)
 
         if can.typing or can.streaming_edits or can.reactions:
             self._timers[run] = self._clock.call_later(OPEN_AFTER_SECONDS, begin)
@@ -60,8 +66,11 @@ class Drafts:
 
 
 class Draft:
-    def __init__(self, run: str, target: Target, can: Capabilities, view: View | None, drafts: Drafts) -> None:
+    def __init__(
+        self, run: str, target: Target, can: Capabilities, view: View | None, drafts: Drafts, *, quietly: bool
+    ) -> None:
         self._run = run
+        self._quietly = quietly
         self._target = target
         self._view = view
         self._clock, self._views = drafts._clock, drafts._views
@@ -122,7 +131,8 @@ class Draft:
                 self._progress = text
             case _:
                 return
-        self._changed.set()
+        if self._text.strip() or not self._quietly:
+            self._changed.set()
 
     def _latest(self) -> str:
         """The text to show: its end if it is too long for one message; only the final answer is split."""
