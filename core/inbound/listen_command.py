@@ -29,7 +29,7 @@ HELP = """\
 IN_PRIVATE = "There is no need for /listen here: in a private chat, everything you write is for me."
 HIDDEN = (
     "I can't: as far as I know, messages here that do not mention me are not shown to me. The person who runs me can"
-    " change that; `tidings doctor` says how."
+    " change that: tidings doctor says how."
 )
 TOO_LONG = "I can listen for 24 hours at most. Please give a shorter time, such as /listen 24h."
 NOT_OTHERS = "You can only let me listen to yourself: /listen {time}. An owner or admin can do it for others."
