@@ -208,24 +208,21 @@ async def test_a_bot_that_is_let_in_on_telegram_is_answered_once_until_a_person_
     assert echo.heard == ["beep 1", "hello", "beep 3"]
 
 
-async def test_two_bots_of_ours_that_mention_each_other_on_discord_stop(tmp_path: Path) -> None:
-    """F7: both are let in, each answers by a mention of the other, in one gateway; a restart does not wind them up."""
-    clock = OwnedClock()
-
-    def greet(turn: Turn) -> str:
-        ours = {bot.account: f"<@{bot.id}>" for bot in discord.places.bots.values()}
-        return f"{ours['other' if turn.message.target.account == 'main' else 'main']}, what do you think of that?"
-
-    agent = Scripted(greet)
-    async with DiscordWorld(tmp_path, agent, clock=clock, accounts={"other": {}}) as world:
+async def test_two_bots_of_ours_in_one_thread_on_discord_stop(tmp_path: Path) -> None:
+    """F7: in a thread of `main` all is for it, and each of its answers is a reply to the other; both are let in."""
+    clock, echo = OwnedClock(), Scripted("what do you think of that?")
+    settings = {"threads": True}
+    async with DiscordWorld(tmp_path, echo, clock=clock, settings=settings, accounts={"other": {}}) as world:
         discord = world.discord
         world.access["bots"] = tuple(f"discord:{bot.id}" for bot in discord.places.bots.values())
         await world.restart()
-        world.ada.says(world.room, "hello", mention=True)
-        await world.until(lambda: len(world.posts) >= 1)
+        thread = world.ada.says(world.room, "hello", mention=True)
+        await world.until(lambda: len(world.posts) == 1)
+        world.ada.says(thread, "and you?", mention="other")
+        await world.until(lambda: len(world.posts) >= 4)
         await clock.advance(120)
         await world.settled()
         await world.restart()
         await clock.advance(120)
         await world.settled()
-        assert len(agent.turns) <= 2
+        assert [turn.message.sender.is_bot for turn in echo.turns].count(True) == 1
