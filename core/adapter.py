@@ -50,6 +50,15 @@ class Known(Protocol):
     async def __call__(self, conversation: str) -> bool: ...
 
 
+class Wants(Protocol):
+    """Tells at once, from memory, whether the door would take a message; one it would not need not be handed in.
+
+    So a message that is not for the bot costs no row and no commit.
+    """
+
+    def __call__(self, inbound: Inbound) -> bool: ...
+
+
 class Reports(Protocol):
     """What the adapter of one account tells the gateway about its platform."""
 
@@ -129,6 +138,7 @@ class Host:
     reports: Reports
     notebook: Notebook
     knows: Known
+    wants: Wants
     clock: Clock
     server: Server
     menu: tuple[MenuItem, ...]
@@ -161,7 +171,7 @@ class Adapter(Protocol):
     account: str
 
     def can(self, target: Target) -> Capabilities:
-        """What the platform can do at this target; a pure function."""
+        """What the platform can do at this target, by the settings and what was learnt so far; does no I/O."""
         ...
 
     def compose(self, target: Target, body: Body) -> tuple[Body, ...]:

@@ -40,6 +40,11 @@ class Access(Section):
         (),
         description='Who may talk to the bot, as "platform:ID": a person as a member, everyone in a group as a guest.',
     )
+    bots: tuple[str, ...] = Field(
+        (),
+        description='Other bots that are answered like guests, as "platform:ID"; all others are ignored, also in groups'
+        " that allow names.",
+    )
     strangers: Literal["pair", "tell", "ignore"] = Field(
         "pair",
         description="What a stranger who writes in private gets: pair (a code, and you are asked), tell (their id),"
@@ -85,6 +90,11 @@ class Approvals(Section):
 class Groups(Section):
     memory: Literal["chat", "member"] = Field(
         "chat", description="What a bot remembers in groups: one conversation per chat, or one for each member."
+    )
+    bot_exchanges: int = Field(
+        1,
+        ge=0,
+        description="How many messages of other bots are answered in a chat until a person writes there again.",
     )
 
 

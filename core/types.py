@@ -226,7 +226,8 @@ class Inbound(Value, frozen=True, kw_only=True):
     forwarded: str = ""
     # In a group: was the bot mentioned, replied to or commanded?
     addressed: bool = True
-    # The bot hears everything in this group, and nothing else makes this message one to the bot.
+    # The bot hears everything in this group or listens to this sender, and nothing else makes this message one to it:
+    # the bot may stay silent.
     overheard: bool = False
     # When the message was sent, by the platform's clock, where messages may overtake each other; otherwise 0.
     said: float = 0.0
@@ -327,6 +328,8 @@ class Capabilities(Value, frozen=True, kw_only=True):
     buttons: bool
     files: bool
     typing: bool
+    # Is the bot shown messages in a group that do not address it, as far as is known?
+    hears_all: bool
     # Every budget that one message to this target uses.
     pace: tuple[Pace, ...]
     # Budgets that opening, growing or finishing a view uses in addition.

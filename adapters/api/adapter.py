@@ -42,6 +42,7 @@ NOTHING = Capabilities(
     buttons=False,
     files=False,
     typing=False,
+    hears_all=False,
     pace=(),
     show_pace=(),
     signal_pace=(),

@@ -111,6 +111,7 @@ class ConsoleAdapter:
             buttons=False,
             files=True,
             typing=True,
+            hears_all=True,
             pace=pace,
             show_pace=(),
             signal_pace=pace,

@@ -111,6 +111,7 @@ class DiscordAdapter:
             buttons=True,
             files=True,
             typing=True,
+            hears_all=self._settings.message_content,
             pace=(
                 # Discord takes five in five seconds: two at once, and three more in that time.
                 Pace(key=channel, seconds=1.25, burst=2),

@@ -24,7 +24,7 @@ from tidings.adapters.discord.socket import USUAL, Gateway, Limits
 from tidings.core.adapter import Host, Receive
 from tidings.core.background import Background
 from tidings.core.errors import RateLimited, SendError, Unreachable, Unstored
-from tidings.core.types import Ignored, Note
+from tidings.core.types import Ignored, Inbound, Note
 
 log = logging.getLogger(__name__)
 
@@ -246,7 +246,7 @@ class Intake:
         except STRANGE as error:
             log.warning("passed over message %s, which has a strange shape: %r", id, error)
             inbound = None
-        if inbound is None or not inbound.addressed:
+        if inbound is None or not self._is_for_us(inbound):
             self._cursors.move(place.channel, id)
             return
         if place.is_private or place.is_thread:
@@ -267,9 +267,13 @@ class Intake:
             return
         # What was for us stays so, whatever becomes of the mention.
         is_ours = inbound.about in self._taken
-        if inbound.addressed or is_ours:
+        if is_ours or self._is_for_us(inbound):
             overheard = inbound.overheard and not is_ours
             await self._receive(msgspec.structs.replace(inbound, addressed=True, overheard=overheard))
+
+    def _is_for_us(self, inbound: Inbound) -> bool:
+        """Most messages of others, and all of bots that are not let in, need no row and no commit."""
+        return (inbound.addressed and not inbound.sender.is_bot) or self._host.wants(inbound)
 
     async def _deleted(self, data: dict[str, Any]) -> None:
         place = await self._place(data)

@@ -43,8 +43,8 @@ class Reader:
         return self._settings.rule(place.chat)
 
     def said(self, message: Mapping[str, Any], place: Place) -> Inbound | None:
-        """None for a message that no person has written. Raises what a strange shape raises."""
-        if self._is_no_person(message) or (message.get("type") or PLAIN) not in SPOKEN:
+        """None for what neither a person nor another bot has written. Raises what a strange shape raises."""
+        if self._is_nobodys(message) or (message.get("type") or PLAIN) not in SPOKEN:
             return None
         if not place.is_private and self.rule(place) == "never":
             return None
@@ -56,14 +56,17 @@ class Reader:
             return None
         # A forwarded command is not obeyed.
         command, text = ("", text) if forwarded else self._command(text)
+        rule = self.rule(place)
         is_named = self._is_named(message, place)
-        meant = is_named or place.is_private or self._atlas.is_ours(place)
-        addressed = meant or self.rule(place) == "all"
-        opens = is_named and not command and self._settings.threads and place.kind in (TEXT, NEWS)
+        follows = self._is_reply_to_us(message) or self._atlas.is_ours(place)
+        # Where only mentions count, a command may still follow an answer.
+        meant = is_named or place.is_private or (follows and (rule != "mentioned" or bool(command)))
+        addressed = meant or rule == "all"
+        opens = meant and not command and self._settings.threads and place.kind in (TEXT, NEWS)
         return _checked(
             Inbound(
                 key=f"{place.channel}:{message['id']}",
-                kind=Kind.COMMANDED if command and addressed else Kind.MESSAGE,
+                kind=Kind.COMMANDED if command else Kind.MESSAGE,
                 conversation=self._conversation(place, str(message["id"]) if opens else ""),
                 target=self._target(place, str(message["id"]), opens=opens),
                 sender=_sender(message["author"], message.get("member")),
@@ -74,7 +77,7 @@ class Reader:
                 addressed=addressed,
                 # A command word is always meant for the bot.
                 overheard=addressed and not (meant or command),
-                command=command if addressed else "",
+                command=command,
             )
         )
 
@@ -125,17 +128,19 @@ class Reader:
             )
         )
 
-    def _is_no_person(self, message: Mapping[str, Any]) -> bool:
-        author = message["author"]
-        return bool(author.get("bot") or message.get("webhook_id") or str(author["id"]) == self._atlas.me.id)
+    def _is_nobodys(self, message: Mapping[str, Any]) -> bool:
+        """Our own, or from a webhook, whose name and id say nothing about who wrote it."""
+        return bool(message.get("webhook_id")) or str(message["author"]["id"]) == self._atlas.me.id
 
     def _is_named(self, message: Mapping[str, Any], place: Place) -> bool:
-        """Mentioned, by a role of ours too, or replied to, whether the reply rings or not."""
+        """Mentioned in its words, by a role of ours too; a reply that rings is listed as a mention, and is none."""
         me = self._atlas.me.id
         if any(str(user["id"]) == me for user in message.get("mentions") or ()):
-            return True
-        if not self._atlas.roles(place.guild).isdisjoint(str(role) for role in message.get("mention_roles") or ()):
-            return True
+            return not self._is_reply_to_us(message) or _mentions(str(message.get("content") or ""), me)
+        return not self._atlas.roles(place.guild).isdisjoint(str(role) for role in message.get("mention_roles") or ())
+
+    def _is_reply_to_us(self, message: Mapping[str, Any]) -> bool:
+        me = self._atlas.me.id
         answered = message.get("referenced_message")
         return bool(message.get("type") == REPLY and answered and str(answered["author"]["id"]) == me)
 
@@ -201,6 +206,10 @@ class Reader:
             secluded=place.kind == PRIVATE_THREAD,
             handle=handle.write(),
         )
+
+
+def _mentions(content: str, user: str) -> bool:
+    return f"<@{user}>" in content or f"<@!{user}>" in content
 
 
 def _checked(inbound: Inbound) -> Inbound:

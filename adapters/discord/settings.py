@@ -20,7 +20,8 @@ class DiscordAccount(Account):
     )
     channels: Rule = Field(
         "addressed",
-        description='When to answer in channels: "addressed" (mentioned, replied to, commanded), "all" or "never".',
+        description='When to answer in channels: "addressed" (mentioned, replied to, commanded, in its own thread),'
+        ' "mentioned" (only mentioned or commanded), "all" or "never".',
     )
     chats: dict[str, Rule] = Field(
         {}, description='The same for single channels by their id, such as { "1234567890" = "all" }.'

@@ -13,7 +13,8 @@ from tidings.core.settings import Section
 
 ACCOUNT_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
-Rule = Literal["addressed", "all", "never"]
+# "mentioned" is narrower than "addressed": a reply to a message of the bot's, or a thread of its own, does not count.
+Rule = Literal["addressed", "mentioned", "all", "never"]
 
 
 class Account(Section):

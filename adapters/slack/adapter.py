@@ -106,6 +106,7 @@ class SlackAdapter:
             buttons=True,
             files=not is_secret,
             typing=handle.assistant and bool(target.thread),
+            hears_all=True,
             pace=(Pace(key=channel, seconds=1.0, burst=3), Pace(key=account, seconds=1 / 20, burst=20)),
             show_pace=(
                 Pace(key=show, seconds=every, burst=1),

@@ -163,7 +163,7 @@ class Intake:
 
     async def _happened(self, payload: Mapping[str, Any]) -> str:
         inbound = self._reader.event(payload)
-        if inbound is None:
+        if inbound is None or (inbound.sender.is_bot and not self._may_be_let_in(inbound)):
             return ""
         try:
             await self._in_turn(inbound, time_of(payload))
@@ -171,6 +171,10 @@ class Intake:
             log.warning("%s could not be stored, so it is not acknowledged: %s", inbound.key, error)
             raise
         return ""
+
+    def _may_be_let_in(self, inbound: Inbound) -> bool:
+        """Whether this bot's message would be taken if it were for us."""
+        return self._host.wants(msgspec.structs.replace(inbound, addressed=True, overheard=False))
 
     # Each conversation's own order.
 
@@ -211,10 +215,12 @@ class Intake:
     async def _store(self, inbound: Inbound) -> Admission:
         """In a thread that has a conversation already, every message is for the bot."""
         if not inbound.addressed or inbound.overheard:
-            is_ours = await self._host.knows(inbound.conversation.id)
-            if not (is_ours or inbound.addressed):
+            may_follow = self._reader.counts_in_our_thread(inbound.target.chat, inbound.command)
+            is_ours = may_follow and await self._host.knows(inbound.conversation.id)
+            if not (is_ours or inbound.addressed or self._host.wants(inbound)):
                 return Ignored()
-            inbound = msgspec.structs.replace(inbound, addressed=True, overheard=not is_ours)
+            if is_ours or inbound.addressed:
+                inbound = msgspec.structs.replace(inbound, addressed=True, overheard=not is_ours)
         begins = await self._begins_session(inbound)
         admission = await self._receive(inbound)
         if begins and isinstance(admission, Stored):

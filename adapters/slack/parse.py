@@ -92,7 +92,7 @@ class Reader:
 
     def _said(self, event: Mapping[str, Any], channel: str, payload: Mapping[str, Any]) -> Inbound | None:
         """Whether a thread that does not name us is ours, `addressed` cannot tell: the caller asks who remembers it."""
-        if self._is_no_person(event) or self.is_silent(channel):
+        if self._is_nobodys(event) or self.is_silent(channel):
             return None
         place = _place(event, channel)
         shared = _shared(event)
@@ -107,14 +107,14 @@ class Reader:
             return None
         # A forwarded message is never a command.
         command, text = ("", text) if passed_on else self._command(text)
-        meant = self._is_meant(event, place)
+        meant = self._is_meant(event, place, command)
         hears_all = self._settings.rule(channel) == "all"
         return Inbound(
             key=f"{channel}:{place.ts}",
             kind=Kind.COMMANDED if command else Kind.MESSAGE,
             conversation=self._conversation(place),
             target=self._target(place, payload, self._handle(event, place, payload, command)),
-            sender=self._sender(str(event["user"])),
+            sender=self._sender(str(event["user"]), is_bot=bool(event.get("bot_id"))),
             text=text,
             attachments=attachments,
             quoted=self._quoted(shared) if shared is not None and not passed_on else None,
@@ -146,7 +146,7 @@ class Reader:
     ) -> Inbound | None:
         """A deletion has no sender: Slack does not say who deleted the message."""
         channel = str(event["channel"])
-        if self.is_silent(channel) or (before and self._is_no_person(before)):
+        if self.is_silent(channel) or (before and (self._is_nobodys(before) or before.get("bot_id"))):
             return None
         place = _place({**before, "ts": ts}, channel)
         return Inbound(
@@ -156,7 +156,7 @@ class Reader:
             conversation=self._conversation(place),
             target=self._target(place, payload),
             sender=Sender(id="", trusted=True),
-            addressed=self._is_meant(before, place) or self._settings.rule(channel) == "all",
+            addressed=self._is_meant(before, place, "") or self._settings.rule(channel) == "all",
         )
 
     def _stopped(self, event: Mapping[str, Any], payload: Mapping[str, Any]) -> Inbound:
@@ -227,23 +227,28 @@ class Reader:
 
     # Who and to whom.
 
-    def _is_no_person(self, message: Mapping[str, Any]) -> bool:
+    def _is_nobodys(self, message: Mapping[str, Any]) -> bool:
+        """Our own, Slack's, or from a webhook, which has no user."""
         user = str(message.get("user") or "")
-        return not user or user in (self._me.user, SLACKBOT) or bool(message.get("bot_id"))
+        return not user or user in (self._me.user, SLACKBOT)
 
     def _names_us(self, message: Mapping[str, Any]) -> bool:
         text = str(message.get("text") or "")
         return message.get("type") == "app_mention" or f"<@{self._me.user}>" in text or f"<@{self._me.user}|" in text
 
-    def _is_meant(self, message: Mapping[str, Any], place: Place) -> bool:
-        """Whether the message itself addresses us, whatever the channel's rule says."""
+    def _is_meant(self, message: Mapping[str, Any], place: Place, command: str) -> bool:
+        """Whether the message itself addresses us, also where the channel's rule lets us hear everything."""
         if place.is_private or self._names_us(message):
             return True
-        # Below a message of ours.
-        return message.get("parent_user_id") == self._me.user
+        is_below_ours = message.get("parent_user_id") == self._me.user
+        return is_below_ours and self.counts_in_our_thread(place.channel, command)
 
-    def _sender(self, user: str, told: str = "") -> Sender:
-        return Sender(id=user, name=self._name_of(user) or told)
+    def counts_in_our_thread(self, channel: str, command: str) -> bool:
+        """Whether a message in a thread of ours is for us without a mention; a command always is."""
+        return bool(command) or self._settings.rule(channel) != "mentioned"
+
+    def _sender(self, user: str, told: str = "", *, is_bot: bool = False) -> Sender:
+        return Sender(id=user, name=self._name_of(user) or told, is_bot=is_bot)
 
     def _handle(self, event: Mapping[str, Any], place: Place, payload: Mapping[str, Any], command: str) -> Handle:
         if command and not self._runs[command]:

@@ -23,7 +23,8 @@ class SlackAccount(Account):
     api_url: str = Field("https://slack.com/api/", description="Slack's Web API, with the slash at its end.")
     channels: Rule = Field(
         "addressed",
-        description='When to answer in channels: "addressed" (mentioned, or in a thread of its own), "all" or "never".',
+        description='When to answer in channels: "addressed" (mentioned, or in a thread of its own), "mentioned" (a'
+        ' thread of its own does not count), "all" or "never".',
     )
     chats: dict[str, Rule] = Field(
         {}, description='The same for single channels by their id, as { "C0123456" = "all" }.'

@@ -34,9 +34,12 @@ from tidings.core.adapter import Host, Receive, Taken
 from tidings.core.errors import Doubtful, Unreachable, ViewLost
 from tidings.core.types import (
     Absent,
+    Admission,
     Attachment,
     Body,
     Capabilities,
+    Inbound,
+    Note,
     Pace,
     Part,
     PartKind,
@@ -80,6 +83,9 @@ class TelegramAdapter:
         self._takes_drafts = True
         self._takes_stops = True
         self._no_drafts: set[str] = set()
+        # Whether privacy mode is off; and groups where it hears everything all the same, as an administrator does.
+        self._hears_all = False
+        self._overheard_in: set[str] = set()
         self._signals = Signals(self._client, reactions=settings.reactions)
 
     def can(self, target: Target) -> Capabilities:
@@ -99,6 +105,7 @@ class TelegramAdapter:
             buttons=True,
             files=True,
             typing=True,
+            hears_all=self._hears_all or target.chat in self._overheard_in,
             pace=tuple(paces),
             show_pace=(Pace(key=f"{chat}/show", seconds=3.5 if group else 1.2, burst=1),),
             signal_pace=(
@@ -118,14 +125,25 @@ class TelegramAdapter:
         try:
             with claim(self.name, self._settings.api_url, self._token):
                 about = await self._client.call("getMe", {}, seconds=self._limits.look_seconds)
+                self._hears_all = bool(about.get("can_read_all_group_messages"))
                 reader = Reader(self.account, Me(about["id"], about.get("username", "")), self._settings.rule)
                 await self._publish_menu()
                 log.info("%s@%s listens as @%s", self.name, self.account, about.get("username"))
-                await Intake(self._settings, self._client, self._host, reader, self._limits).run(receive)
+                await Intake(self._settings, self._client, self._host, reader, self._limits).run(self._noting(receive))
         except TelegramError as error:
             told = verdict(error)
             # Nothing was sent that could be in doubt.
             raise (Unreachable(str(told)) if isinstance(told, Doubtful) else told) from error
+
+    def _noting(self, receive: Receive) -> Receive:
+        """Notes the groups where messages come in that do not address the bot."""
+
+        async def receive_and_note(inbound: Inbound, note: Note | None = None) -> Admission:
+            if inbound.overheard or not inbound.addressed:
+                self._overheard_in.add(inbound.target.chat)
+            return await receive(inbound, note)
+
+        return receive_and_note
 
     async def send(self, part: Part) -> Receipt:
         try:

@@ -48,7 +48,7 @@ def _groups(settings: TelegramAccount, me: dict[str, Any]) -> list[Finding]:
         return [Finding("it hears everything in its groups")]
     if "all" in (settings.groups, *settings.chats.values()):
         return [Finding(f'a group is set to "all", but Telegram hides what is not addressed to it: {privacy}', True)]
-    return [Finding(f"in groups it hears only what is addressed to it; for more, {privacy}")]
+    return [Finding(f"in groups it hears only what is addressed to it; for more, and for /listen, {privacy}")]
 
 
 def _webhook(settings: TelegramAccount, webhook: dict[str, Any]) -> list[Finding]:

@@ -53,7 +53,10 @@ class Reader:
         self._rule = rule
 
     def read(self, update: dict[str, Any]) -> Inbound | None:
-        """None for a message that no person has written. Raises what a strange shape raises."""
+        """None for a message that nobody has written, or that is a command for another bot.
+
+        Raises what a strange shape raises.
+        """
         inbound = self._read(update)
         # What has the wrong types could be stored, or break the storing, and would never be read again.
         return msgspec.convert(msgspec.to_builtins(inbound), Inbound) if inbound else None
@@ -82,12 +85,15 @@ class Reader:
         forwarded = _forwarded(message)
         # A forwarded command is not obeyed.
         command, text, mine = ("", text, False) if forwarded else self._command(message, text)
-        meant = private or mine or self._is_addressed(message)
-        # A command that is not ours is meant for another bot in the same group.
-        addressed = mine or (not command and (meant or rule == "all"))
+        if command and not mine:
+            # It is meant for another bot in the same group.
+            return None
+        is_answer = rule != "mentioned" and self._is_reply_to_us(message)
+        meant = private or mine or is_answer or self._is_mentioned(message)
+        addressed = meant or rule == "all"
         return Inbound(
             key=f"{chat['id']}:{message['message_id']}",
-            kind=Kind.COMMANDED if command and mine else Kind.MESSAGE,
+            kind=Kind.COMMANDED if command else Kind.MESSAGE,
             conversation=self._conversation(message),
             target=self._target(message, private),
             sender=_sender(message),
@@ -98,7 +104,7 @@ class Reader:
             addressed=addressed,
             overheard=addressed and not meant,
             group=message.get("media_group_id", ""),
-            command=command if mine else "",
+            command=command,
         )
 
     def _edited(self, update: int, message: dict[str, Any]) -> Inbound | None:
@@ -168,10 +174,11 @@ class Reader:
         mine = not bot or bot.lower() == self._me.username.lower()
         return name.lower(), f"/{name}{rest}", mine
 
-    def _is_addressed(self, message: dict[str, Any]) -> bool:
+    def _is_reply_to_us(self, message: dict[str, Any]) -> bool:
         answered = message.get("reply_to_message", {})
-        if answered.get("from", {}).get("id") == self._me.id and "forum_topic_created" not in answered:
-            return True
+        return bool(answered.get("from", {}).get("id") == self._me.id and "forum_topic_created" not in answered)
+
+    def _is_mentioned(self, message: dict[str, Any]) -> bool:
         text = message.get("text") or message.get("caption", "")
         entities = message.get("entities") or message.get("caption_entities", ())
         return any(self._is_mention(text, entity) for entity in entities)

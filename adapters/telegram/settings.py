@@ -26,7 +26,8 @@ class TelegramAccount(Account):
     )
     groups: Rule = Field(
         "addressed",
-        description='When to answer in groups: "addressed" (mentioned, replied to, commanded), "all" or "never".',
+        description='When to answer in groups: "addressed" (mentioned, replied to, commanded), "mentioned" (a reply'
+        ' does not count), "all" or "never".',
     )
     chats: dict[str, Rule] = Field(
         {}, description='The same for single groups by their id, such as { "-1001234567890" = "all" }.'

@@ -34,6 +34,7 @@ SIGN = "\ufdd1"
 NOTE = f"(Note{SIGN}:"
 NEWS = f"{NOTE} work in the background has something to report.)"
 GO_ON = f"{NOTE} tell the person in your own words what it means for them, and go on with what they wanted.)"
+OVERHEARD = f"{NOTE} nobody has addressed you here. If you have nothing useful to add, answer only [SILENT].)"
 WORDLESS = f"{NOTE} this message has no words.)"
 
 
@@ -135,4 +136,6 @@ def heard(message: Inbound) -> str:
         lines.append(f"(Passed on{SIGN} to you:)\n{fence(message.text, f'a message of {message.forwarded}')}")
     else:
         lines.append(bare(message.text))
+    if message.overheard:
+        lines.append(OVERHEARD)
     return "\n".join(filter(None, lines))

@@ -19,7 +19,6 @@ from tidings.bots.assistant.budget import Budget
 from tidings.bots.assistant.loop_guard import Guard
 from tidings.bots.assistant.models import Built, Models, Unbuilt
 from tidings.bots.assistant.settings import Assistant
-from tidings.bots.assistant.silence import Quiet, is_sign
 from tidings.bots.assistant.tools.toolbox import Toolbox
 from tidings.bots.assistant.use_tools import Round, Using
 from tidings.core import context
@@ -35,6 +34,7 @@ from tidings.core.agent import (
     Turn,
 )
 from tidings.core.roles import Permission
+from tidings.core.runs.silence import SIGNS, Quiet, is_sign
 from tidings.core.types import File, Inbound, Origin
 
 log = logging.getLogger(__name__)
@@ -260,6 +260,10 @@ class Work:
                     yield self._say(rest)
                 if said:
                     self._memory.say(said)
+                if unanswered.kind is Kind.EMPTY and self._may_stay_silent and not said:
+                    # Providers refuse a history with an empty answer, so the sign stands for it.
+                    self._answer = Answer(ModelResponse(parts=[TextPart(SIGNS[0])]), built)
+                    return
                 if unanswered.kind is not Kind.TOO_LONG:
                     raise
                 if not compaction.shed(self._memory):
@@ -280,12 +284,16 @@ class Work:
                 # The model continues with tools, so the sign of silence meant nothing.
                 self._answer = replace(self._answer, response=_without_text(self._answer.response))
                 return
-            if self._turn.message.origin is not Origin.PERSON:
-                # No person asked, so the run may stay silent.
+            if self._may_stay_silent:
                 return
             if retried:
                 raise Unanswered(Kind.EMPTY, CHOSE_SILENCE)
             retried = True
+
+    @property
+    def _may_stay_silent(self) -> bool:
+        """Whether nobody asked: the message was only overheard, or is none of a person's."""
+        return self._turn.message.overheard or self._turn.message.origin is not Origin.PERSON
 
     async def _question(self, built: Built, *, tools_off: bool = False) -> Question:
         messages = await self._memory.shown(images=built.images)

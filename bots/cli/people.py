@@ -25,7 +25,7 @@ app = typer.Typer(
 
 WHO = typer.Argument(metavar="WHO", help="A person, by name, platform:ID or id.")
 JSON = typer.Option(False, "--json", help="As JSON.")
-LISTS = ("owners", "admins", "allow")
+LISTS = ("owners", "admins", "allow", "bots")
 NOBODY = "nobody is admitted yet; admit someone with: tidings people admit platform:ID, or with the code they were told"
 GUESTS = "is a group, and everyone in it is a guest; give roles to people instead"
 

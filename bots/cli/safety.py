@@ -98,8 +98,10 @@ def _ids(
 ) -> Iterator[Remark]:
     access = loaded.core.access
     guests = Remark("warn", "access", "everyone in it may talk to the bot as a guest; to limit that, list people")
-    for key, ids in (("owners", access.owners), ("admins", access.admins), ("allow", access.allow)):
-        person = Remark("fail", "access", f"{key} must be people; list people, or move it to allow")
+    for key in ("owners", "admins", "bots", "allow"):
+        ids: tuple[str, ...] = getattr(access, key)
+        whom = "bots" if key == "bots" else "people"
+        person = Remark("fail", "access", f"{key} must be {whom}; list {whom}, or move it to allow")
         for number, id in enumerate(ids, start=1):
             place = f"{source.place('access', key)} #{number}"
             if fault := _fault(id, check_id):

@@ -20,7 +20,7 @@ from tidings.core.gateway.options import ORDINARY, Options, Team
 from tidings.core.gateway.parts import Parts, build
 from tidings.core.gateway.reports import AccountReports, Reported
 from tidings.core.gateway.supervisor import Supervisor, sweep_each
-from tidings.core.inbound import approval_rows
+from tidings.core.inbound import approval_rows, attention
 from tidings.core.inbound.approvals import Endings
 from tidings.core.inbound.commands import Commands
 from tidings.core.inbound.dispatcher import Dispatcher
@@ -48,7 +48,13 @@ log = logging.getLogger(__name__)
 SWEEP_SECONDS = 15.0
 LAST_SECONDS = 5.0
 # Rooms with rows that wait by steady time.
-POSTPONED = (outbox.postpone, task_rows.postpone, schedule_rows.postpone, approval_rows.postpone)
+POSTPONED = (
+    outbox.postpone,
+    task_rows.postpone,
+    schedule_rows.postpone,
+    approval_rows.postpone,
+    attention.postpone,
+)
 UNCONFIRMED = (
     "the machine has rebooted, and its clock is more than a day off from the last use: check the date. Nothing expires"
     " or is pruned until a time server has set the clock or the machine has run for an hour"
@@ -198,6 +204,7 @@ class Gateway:
             reports=AccountReports(self._reported, platform.name, platform.account),
             notebook=StoredNotebook(self._store, platform.name, platform.account),
             knows=self._is_spoken_in,
+            wants=self._door.wants,
             clock=self._clock,
             server=self._server,
             menu=tuple(

@@ -13,11 +13,14 @@ from tidings.core.inbound import abilities
 from tidings.core.inbound.approval_commands import ApprovalCommands
 from tidings.core.inbound.approvals import Approvals
 from tidings.core.inbound.asking import Asking
+from tidings.core.inbound.attention import Attention
+from tidings.core.inbound.bot_exchanges import BotExchanges
 from tidings.core.inbound.bots import Bots
 from tidings.core.inbound.busy_modes import BusyModes
 from tidings.core.inbound.commands import Command
 from tidings.core.inbound.continuing import Continuing
 from tidings.core.inbound.door import Entrance
+from tidings.core.inbound.listen_command import ListenCommand
 from tidings.core.inbound.pairing import Pairing
 from tidings.core.inbound.people_commands import PeopleCommands
 from tidings.core.inbound.people_service import PeopleService
@@ -96,6 +99,8 @@ class Parts:
             self.departures,
             self.entrance.pairing,
             self.entrance.continuing,
+            self.entrance.attention,
+            self.entrance.bot_exchanges,
             self.courier,
             self.signs,
             self.feed,
@@ -121,6 +126,8 @@ def build(
     register = Register(people, options.owner.adapter if options.owner else "")
     pairing = Pairing(store, people, register, clock, options.owner, supervisor.is_down)
     continuing = Continuing(store, people)
+    attention = Attention(store, clock)
+    bot_exchanges = BotExchanges(store, settings.groups.bot_exchanges)
     slots = Slots(essentials.limits.runs)
     feed = Feed(store)
     conclusions = Conclusions(clock, settings.board)
@@ -144,6 +151,7 @@ def build(
         *ApprovalCommands(approvals, people).commands(),
         *busy.commands(),
         *TalkCommands(clock, continuing).commands(),
+        *ListenCommand(clock, attention, people, accounts.can).commands(),
         *TaskCommands(clock, tasks, delegated, partial(abilities.promisable, can=accounts.can), people).commands(),
         *ScheduleCommands(clock, schedules, people).commands(),
         *board.commands(),
@@ -156,7 +164,7 @@ def build(
         people=people,
         people_service=people_service,
         departures=Departures(store, clock, people),
-        entrance=Entrance(people, pairing, Strangers(), settings.groups, continuing, busy),
+        entrance=Entrance(people, pairing, Strangers(), settings.groups, continuing, busy, attention, bot_exchanges),
         bots=bots,
         busy=busy,
         feed=feed,

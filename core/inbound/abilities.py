@@ -20,6 +20,7 @@ NOTHING = Capabilities(
     buttons=False,
     files=False,
     typing=False,
+    hears_all=True,
     pace=(),
     show_pace=(),
     signal_pace=(),

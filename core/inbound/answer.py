@@ -7,10 +7,18 @@ from tidings.core.agent import Outcome, OutcomeKind
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.types import Body, Choice, Inbound, Origin, Signal
 
+# Takes the place of what an earlier attempt has shown, where the last one decides to stay silent.
+NOTHING_TO_ADD = "(I have nothing to add.)"
 
-def body_of(run: str, inbound: Inbound, outcome: Outcome) -> Body:
-    """The body of an answer; empty only for an errand that ends without a text."""
+
+def body_of(run: str, inbound: Inbound, outcome: Outcome, *, shown: bool = False) -> Body:
+    """The body of an answer; empty only for silence, which is permitted where nobody waits for an answer.
+
+    `shown` means that an earlier attempt has shown something, which cannot stay as it is.
+    """
     said = outcome.text.strip()
+    if shown and not said and not outcome.files and inbound.overheard and outcome.kind is OutcomeKind.COMPLETED:
+        said = NOTHING_TO_ADD
     if not said and not outcome.files and inbound.origin is Origin.TASK and inbound.errand is None:
         said = inbound.text
     text = "\n\n".join(filter(None, (said, _line(outcome))))
@@ -19,10 +27,11 @@ def body_of(run: str, inbound: Inbound, outcome: Outcome) -> Body:
     return Body(text=text or names, files=outcome.files, choices=choices)
 
 
-def final_of(run: str, inbound: Inbound, outcome: Outcome, *, signals: bool) -> Owed:
+def final_of(run: str, inbound: Inbound, outcome: Outcome, *, signals: bool, shown: bool = False) -> Owed:
     """The delivery with the outcome of a run; `signals` means that a reaction shows whether it arrived."""
     signal = signal_of(outcome) if signals else None
-    return Owed(ids.new("dlv"), Class.FINAL, inbound.target, body_of(run, inbound, outcome), run, signal=signal)
+    body = body_of(run, inbound, outcome, shown=shown)
+    return Owed(ids.new("dlv"), Class.FINAL, inbound.target, body, run, signal=signal)
 
 
 def signal_of(outcome: Outcome) -> Signal:

@@ -59,7 +59,8 @@ class BusyModes:
         if live is None or live == run or not (joining.is_joinable(inbound) or inbound.busy):
             return
         mode, first = self.mode_of(tx, inbound), inbox.message_of(tx, live)
-        if mode is Busy.INTERRUPT and self._may_stop(first, inbound):
+        # What people say to each other must not stop an answer.
+        if mode is Busy.INTERRUPT and not inbound.overheard and self._may_stop(first, inbound):
             inbox.ask_stop(tx, live, stops.NEXT_MESSAGE)
         if mode is Busy.STEER and self.may_steer(first, inbound):
             joining.choose_mode(tx, run, Busy.STEER)

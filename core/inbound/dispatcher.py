@@ -342,7 +342,8 @@ class Dispatcher(Part):
         fail_here("halt.pre_terminal" if outcome.kind is OutcomeKind.HALTED else "run.pre_terminal")
         conversation = claimed.inbound.conversation.id
         signals = can.reactions and signs.may_stand(claimed, self._clock.now())
-        owed = answer.final_of(claimed.run, claimed.inbound, outcome, signals=signals)
+        shown = claimed.view is not None
+        owed = answer.final_of(claimed.run, claimed.inbound, outcome, signals=signals, shown=shown)
         # An open view is finished in its lane; only a plain answer may be sent at once.
         plain = can.async_delivery and not seen and claimed.view is None and owed.body != Body()
         reserved = self._courier.reserve(owed) if plain else None

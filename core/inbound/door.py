@@ -16,6 +16,8 @@ from tidings.core.failpoints import fail_here
 from tidings.core.inbound import answer, inbox, joining, members, policy, questions
 from tidings.core.inbound.albums import EarlyParts
 from tidings.core.inbound.approvals import Endings
+from tidings.core.inbound.attention import Attention, Heard
+from tidings.core.inbound.bot_exchanges import BotExchanges
 from tidings.core.inbound.busy_modes import BusyModes
 from tidings.core.inbound.commands import Command, Commands, Handler, Obeyed
 from tidings.core.inbound.continuing import Continuing
@@ -77,6 +79,8 @@ class Entrance(NamedTuple):
     groups: Groups
     continuing: Continuing
     busy: BusyModes
+    attention: Attention
+    bot_exchanges: BotExchanges
 
 
 class Door:
@@ -99,6 +103,8 @@ class Door:
         self._groups = entrance.groups
         self._continuing = entrance.continuing
         self._busy = entrance.busy
+        self._attention = entrance.attention
+        self._bot_exchanges = entrance.bot_exchanges
         self._commands = commands
         self._dispatcher = dispatcher
         self._courier = courier
@@ -111,6 +117,17 @@ class Door:
     def renew(self, limits: Limits, groups: Groups) -> None:
         self._limits = limits
         self._groups = groups
+        self._bot_exchanges.renew(groups.bot_exchanges)
+
+    def wants(self, inbound: Inbound) -> bool:
+        """Tells whether a message would be taken, from memory alone."""
+        return self._judge(self._hear(inbound)) is not Judgement.IGNORE
+
+    def _hear(self, inbound: Inbound) -> Heard:
+        return self._attention.hear(self._courier.at_home(inbound))
+
+    def _judge(self, heard: Heard) -> Judgement:
+        return policy.judge(heard.inbound, self._people.find(heard.inbound).role, is_listening=heard.is_listening)
 
     def receive_for(self, adapter: str, account: str) -> Receive:
         """The door for one adapter, with that adapter's notebook."""
@@ -126,8 +143,8 @@ class Door:
         fail_here("in.received")
         self._metrics.inbound[inbound.target.adapter] += 1
         self._metrics.heard_at[f"{inbound.target.adapter}@{inbound.target.account}"] = self._clock.wall()
-        inbound = members.assign(self._courier.at_home(_storable(inbound)), self._groups.memory)
-        judgement = policy.judge(inbound, self._people.find(inbound).role)
+        heard = self._hear(_storable(inbound))
+        inbound, judgement = members.assign(heard.inbound, self._groups.memory), self._judge(heard)
         if judgement is Judgement.TELL:
             self._strangers.remember(inbound, self._clock.wall())
         is_silent = self._people.strangers == "ignore" and not self._is_open(inbound)
@@ -175,6 +192,8 @@ class Door:
             if inbound.digest and known.digest and inbound.digest != known.digest:
                 return _Taken(Refused(reason=Refusal.CONFLICT))
             return _Taken(Duplicate(run=known.run))
+        if not self._bot_exchanges.admits(tx, inbound):
+            return _Taken(Ignored())
         if len(inbound.text) > self._limits.message_characters and inbound.kind in (Kind.MESSAGE, Kind.COMMANDED):
             short = msgspec.structs.replace(inbound, text=inbound.text[:1000])
             return self._refuse(tx, short, Refusal.TOO_LONG, TOO_LONG)
@@ -324,7 +343,7 @@ class Door:
         """An edit corrects a waiting message and a deletion cancels it; neither becomes a run."""
         run, now = ids.new("run"), self._clock.now()
         self._pairing.amend(tx, change)
-        if not change.sender.id and inbox.find(tx, msgspec.structs.replace(change, key=change.about)) is None:
+        if not change.sender.id and inbox.find_about(tx, change) is None:
             # A platform tells of every deletion, also of messages that were never taken.
             return _Taken(Ignored())
         inbox.put_closed(tx, change, run, now, change.kind)

@@ -77,6 +77,11 @@ def find(tx: Transaction, inbound: Inbound) -> Known | None:
     return Known(row["run"], row["digest"]) if row else None
 
 
+def find_about(tx: Transaction, change: Inbound) -> Known | None:
+    """The message that an edit or a deletion is about."""
+    return find(tx, msgspec.structs.replace(change, key=change.about))
+
+
 def put(tx: Transaction, inbound: Inbound, run: str, now: float, burst: float = 0.0) -> str:
     """Stores a message and returns its run, which is an earlier one if the message joins a run that waits.
 

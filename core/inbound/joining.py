@@ -43,7 +43,8 @@ def may_burst(inbound: Inbound) -> bool:
 
 def is_joinable(inbound: Inbound) -> bool:
     """Tells whether a message may share a run with others: not if a client waits for it, or if it is no person's."""
-    return inbound.origin is Origin.PERSON and not (inbound.alone or inbound.errand or inbound.given or inbound.follows)
+    is_persons = inbound.origin is Origin.PERSON and not inbound.sender.is_bot
+    return is_persons and not (inbound.alone or inbound.errand or inbound.given or inbound.follows)
 
 
 def fits(first: Inbound, other: Inbound) -> bool:

@@ -17,13 +17,15 @@ class Judgement(Enum):
     JOIN = auto()
 
 
-def judge(inbound: Inbound, role: Role) -> Judgement:
-    if inbound.sender.is_bot or role is Role.BLOCKED:
+def judge(inbound: Inbound, role: Role, *, is_listening: bool = False) -> Judgement:
+    """`is_listening` means that somebody who may do so has let the bot listen to this sender."""
+    # A bot that is let in is a guest, never more.
+    if role is Role.BLOCKED or (inbound.sender.is_bot and role is not Role.GUEST):
         return Judgement.IGNORE
     is_known = role.includes(Role.GUEST)
     private = inbound.target.audience is not Audience.GROUP
     # Guests are answered where they speak to the bot, not in all that the bot hears.
-    addressed = inbound.addressed and not (inbound.overheard and role is Role.GUEST)
+    addressed = inbound.addressed and not (inbound.overheard and role is Role.GUEST and not is_listening)
     if not (addressed or private):
         return Judgement.JOIN if inbound.group and is_known else Judgement.IGNORE
     if is_known:

@@ -28,7 +28,7 @@ from tidings.core.types import Body, Capabilities, Inbound, Origin, Signal
 
 log = logging.getLogger(__name__)
 
-# An answer that is ready sooner needs no sign. Most messages first wait for more of their sender, which is no delay yet.
+# An answer that is ready sooner needs no sign; a message may first wait for more of its sender.
 SEEN_SECONDS = 1.4
 # A message that has waited for so long shows that it waits.
 WAITING_SECONDS = 5.0

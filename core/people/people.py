@@ -17,7 +17,7 @@ from tidings.core.roles import OWNER, Permission, Person, Role
 from tidings.core.settings import Access
 from tidings.core.store.store import Store, Transaction
 from tidings.core.store.wakeups import PeopleChanged
-from tidings.core.types import Asker, Inbound, Target
+from tidings.core.types import Asker, Inbound, Sender, Target
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +93,8 @@ class People(Part):
         if sender.key:
             return self._find_under_key(said)
         own = names.own_names(said)
+        if sender.is_bot:
+            return self._find_bot(own, sender)
         found = _highest(self._known.persons[name] for name in own if name in self._known.persons)
         if sender.trusted:
             known = found or replace(OWNER, identities=own[:1])
@@ -107,6 +109,14 @@ class People(Part):
             # A block holds everywhere, also in an admitted group.
             return replace(found, role=Role.GUEST) if is_guest and found.role is not Role.BLOCKED else found
         role = Role.GUEST if is_guest else Role.STRANGER
+        return Person(id=own[0], role=role, name=sender.name, identities=own[:1])
+
+    def _find_bot(self, own: tuple[str, ...], sender: Sender) -> Person:
+        """Another bot: a guest if [access] bots names it, and else nobody, whatever admits people or groups."""
+        known = self._known
+        is_blocked = any(name in known.persons and known.persons[name].role is Role.BLOCKED for name in own)
+        is_let_in = not is_blocked and any(name in known.settings.bots for name in own)
+        role = Role.GUEST if is_let_in else Role.BLOCKED
         return Person(id=own[0], role=role, name=sender.name, identities=own[:1])
 
     def _find_under_key(self, said: Inbound | Asker) -> Person:
@@ -197,7 +207,9 @@ class People(Part):
 
     def all(self) -> list[PersonLine]:
         """Everybody whom the store or the settings know, owners first."""
-        lines = [self._line(person) for person in self._known.all()]
+        bots = (Person(id=each, role=Role.GUEST, identities=(each,)) for each in self.settings.bots)
+        strangers = [each for each in bots if each.id not in self._known.persons]
+        lines = [self._line(person) for person in (*self._known.all(), *strangers)]
         return sorted(lines, key=lambda line: (-line.role.rank, line.name.casefold(), line.identities))
 
     def get(self, who: str) -> PersonLine:
@@ -220,7 +232,10 @@ class People(Part):
 
     def _line(self, person: Person) -> PersonLine:
         stored = self.stored(person.id)
-        named = tuple(each for each in person.identities if self.settings_role(each) is not Role.STRANGER)
+        bots = self.settings.bots
+        named = tuple(
+            each for each in person.identities if self.settings_role(each) is not Role.STRANGER or each in bots
+        )
         return PersonLine(
             id=person.id,
             name=person.name,

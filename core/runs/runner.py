@@ -87,7 +87,8 @@ async def run(
 
     `before` is what the run said before the verdict after which it goes on.
     """
-    transcript = Transcript(journal, clock, limits.output_characters, before or NOTHING)
+    overheard = turn.message.overheard
+    transcript = Transcript(journal, clock, limits.output_characters, before or NOTHING, may_be_silent=overheard)
     fail_here("run.pre_model")
     driving: asyncio.Task[Finished | ApprovalAsked] = asyncio.create_task(_drive(agent, turn, journal, transcript))
     timer = clock.call_later(limits.run_seconds, lambda: interrupt.expire(limits.run_seconds))
@@ -222,14 +223,16 @@ def _outcome(finished: Finished, transcript: Transcript, turn: Turn) -> Outcome:
     transcript.end()
     text, kind, reason = transcript.text, finished.kind, finished.reason
     silent = not text.strip() and not transcript.files
-    if kind is OutcomeKind.COMPLETED and silent and turn.message.origin is Origin.PERSON:
+    # Nobody waits for an answer to what was only overheard.
+    is_awaited = turn.message.origin is Origin.PERSON and not turn.message.overheard
+    if kind is OutcomeKind.COMPLETED and silent and is_awaited:
         kind, reason = OutcomeKind.FAILED, NO_ANSWER
     if kind is OutcomeKind.HALTED and silent:
         transcript.explain(f"(I stopped here: {reason or 'a limit was reached'}.)")
         text = transcript.text
     usage: Usage | None = finished.usage or transcript.usage
-    # An unfinished answer offers no buttons.
-    choices = transcript.choices if kind is OutcomeKind.COMPLETED else ()
+    # An unfinished answer offers no buttons, and neither does silence.
+    choices = transcript.choices if kind is OutcomeKind.COMPLETED and not silent else ()
     # This transcript does not know what an earlier attempt did.
     passing = finished.passing and kind is OutcomeKind.FAILED and not transcript.acted and turn.attempt == 1
     return Outcome(kind, one_line(reason), text, usage, tuple(transcript.files), choices, passing)

@@ -20,6 +20,7 @@ from tidings.core.clock import Clock
 from tidings.core.redaction import Stream
 from tidings.core.runs import journal
 from tidings.core.runs.journal import Journal
+from tidings.core.runs.silence import Quiet
 from tidings.core.store.store import Transaction
 from tidings.core.types import File, make_storable
 
@@ -80,8 +81,13 @@ def said(tx: Transaction, run: str) -> Said:
 class Transcript:
     """Collects what the agent says; the text of the outcome is the sum of its deltas."""
 
-    def __init__(self, journal: Journal, clock: Clock, limit: int, before: Said = NOTHING) -> None:
-        """`before` is what the run said before it waited for a verdict."""
+    def __init__(
+        self, journal: Journal, clock: Clock, limit: int, before: Said = NOTHING, *, may_be_silent: bool = False
+    ) -> None:
+        """`before` is what the run said before it waited for a verdict.
+
+        With `may_be_silent`, an answer that is only a sign of silence is no text.
+        """
         self._journal = journal
         self._clock = clock
         self._limit = limit
@@ -89,6 +95,7 @@ class Transcript:
         self._length = self._heard = len(before.text)
         self._aside = 0
         self._words = _Words()
+        self._quiet = Quiet() if may_be_silent and not before.text else None
         self._thoughts: _Words | None = None
         self.files = list(before.files)
         self.choices: tuple[str, ...] = ()
@@ -116,7 +123,7 @@ class Transcript:
         self._heard += len(delta)
         self._aside += 1
         self._end_thought()
-        told = self._words.feed(delta)
+        told = self._words.feed(self._quiet.feed(delta) if self._quiet else delta)
         self._keep(told[: max(self._limit - self._length, 0)])
 
     def think(self, delta: str) -> None:
@@ -147,6 +154,11 @@ class Transcript:
 
     def end(self) -> None:
         self._end_thought()
+        if self._quiet is not None:
+            # What was held back is an answer after all, if it is neither a sign nor blank.
+            rest = "" if self._quiet.silent else self._quiet.rest()
+            self._quiet = None
+            self._keep(self._words.feed(rest) if rest.strip() else "")
         self._keep(self._words.flush())
 
     def _end_thought(self) -> None:

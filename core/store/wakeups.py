@@ -126,6 +126,15 @@ class PeopleChanged:
     """People, their roles or keys have changed."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class AttentionChanged:
+    """The bot listens to a sender in a chat until the time `until`; none equals another, since the last one counts."""
+
+    chat: str
+    sender: str
+    until: float
+
+
 @dataclass(frozen=True, slots=True)
 class Changed:
     """An object that people look at has changed, such as a task or a card."""
@@ -150,6 +159,7 @@ Due = (
     | CommandDue
     | BoardChanged
     | PeopleChanged
+    | AttentionChanged
     | Changed
 )
 

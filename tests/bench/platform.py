@@ -32,6 +32,7 @@ CAN = Capabilities(
     buttons=False,
     files=False,
     typing=False,
+    hears_all=True,
     pace=(),
     show_pace=(),
     signal_pace=(),

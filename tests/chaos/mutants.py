@@ -18,6 +18,7 @@ from tests.chaos import mutation_board as board
 from tests.chaos import mutation_discord as discord
 from tests.chaos import mutation_fence as fence
 from tests.chaos import mutation_gate as gate
+from tests.chaos import mutation_groups as groups
 from tests.chaos import mutation_inbound as inbound
 from tests.chaos import mutation_outbound as outbound
 from tests.chaos import mutation_signs as signs
@@ -68,6 +69,31 @@ def _swept(touching: str, checker: str, scenario: str = "ten") -> tuple[str, ...
 MUTANTS: dict[str, Mutant] = {
     mutant.become.__name__.replace("_", "-"): mutant
     for mutant in (
+        Mutant(
+            "F18: a bot with nothing to add warns the whole group",
+            groups.overheard_silence_fails,
+            _test("group_silence", "a_bot_may_say_nothing_to_what_it_only_overhears"),
+        ),
+        Mutant(
+            "F7: two bots talk without end",
+            groups.bots_answered_without_end,
+            _test("bot_exchanges", "two_gateways_that_answer_each_other_stop"),
+        ),
+        Mutant(
+            "F7: a restart winds two bots up again",
+            groups.bots_counted_in_memory,
+            _test("bot_exchanges", "of_a_bot_s_messages_one_is_answered_until_a_person_writes"),
+        ),
+        Mutant(
+            "/listen outlives its time",
+            groups.listens_for_ever,
+            _test("listen", "it_listens_to_one_person_in_one_chat_until_the_time_is_over"),
+        ),
+        Mutant(
+            "F7: a reply counts where only mentions do",
+            groups.reply_counts_as_a_mention,
+            _test("platform_groups", "where_only_mentions_count_a_reply_on_telegram_does_not"),
+        ),
         Mutant("I1: confirmed, then killed", inbound.acknowledge_before_commit, _swept("INSERT INTO inbox", "acked")),
         Mutant(
             "M10: outcome without delivery",

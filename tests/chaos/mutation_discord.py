@@ -84,10 +84,10 @@ def own_words_heard() -> None:
     """What it says itself, and what other bots say, comes back to it as a message."""
     from tidings.adapters.discord.parse import Reader
 
-    def is_no_person(self: Reader, message: Mapping[str, Any]) -> bool:
+    def is_nobodys(self: Reader, message: Mapping[str, Any]) -> bool:
         return False
 
-    swap(Reader, "_is_no_person", is_no_person)
+    swap(Reader, "_is_nobodys", is_nobodys)
 
 
 def places_kept_over_each_other() -> None:

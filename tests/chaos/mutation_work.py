@@ -56,7 +56,7 @@ def promise_where_nobody_can_be_told() -> None:
 def woken_and_silent() -> None:
     """Who was woken by news has nothing to say of them, and nobody hears of them."""
 
-    def body_of(run: str, inbound: Inbound, outcome: Outcome) -> Body:
+    def body_of(run: str, inbound: Inbound, outcome: Outcome, *, shown: bool = False) -> Body:
         return Body(text=outcome.text.strip() or "(no answer)", files=outcome.files)
 
     swap(answer, "body_of", body_of)

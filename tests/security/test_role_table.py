@@ -53,6 +53,7 @@ COMMANDS = {
     "every": WORK,
     "help": BASICS,
     "link": WORK,
+    "listen": WORK,
     "model": WORK,
     "new": BASICS,
     "people": PEOPLE,

@@ -29,6 +29,8 @@ SMALL = {
     "codes": "those of the last hour: three strangers for each account, and links of known people",
     "code_guesses": "those of the last hour, within a limit for each account",
     "standing_approvals": "each is given by a person's own answer, and expires",
+    "attention": "each is given by a command, and expires within a day",
+    "bot_exchanges": "one for each chat where another bot was answered, until a person writes there",
     "homes": "one for each account",
     "schedules": "each is made by hand, within a limit for each conversation",
     "processes": "commands that run or whose output can still be read, within a limit",

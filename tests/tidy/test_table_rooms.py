@@ -18,7 +18,7 @@ ROOMS = {
     "core/outbound": {"aliases", "deliveries", "homes", "parts", "pauses", "views"},
     "core/runs": {"journal"},
     "core/people": {"audit", "code_guesses", "codes", "identities", "keys", "persons"},
-    "core/inbound": {"approvals", "inbox", "listing", "standing_approvals"},
+    "core/inbound": {"approvals", "attention", "bot_exchanges", "inbox", "listing", "standing_approvals"},
     "core/work/tasks": {"tasks"},
     "core/work/processes": {"processes"},
     "core/work/schedules": {"firings", "schedules"},

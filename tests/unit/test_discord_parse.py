@@ -97,6 +97,17 @@ def test_a_message_in_a_thread_belongs_to_the_thread_and_is_sent_back_there() ->
         (message("hi"), "theirs", {"channels": "all", "chats": {"theirs": "addressed"}}, False),
         (message("hi"), "theirs", {}, False),
         (message("hi"), "ours", {}, True),
+        (mentioned("<@1> hi"), ROOM, {"channels": "mentioned"}, True),
+        (message("<@&50> hi", mention_roles=[ROLE]), ROOM, {"channels": "mentioned"}, True),
+        (replied("hi", BOT), ROOM, {"channels": "mentioned"}, False),
+        # A reply that rings is listed among the mentions, although its words name nobody.
+        (replied("hi", BOT, mentions=[BOT]), ROOM, {"channels": "mentioned"}, False),
+        (replied("<@1> hi", BOT, mentions=[BOT]), ROOM, {"channels": "mentioned"}, True),
+        (message("hi"), "ours", {"channels": "mentioned"}, False),
+        (message("!stop"), "ours", {"channels": "mentioned"}, True),
+        (replied("!stop", BOT), ROOM, {"channels": "mentioned"}, True),
+        (message("!stop"), ROOM, {"channels": "mentioned"}, False),
+        (message("hi"), PRIVATE, {"channels": "mentioned"}, True),
     ],
 )
 def test_when_we_are_addressed(data: Any, where: str, settings: dict[str, Any], addressed: bool) -> None:
@@ -107,7 +118,6 @@ def test_when_we_are_addressed(data: Any, where: str, settings: dict[str, Any], 
     "data",
     [
         message("hi", author=BOT),
-        message("hi", author=user(BOB, bot=True)),
         message("hi", webhook_id="60"),
         message("", type=7),
         message("a new name", type=4),
@@ -171,10 +181,14 @@ def test_a_known_command_may_be_written_out(content: str, kind: Kind, command: s
         assert (inbound.kind, inbound.command, inbound.text) == (kind, command, text)
 
 
-def test_a_written_command_that_is_not_for_us_is_none() -> None:
+def test_another_bot_is_heard_as_one() -> None:
+    assert heard(message("hi", author=user(BOB, bot=True)), PRIVATE).sender == Sender(id=BOB, name="Ada", is_bot=True)
+
+
+def test_a_written_command_is_for_us_only_where_something_else_says_so() -> None:
     inbound = heard(message("/stop"))
 
-    assert (inbound.kind, inbound.command, inbound.addressed) == (Kind.MESSAGE, "", False)
+    assert (inbound.kind, inbound.command, inbound.addressed) == (Kind.COMMANDED, "stop", False)
 
 
 def test_a_reply_brings_along_what_it_answers() -> None:

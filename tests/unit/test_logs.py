@@ -68,6 +68,7 @@ def session() -> Session:
         buttons=False,
         files=False,
         typing=False,
+        hears_all=True,
         pace=(),
         show_pace=(),
         signal_pace=(),

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from tests.worlds.builders import inbound
 from tidings.bots.assistant import prompt
-from tidings.bots.assistant.silence import SIGNS, Quiet
+from tidings.core.runs.silence import SIGNS, Quiet
 from tidings.core.types import Inbound, Quoted, Sender
 
 CLOSERS = [

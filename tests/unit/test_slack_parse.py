@@ -83,6 +83,28 @@ def test_who_names_us_speaks_in_private_or_below_our_words_addresses_us(event: d
     assert read(**event).addressed is addressed
 
 
+@pytest.mark.parametrize(
+    ("event", "addressed"),
+    [
+        ({"text": "hello <@UBOT>"}, True),
+        ({"channel": "D1"}, True),
+        ({"thread_ts": "50.1", "parent_user_id": "UBOT"}, False),
+        ({"thread_ts": "50.1", "parent_user_id": "UBOT", "text": "<@UBOT> hi"}, True),
+        ({"thread_ts": "50.1", "parent_user_id": "UBOT", "text": "!stop"}, True),
+        ({"text": "!stop"}, False),
+    ],
+)
+def test_where_only_mentions_count_a_thread_of_ours_is_not_enough(event: dict[str, Any], addressed: bool) -> None:
+    found = reader(channels="mentioned").event(payload(**event))
+    assert found is not None
+    assert found.addressed is addressed
+
+
+def test_another_bot_is_heard_as_one() -> None:
+    assert read(bot_id="B1").sender.is_bot
+    assert not read().sender.is_bot
+
+
 def test_the_rules_of_a_channel_decide() -> None:
     rules = reader(channels="all", chats={"C2": "never", "C3": "addressed"})
 
@@ -98,7 +120,8 @@ def test_the_rules_of_a_channel_decide() -> None:
 @pytest.mark.parametrize(
     "event",
     [
-        {"bot_id": "B1"},
+        {"bot_id": "B1", "user": None},
+        {"bot_id": "B2", "user": "UBOT"},
         {"user": "UBOT"},
         {"user": "USLACKBOT"},
         {"user": None},
@@ -110,7 +133,7 @@ def test_the_rules_of_a_channel_decide() -> None:
         {"type": "reaction_added"},
     ],
 )
-def test_bots_we_ourselves_and_notes_of_slacks_are_no_messages(event: dict[str, Any]) -> None:
+def test_webhooks_we_ourselves_and_notes_of_slacks_are_no_messages(event: dict[str, Any]) -> None:
     assert reader().event(payload(**event)) is None
 
 
@@ -259,11 +282,11 @@ def test_who_takes_our_name_out_of_a_message_still_changes_it() -> None:
         ({"text": "same", "attachments": [{}]}, {"text": "same"}),
         ({"text": "same", "edited": {"ts": "1"}, "reply_count": 2}, {"text": "same", "edited": {"ts": "1"}}),
         ({"text": "new"}, {"text": "old"}),
-        ({"text": "new", "edited": {"ts": "1"}, "bot_id": "B1"}, {"text": "old"}),
+        ({"text": "new", "edited": {"ts": "1"}, "bot_id": "B1", "user": None}, {"text": "old"}),
         ({"text": "new", "edited": {"ts": "1"}, "user": "UBOT"}, {"text": "old"}),
     ],
 )
-def test_previews_replies_and_bots_edit_nothing(message: dict[str, Any], before: dict[str, Any]) -> None:
+def test_previews_replies_and_webhooks_edit_nothing(message: dict[str, Any], before: dict[str, Any]) -> None:
     assert changed(message, before) is None
 
 

@@ -139,6 +139,7 @@ def capabilities(*, keyed_for: float = 0.0, readback: bool = False, **fields: An
         buttons=True,
         files=True,
         typing=True,
+        hears_all=True,
         pace=(Pace(key="paper chat", seconds=0.001, burst=1000),),
         show_pace=(),
         signal_pace=(),

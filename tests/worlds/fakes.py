@@ -350,11 +350,16 @@ async def knows_none(conversation: str) -> bool:
     return False
 
 
+def wants_addressed(inbound: Inbound) -> bool:
+    return inbound.addressed and not inbound.sender.is_bot
+
+
 def host(clock: Clock | None = None, desk: FakeDesk | None = None, attachments: Path | None = None) -> NearbyHost:
     return NearbyHost(
         reports=FakeReports(),
         notebook=MemoryNotebook(),
         knows=knows_none,
+        wants=wants_addressed,
         clock=clock or FakeClock(),
         server=FakeServer(),
         menu=(),

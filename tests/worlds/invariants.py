@@ -57,8 +57,10 @@ def _one_final_per_done_run(world: World) -> Iterator[str]:
 
 
 def _finals_expected(world: World, row: sqlite3.Row, found: bool) -> int:
-    # Only a run without a person may end in silence, and then nothing is owed.
-    silent = row["outcome"] == "completed" and json.loads(row["message"]).get("origin", "person") != "person"
+    # Only a run for which nobody waits may end in silence, and then nothing is owed.
+    message = json.loads(row["message"])
+    is_awaited = message.get("origin", "person") == "person" and not message.get("overheard")
+    silent = row["outcome"] == "completed" and not is_awaited
     spoken = row["state"] == "done" and _kind(world, row["adapter"]).async_delivery
     return int(spoken and not (silent and not found))
 

@@ -16,7 +16,7 @@ import pytest
 from tests.simulators.provider.simulator import MODEL, SMALL, Call, ProviderServer, Say
 from tests.simulators.provider.truth import Api
 from tests.worlds.assistant import APIS, settings_for
-from tests.worlds.world import Gate, World
+from tests.worlds.world import Gate, World, handed
 from tidings.bots.assistant.agent import Assistant
 from tidings.bots.assistant.settings import Assistant as Settings
 from tidings.core.agent import Ended, OutcomeKind, Progress
@@ -445,3 +445,23 @@ async def test_a_server_of_somebody_s_own_never_sees_the_key_of_the_provider_s(
     async with provider, talk(tmp_path, settings_for(provider, api, api_key="")) as world:
         await answer(world)
         assert world.posts == ["hello"]
+
+
+async def test_a_model_may_stay_silent_only_where_nobody_addressed_it(tmp_path: Path) -> None:
+    """F18 and A7: it is told so beside the message; a person who asks gets words whatever the model says."""
+    async with ProviderServer() as provider:
+        provider.script(then=Say("[SILENT]"))
+        async with talk(tmp_path, settings_for(provider)) as world:
+            said = handed("lunch?", private=False, overheard=True)
+            await world.receive(said)
+            outcome = await world.outcome(said.key)
+            await world.settled()
+            assert (outcome.kind, outcome.text, world.posts) == (OutcomeKind.COMPLETED, "", [])
+            assert (len(provider.requests), "[SILENT]" in provider.last.lines[-1].text) == (1, True)
+            asked_for = await answer(world, "and you?")
+            assert asked_for.kind is OutcomeKind.FAILED
+            assert "chose to say nothing" in asked_for.reason
+            assert "[SILENT]" not in provider.last.lines[-1].text
+            # The model remembers what was said, and that it said nothing.
+            told = " ".join(line.text for line in provider.last.lines)
+            assert "lunch?" in told

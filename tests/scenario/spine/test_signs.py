@@ -66,11 +66,11 @@ async def test_a_message_shows_that_it_was_seen_waits_is_worked_on_and_done(tmp_
     async with World(tmp_path, agent, kind=mute(), clock=clock) as world:
         await busy(world, first)
         key = world.paper.says("second")
-        await clock.advance(0.4)
+        await clock.advance(1.3)
         assert signs(world, key) == []
         await clock.advance(0.2)
         assert signs(world, key) == ["👀"]
-        await clock.advance(4.0)
+        await clock.advance(3.0)
         assert signs(world, key) == ["👀"]
         await clock.advance(1.0)
         assert signs(world, key) == ["👀", "⏳"]
@@ -207,7 +207,7 @@ async def test_a_message_that_is_dropped_without_words_loses_its_sign(tmp_path: 
 # After a crash.
 
 
-@pytest.mark.parametrize("waits", [0.6, 3.0, 8.0], ids=["seen", "at work", "for longer"])
+@pytest.mark.parametrize("waits", [1.5, 3.0, 8.0], ids=["seen", "at work", "for longer"])
 async def test_a_sign_of_a_dead_process_is_replaced_at_the_end(tmp_path: Path, clock: OwnedClock, waits: float) -> None:
     gate = Gate()
     async with World(tmp_path, Turns(first=gate).agent(), kind=mute(), clock=clock) as world:
@@ -242,7 +242,7 @@ async def test_a_message_that_still_waits_after_a_crash_shows_so(tmp_path: Path,
     async with World(tmp_path, Turns(first=first).agent(), kind=mute(), clock=clock) as world:
         await busy(world, first)
         key = world.paper.says("second")
-        await clock.advance(1.0)
+        await clock.advance(2.0)
         await world.crash()
         first.entered.clear()
         await clock.advance(60.0)

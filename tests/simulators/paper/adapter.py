@@ -110,6 +110,7 @@ class PaperAdapter:
             buttons=kind.buttons,
             files=kind.files,
             typing=kind.typing,
+            hears_all=kind.hears_all,
             pace=pace,
             show_pace=(),
             signal_pace=pace,

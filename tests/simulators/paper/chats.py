@@ -38,6 +38,7 @@ class Kind(Value, frozen=True, kw_only=True):
     buttons: bool = True
     files: bool = True
     typing: bool = True
+    hears_all: bool = True
     async_delivery: bool = True
     # A key with "{chat}" in it is a budget for each chat, any other is shared by the account.
     pace: tuple[Pace, ...] = (Pace(key="chat {chat}", seconds=0.001, burst=1000),)

@@ -53,6 +53,7 @@ class StarterAdapter:
             buttons=False,
             files=False,
             typing=False,
+            hears_all=True,
             pace=(Pace(key=f"starter/{self.account}/{target.chat}", seconds=0.1, burst=5),),
             show_pace=(),
             signal_pace=(),

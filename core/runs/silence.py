@@ -1,4 +1,4 @@
-"""Holds back the beginning of an answer while the answer may be only a sign of silence."""
+"""The signs by which an agent says that it stays silent; an answer that may be only a sign is held back."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ def is_sign(text: str) -> bool:
 
 
 class Quiet:
+    """Holds back the beginning of an answer while the answer may be only a sign."""
+
     def __init__(self) -> None:
         self._held: list[str] = []
         # The text that is held back, without surplus whitespace; never longer than one sign and one delta.
