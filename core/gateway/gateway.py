@@ -126,7 +126,7 @@ class Gateway:
         supervisor = Supervisor(self._clock, essentials.alarms, self._options.pauses)
         self._parts = parts = build(essentials, self._home, self._settings, self._team, self._options, supervisor)
         self.desk = GatewayDesk(parts, await self._store.read(lambda tx: overview.moments(tx, self._clock.ahead)))
-        self._commands = Commands(self._team.commands(parts.bots.find), parts.commands, self._clock.wall, parts.people)
+        self._commands = Commands(self._team.commands(parts.bots.find), parts.commands, parts.people)
         self._dispatcher, self._door = self._build_the_way_in(parts)
         self._in_order = parts.in_order(self._dispatcher)
         self._reported = Reported(essentials, supervisor, parts.courier)
@@ -143,8 +143,9 @@ class Gateway:
 
     def _build_the_way_in(self, parts: Parts) -> tuple[Dispatcher, Door]:
         essentials, courier, people = parts.essentials, parts.courier, parts.people
-        endings = Endings(parts.settlement, parts.asking, parts.approvals)
-        turns = Turns(parts.bots, self.desk, parts.accounts.can, self._home / "workspaces", people)
+        endings = Endings(parts.settlement, parts.asking, parts.approvals, parts.affording)
+        workspaces = self._home / "workspaces"
+        turns = Turns(parts.bots, self.desk, parts.accounts.can, workspaces, people, parts.allowances)
         drafts = Drafts(self._clock, courier.views, parts.feed.follow, draft.tail(parts.accounts.compose))
         dispatcher = Dispatcher(essentials, turns, courier, drafts, endings, people, parts.slots)
         door = Door(essentials, parts.entrance, self._commands, dispatcher, courier, endings)
@@ -237,6 +238,7 @@ class Gateway:
         self._settings = self._settings.model_copy(
             update={
                 "access": settings.access,
+                "allowances": settings.allowances,
                 "approvals": settings.approvals,
                 "groups": settings.groups,
                 "limits": settings.limits,
@@ -248,6 +250,7 @@ class Gateway:
         self._door.renew(settings.limits, settings.groups)
         self._dispatcher.renew(settings.limits)
         self._parts.people.renew(settings.permissions)
+        self._parts.allowances.renew(settings.allowances)
         self._parts.asking.renew(settings.approvals)
         self._parts.approvals.renew(settings.approvals)
         return self._parts.supervisor.try_misconfigured()

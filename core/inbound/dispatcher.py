@@ -35,7 +35,7 @@ from tidings.core.settings import Limits
 from tidings.core.store import wakeups
 from tidings.core.store.essentials import Essentials
 from tidings.core.store.store import Transaction
-from tidings.core.types import Asker, Body, Capabilities, Inbound
+from tidings.core.types import Asker, Body, Capabilities, Inbound, Signal
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +70,7 @@ class Dispatcher(Part):
         self._drafts = drafts
         self._settlement = endings.settlement
         self._asking = endings.asking
+        self._affording = endings.affording
         self._people = people
         self._slots = slots
         slots.subscribe(self._fill)
@@ -90,6 +91,7 @@ class Dispatcher(Part):
         self._stopped = True
         store.wakeups.subscribe(wakeups.Conversation, lambda due: self.expect(due.id, due.at))
         store.wakeups.subscribe(wakeups.StopAsked, lambda due: self.interrupt(due.run, due.by))
+        store.wakeups.subscribe(wakeups.MessageRefused, lambda due: courier.views.signal(due.target, Signal.FAILED))
         people.subscribe(self._end_lapsed)
 
     @property
@@ -157,7 +159,7 @@ class Dispatcher(Part):
     def claim(self, tx: Transaction, conversation: str) -> Claim | None:
         """Claims the conversation's next message inside a transaction, unless the gateway is stopping."""
         while not self._stopped:
-            claimed = inbox.claim(tx, conversation, self._clock.now())
+            claimed = inbox.claim(tx, conversation, self._clock.now(), self._affording.start)
             if claimed is None:
                 return None
             if stop := inbox.stop_asked(tx, claimed.run):

@@ -102,6 +102,7 @@ class Door:
         self._settlement = endings.settlement
         self._asking = endings.asking
         self._approvals = endings.approvals
+        self._affording = endings.affording
         self._early = EarlyParts()
         self._queue = QueueLimit()
 
@@ -200,6 +201,8 @@ class Door:
         now, run, conversation = self._clock.now(), ids.new("run"), inbound.conversation.id
         if self._is_full(tx, inbound) and not inbox.joins_album(tx, inbound):
             return self._refuse(tx, inbound, Refusal.BUSY, BUSY)
+        if refused := self._affording.refuse(tx, inbound):
+            return _Taken(refused)
         if self._may_push(inbound.target):
             notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=MAY_BE_LOST), None, "lost")
             outbox.tell_losses(tx, self._courier.lanes(inbound.target), notice, now)
@@ -279,6 +282,8 @@ class Door:
         if known is None and self._is_full(tx, said):
             # Only the press is refused: the question may be answered later.
             return self._refuse(tx, press, Refusal.BUSY, BUSY)
+        if known is None and (refused := self._affording.refuse(tx, said, press)):
+            return _Taken(refused)
         inbox.put_closed(tx, press, ids.new("run"), self._clock.now(), press.kind)
         return _Taken(Duplicate(run=known.run)) if known else self._store_message(tx, said, reserved)
 

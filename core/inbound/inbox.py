@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
 
-from tidings.core.agent import Outcome, OutcomeKind, Verdict
+from tidings.core.agent import Checkpoint, Outcome, OutcomeKind, Usage, Verdict
+from tidings.core.allowances.allowances import Start
 from tidings.core.errors import Fenced
 from tidings.core.failpoints import fail_here
 from tidings.core.inbound import approval_rows
@@ -51,11 +52,18 @@ class Claim(NamedTuple):
     verdicts: tuple[Verdict, ...] = ()
     # For a run that goes on after a verdict: what it said before.
     said: Said | None = None
+    # What it has reserved of allowances, and what it had used by its last checkpoint.
+    reservation: bytes | None = None
+    used: Usage | None = None
 
     def ended(self, kind: OutcomeKind, reason: str) -> Outcome:
         """The outcome of a run that ends without being run any more; what it said before a verdict still stands."""
         said = self.said or NOTHING
-        return Outcome(kind, reason, said.text, files=said.files)
+        return Outcome(kind, reason, said.text, self.used, said.files)
+
+
+# Decides whether a run starts, and what it reserves; None if it must not start now.
+Weigh = Callable[[Transaction, str, Inbound], Start | None]
 
 
 class Known(NamedTuple):
@@ -222,16 +230,26 @@ def live_run(tx: Transaction, conversation: str) -> str | None:
     return str(row["run"]) if row else None
 
 
-def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
-    """Claims the oldest waiting message if the conversation is free and the message is due."""
+def claim(
+    tx: Transaction, conversation: str, now: float, weigh: Weigh = lambda tx, run, inbound: Start()
+) -> Claim | None:
+    """Claims the oldest waiting message if the conversation is free, the message is due, and `weigh` lets it start."""
     row = tx.one(
-        "SELECT run, message, attempt, fence, generation, ready, checkpoint, album, goes_on FROM inbox"
+        "SELECT run, message, attempt, fence, generation, ready, checkpoint, album, goes_on, reservation, usage"
+        " FROM inbox"
         f" WHERE conversation = ? AND state = 'waiting' {NEXT}",
         conversation,
         conversation,
     )
     if row is None or row["ready"] > now or live_run(tx, conversation) is not None:
         return None
+    said, reservation = msgspec.json.decode(row["message"], type=Inbound), row["reservation"]
+    # A run that began before keeps what it has reserved.
+    if not row["attempt"] and reservation is None:
+        started = weigh(tx, row["run"], said)
+        if started is None:
+            return None
+        reservation = started.reservation
     memory = tx.one("SELECT generation, checkpoint FROM conversations WHERE id = ?", conversation)
     assert memory is not None, "a waiting message always has its conversation"
     # A repeated run keeps the generation in which it first started, even if a newer one has begun.
@@ -239,10 +257,11 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
     # Waiting for a verdict is no failed attempt.
     attempt = row["attempt"] + (0 if row["goes_on"] else 1)
     tx.execute(
-        "UPDATE inbox SET state = 'running', attempt = ?, fence = fence + 1, generation = ?, goes_on = 0 WHERE run = ?",
-        *(attempt, generation, row["run"]),
+        "UPDATE inbox SET state = 'running', attempt = ?, fence = fence + 1, generation = ?, goes_on = 0,"
+        " reservation = ? WHERE run = ?",
+        *(attempt, generation, reservation, row["run"]),
     )
-    inbound = _with_album(tx, row["run"], msgspec.json.decode(row["message"], type=Inbound), row["album"])
+    inbound = _with_album(tx, row["run"], said, row["album"])
     given = inbound.given.history if inbound.given else None
     # A repeated run continues from its own checkpoint, otherwise from the last one of its generation.
     checkpoint = row["checkpoint"] or (memory["checkpoint"] if given is None else None)
@@ -260,7 +279,19 @@ def claim(tx: Transaction, conversation: str, now: float) -> Claim | None:
         preferences=preferences.read(tx, conversation),
         verdicts=approval_rows.verdicts(tx, row["run"]) if row["attempt"] else (),
         said=transcript.said(tx, row["run"]) if row["goes_on"] else None,
+        reservation=reservation,
+        used=_used(row),
     )
+
+
+def _used(row: Row) -> Usage | None:
+    return msgspec.json.decode(row["usage"], type=Usage) if row["usage"] else None
+
+
+def let_rest(tx: Transaction, run: str, conversation: str, until: float) -> None:
+    """Lets a waiting message wait for longer; what follows it in its conversation waits behind it."""
+    tx.execute("UPDATE inbox SET ready = ? WHERE run = ? AND state = 'waiting'", until, run)
+    tx.announce(wakeups.Conversation(conversation, until))
 
 
 def give_back(tx: Transaction, claimed: Claim) -> None:
@@ -398,9 +429,13 @@ def keep_memory(tx: Transaction, claimed: Claim, outcome: Outcome, at: float) ->
     )
 
 
-def keep_checkpoint(tx: Transaction, run: str, checkpoint: bytes, after: int) -> None:
-    """Stores a checkpoint; `after` is the number of the last event before it."""
-    tx.execute("UPDATE inbox SET checkpoint = ?, checkpoint_after = ? WHERE run = ?", checkpoint, after, run)
+def keep_checkpoint(tx: Transaction, run: str, checkpoint: Checkpoint, after: int) -> None:
+    """Stores a checkpoint with the usage so far; `after` is the number of the last event before it."""
+    usage = encode(checkpoint.usage) if checkpoint.usage else None
+    tx.execute(
+        "UPDATE inbox SET checkpoint = ?, checkpoint_after = ?, usage = coalesce(?, usage) WHERE run = ?",
+        *(checkpoint.data, after, usage, run),
+    )
 
 
 def ask_stop(tx: Transaction, run: str, by: str) -> bool:
@@ -475,6 +510,8 @@ def claim_of(row: Row, journalled: int) -> Claim:
         checkpoint=None,
         view=None,
         journalled=journalled,
+        reservation=row["reservation"],
+        used=_used(row),
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from tidings.core.allowances.allowances import Allowances
 from tidings.core.desk.approvals import Question
 from tidings.core.desk.deliveries import DeliveryLine, Pruned
 from tidings.core.desk.health import Overview
@@ -23,6 +24,7 @@ from tidings.core.outbound import repair
 from tidings.core.people.people import People
 from tidings.core.people.register import Register
 from tidings.core.settings import Access
+from tidings.core.settings import Allowances as AllowanceSettings
 from tidings.core.settings import Retention as Periods
 from tidings.core.store import at_rest, steady_time
 from tidings.core.store.at_rest import StoreAtRest, StoreFile
@@ -46,7 +48,8 @@ def open_people(home: Path, settings: Access, *, only_reads: bool = False) -> It
         people.become(people.read(file.tx))
         register = Register(people)
         pairing = Pairing(store, people, register, clock, None, lambda name: False)
-        settlement = Settlement(clock, lambda target: None, {})
+        allowances = Allowances(store, clock, AllowanceSettings(), people, lambda inbound: inbound.bot)
+        settlement = Settlement(clock, lambda target: None, {}, allowances)
         yield PeopleService(store, clock, people, register, pairing, settlement)
 
 

@@ -42,7 +42,7 @@ _encode = msgspec.json.Encoder().encode
 UNREADABLE = "the outcome was written by a newer version and cannot be read"
 
 # Stores the checkpoint of a run with the number of its last event, in the transaction of those events.
-KeepCheckpoint = Callable[[Transaction, str, bytes, int], None]
+KeepCheckpoint = Callable[[Transaction, str, Checkpoint, int], None]
 
 
 class Journal:
@@ -62,7 +62,7 @@ class Journal:
         self._pending: list[JournalEvent] = []
         # Deltas of the last pending event, joined once at the end: joining each time would slow down long answers.
         self._pieces: list[str] = []
-        self._checkpoint: bytes | None = None
+        self._checkpoint: Checkpoint | None = None
         self._writer: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._closed = False
@@ -91,7 +91,7 @@ class Journal:
         """Stores a checkpoint together with the events before it; the new checkpoint replaces the last one."""
         if self._closed:
             raise Fenced(f"{self._run} has ended")
-        self._checkpoint = checkpoint.data
+        self._checkpoint = checkpoint
         self._start_writing()
 
     async def flush(self) -> None:
