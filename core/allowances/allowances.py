@@ -92,11 +92,15 @@ class Allowances(Part):
 
     def _person(self, inbound: Inbound) -> Payer:
         """The person behind a message or an errand; what any of their identities has used counts."""
-        person, settings = self._people.of_asker(inbound.asker), self.settings
-        called = tuple(dict.fromkeys(self._people.called(inbound.asker)))
+        asker, settings = inbound.asker, self.settings
+        person, called = self._people.of_asker(asker), self._people.called(asker)
         own = next((settings.people[name] for name in called if name in settings.people), None)
         allowance: PersonAllowance | None = own or settings.roles.get(person.role)
-        return self._payer(Scope.PERSON, called, allowance or UNLIMITED, allowance.zone if allowance else "")
+        # Written under the identity, which stays when people are linked or parted; a key and the machine have none.
+        is_owned = asker is None or asker.sender.trusted or asker.sender.key == asker.sender.id
+        name = person.id if asker is None or is_owned else names.name_of(asker.target, asker.sender)
+        known = tuple(dict.fromkeys((name, *called, *map(names.without_account, person.identities))))
+        return self._payer(Scope.PERSON, known, allowance or UNLIMITED, allowance.zone if allowance else "")
 
     def _chat(self, inbound: Inbound) -> Payer:
         said = inbound.asker or inbound

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from tidings.core.allowances import rows, windows, wording
@@ -9,6 +11,7 @@ from tidings.core.allowances.allowances import Allowances
 from tidings.core.clock import Clock
 from tidings.core.desk.usage import ALL_TIME, Counts, Figure, Key, Report, Scope, SpentRow
 from tidings.core.errors import NotPermitted
+from tidings.core.people import names
 from tidings.core.people.people import People
 from tidings.core.roles import Permission, Person
 from tidings.core.store.store import Store, Transaction
@@ -34,8 +37,8 @@ class UsageService:
         since = since or self.day()
         sees_all = self._people.may(by, Permission.OTHERS)
         if scope is Scope.PERSON and not sees_all:
-            own = {by.id, *by.identities}
-            found = [row for name in sorted(own) for row in rows.days_of(tx, scope, name, since)]
+            own = sorted({*_names(by.id, by.identities)})
+            found = [row for name in own for row in rows.days_of(tx, scope, name, since)]
         elif not sees_all:
             raise NotPermitted(NOT_OTHERS)
         else:
@@ -46,7 +49,7 @@ class UsageService:
 
     def _as_people(self, found: list[SpentRow]) -> list[Figure]:
         """What all identities of a person have used is one figure."""
-        owners = {name: line for line in self._people.all() for name in (line.id, *line.identities)}
+        owners = {name: line for line in self._people.all() for name in _names(line.id, line.identities)}
         merged = [
             row._replace(key=row.key._replace(name=owners[row.key.name].id if row.key.name in owners else row.key.name))
             for row in found
@@ -80,3 +83,8 @@ class UsageService:
         lines = [f"Today: {days.pop(self.day(), 'nothing yet')}"]
         lines += [f"{day}: {amount}" for day, amount in days.items()]
         return ["Used in this conversation:", *lines, f"Total: {wording.amount(total)}"]
+
+
+def _names(id: str, identities: Sequence[str]) -> tuple[str, ...]:
+    """The names under which a person's use is written."""
+    return id, *identities, *map(names.without_account, identities)
