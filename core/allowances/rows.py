@@ -196,8 +196,8 @@ def _counts(row: Row) -> Counts:
         output_tokens=int(row["output_tokens"]),
         requests=int(row["requests"]),
         cost=float(row["cost"]),
-        reserved_tokens=int(row["reserved_tokens"]),
-        # Sums of fractions may be off in the last digits.
+        # Less than nothing is held of a row that was removed meanwhile; fractions may be off in the last digits.
+        reserved_tokens=max(int(row["reserved_tokens"]), 0),
         reserved_cost=max(round(float(row["reserved_cost"]), 9), 0.0),
         peak_tokens=int(row["peak_tokens"]),
         peak_cost=float(row["peak_cost"]),
