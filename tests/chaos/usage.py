@@ -185,6 +185,7 @@ class Counting:
         host, port = server.sockets[0].getsockname()[:2]
         async with PaperServer(Kind(keyed_for=3600.0)) as paper, server:
             self._paper, self._provider = paper, f"{host}:{port}"
+            await self._introduce()
             for _ in range(self._kills):
                 await self._live_once()
             process = self._start("")
@@ -192,14 +193,26 @@ class Counting:
             await self._end(process)
         return self._figures()
 
+    async def _introduce(self) -> None:
+        """Lets one run end, so that its size is known and later ones run side by side."""
+        process = self._start("")
+        self._say()
+        await self._rest(process)
+        await self._end(process)
+
+    def _say(self) -> None:
+        self._said += 1
+        self._paper.says(f"ask {self._lots.randint(1, 4)}", chat=f"c{self._said}", sender="7")
+
     async def _live_once(self) -> None:
         label = self._lots.choice(LABELS)
         hit = self._lots.randint(1, 30 if label.startswith("store.") else 4)
         process = self._start(f"{label}:{hit}:kill" if self._lots.random() < 0.6 else "")
         for _ in range(MESSAGES):
-            self._said += 1
-            self._paper.says(f"ask {self._lots.randint(1, 4)}", chat=f"c{self._said}", sender="7")
-        await asyncio.wait([process.ended], timeout=self._lots.uniform(0.2, 0.7))
+            self._say()
+        while not self._paper.attached("main") and not process.ended.done():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        await asyncio.wait([process.ended], timeout=self._lots.uniform(0.05, 0.4))
         await self._end(process)
         self._check()
 
