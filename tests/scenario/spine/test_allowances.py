@@ -183,6 +183,33 @@ async def test_messages_a_minute_are_counted_at_the_door(tmp_path: Path) -> None
         assert await ask(world) == "fine"
 
 
+# What waits when the allowance is used up.
+
+
+async def test_what_waited_meanwhile_ends_with_an_outcome_and_one_line(tmp_path: Path) -> None:
+    gate = Gate()
+    agent = Costly(gate=gate)
+    async with World(tmp_path, agent, clock=OwnedClock(), allowances=members(tokens=CALL)) as world:
+        keys = [world.paper.says(f"message {number}") for number in range(3)]
+        await gate.reached()
+        await world.until(lambda: not world.paper.unconfirmed)
+        gate.open()
+        ends = [await world.outcome(key) for key in keys]
+        assert [end.kind for end in ends] == ["completed", "failed", "failed"]
+        assert ends[1].reason == f"your allowance of {CALL} tokens is used up until 00:00"
+        await world.until(lambda: not world.rows("SELECT 1 FROM deliveries WHERE state = 'waiting'"))
+        assert [post for post in world.paper.posts if "allowance" in post] == world.paper.posts[1:]
+        assert len(world.paper.posts) == 2
+
+
+async def test_background_work_counts_for_its_person_and_reports_that_nothing_is_left(tmp_path: Path) -> None:
+    async with World(tmp_path, Costly(), clock=OwnedClock(), allowances=members(runs=1)) as world:
+        assert await ask(world) == "fine"
+        await ask(world, "/bg look into it")
+        await world.until(lambda: any("is used up until 00:00" in post for post in world.paper.posts))
+        assert world.rows("SELECT runs FROM spending WHERE scope = 'gateway'")[0]["runs"] == 1
+
+
 # Whose allowance it is.
 
 
