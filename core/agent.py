@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -231,6 +231,19 @@ async def hear_nothing() -> tuple[Inbound, ...]:
     return ()
 
 
+class Rest(NamedTuple):
+    """What allowances leave to one run, everything that it has used included; None is no limit."""
+
+    tokens: int | None = None
+    money: float | None = None
+    # Whose allowance it is, in words that follow "I stopped here:".
+    words: str = ""
+
+
+def no_limit() -> Rest:
+    return Rest()
+
+
 class Turn(Value, frozen=True, kw_only=True):
     """The input of one run of an agent."""
 
@@ -248,6 +261,8 @@ class Turn(Value, frozen=True, kw_only=True):
     # What people in this conversation have chosen by command, such as another model.
     preferences: Mapping[str, str] = {}
     heard: Heard = hear_nothing
+    # What allowances leave to this run right now: look before each further request to a model, and end in time.
+    rest: Callable[[], Rest] = no_limit
 
 
 class Agent(Protocol):

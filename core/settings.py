@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Literal
+from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -136,6 +137,69 @@ class Limits(Section):
     )
 
 
+class Allowance(Section):
+    """What somebody may use; 0 means no limit."""
+
+    messages: int = Field(0, ge=0, description="Messages a minute; here and below, 0 means no limit.")
+    runs: int = Field(0, ge=0, description="Answers a day.")
+    tokens: int = Field(0, ge=0, description="Tokens a day, to the model and from it.")
+    money: float = Field(0, ge=0, description="US dollars a day, by the list prices of the models.")
+
+    @property
+    def has_day(self) -> bool:
+        return bool(self.runs or self.tokens or self.money)
+
+    @property
+    def is_limited(self) -> bool:
+        return self.has_day or bool(self.messages)
+
+
+class PersonAllowance(Allowance):
+    zone: str = Field("", description="The time zone of this person's days, such as Europe/Berlin.")
+
+    @field_validator("zone")
+    @classmethod
+    def _is_known(cls, zone: str) -> str:
+        return known_zone(zone)
+
+
+class Allowances(Section):
+    """What people, chats, bots and the gateway may use in a day; nothing is limited by default."""
+
+    zone: str = Field("", description="The time zone in which a day begins; empty means this machine's.")
+    gateway: Allowance = Field(Allowance(), description="All of them together; you are told at 80 % and at 100 %.")
+    roles: dict[Role, PersonAllowance] = Field({}, description="Each person with a role, as [allowances.roles.guest].")
+    people: dict[str, PersonAllowance] = Field(
+        {},
+        description='One person, instead of what the role has, as [allowances.people."platform:ID"]; all linked'
+        " identities count together.",
+    )
+    chats: dict[str, Allowance] = Field(
+        {}, description='Everybody in a chat together, as [allowances.chats."platform:ID"].'
+    )
+    bots: dict[str, Allowance] = Field({}, description="Everybody who talks to a bot, as [allowances.bots.NAME].")
+
+    @field_validator("zone")
+    @classmethod
+    def _is_known(cls, zone: str) -> str:
+        return known_zone(zone)
+
+    @property
+    def is_empty(self) -> bool:
+        tables = (*self.roles.values(), *self.people.values(), *self.chats.values(), *self.bots.values())
+        return not any(each.is_limited for each in (self.gateway, *tables))
+
+
+def known_zone(name: str) -> str:
+    """Raises ValueError for a name that is not a time zone."""
+    try:
+        if name:
+            ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(f"there is no time zone {name!r}; write for example Europe/Berlin or UTC") from None
+    return name
+
+
 class Work(Section):
     """Limits for work that starts or ends later, and how much is reported about it."""
 
@@ -239,6 +303,7 @@ class Retention(Section):
     )
     cards_days: float = Field(0, ge=0, description="Days to keep the events of a card that is done or archived.")
     audit_days: float = Field(365, ge=0, description="Days to keep the audit trail.")
+    usage_days: float = Field(400, ge=0, description="Days to keep what was used day by day; the sums stay.")
 
     @field_validator("*")
     @classmethod
@@ -332,6 +397,7 @@ class Core(Section):
     approvals: Approvals = Approvals()
     groups: Groups = Groups()
     limits: Limits = Limits()
+    allowances: Allowances = Allowances()
     log: Log = Log()
     retention: Retention = Retention()
     work: Work = Work()

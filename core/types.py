@@ -451,12 +451,17 @@ class Refusal(StrEnum):
     # The message is for a run that has ended.
     ENDED = "the run has ended"
     CONFLICT = "this key was used for another message"
+    # The sender, the chat, the bot or the gateway has used up what it may use.
+    ALLOWANCE = "allowance"
 
 
 class Refused(Value, frozen=True, kw_only=True):
     reason: Refusal
     # Whether the sender gets an answer in a delivery to the target, so that the adapter need not give one.
     told: bool = False
+    # For an allowance: what is used up and when it goes on, and the seconds until then.
+    words: str = ""
+    seconds: float = 0.0
 
 
 Admission = Stored | Duplicate | Ignored | Refused

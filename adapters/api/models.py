@@ -83,6 +83,13 @@ class Page(Lenient):
     after: Number = Field(0, ge=0, le=LARGEST, description="The `next` of the page before.")
 
 
+class UsageQuery(Lenient):
+    by: Literal["person", "bot", "chat"] = Field("person", description="Whose usage is added up.")
+    since: Annotated[str, StringConstraints(pattern=r"^([0-9]{4}-[0-9]{2}-[0-9]{2})?$")] = Field(
+        "", description="The first day that counts, as 2026-11-18; today if left out."
+    )
+
+
 class After(Lenient):
     after: Number = Field(0, ge=0, le=LARGEST, description="As Last-Event-ID, for who cannot send headers.")
 

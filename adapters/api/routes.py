@@ -22,6 +22,7 @@ from tidings.adapters.api.handlers import (
     responses,
     runs,
     schedules,
+    usage,
 )
 from tidings.adapters.api.service import ApiService, answer
 from tidings.core.desk.people import Scope
@@ -351,6 +352,16 @@ ENDPOINTS = (
     Endpoint("POST", "/v1/people/{id}/block", PEOPLE, ADMIT, people.block, "Block a person.", faults=(409,)),
     Endpoint(
         "POST", "/v1/people/{id}/link", PEOPLE, ADMIT, people.link, "Make two persons one.", body=models.PersonLink
+    ),
+    # Who may see others' usage is decided by the request's person.
+    Endpoint(
+        "GET",
+        "/v1/usage",
+        Scope.USAGE,
+        Permission.BASICS,
+        usage.report,
+        "What people, bots or chats have used; without the right to see others', your own.",
+        query=models.UsageQuery,
     ),
     Endpoint("GET", "/v1/audit", AUDIT, OPERATE, people.audit, "Who changed what.", query=models.Page),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import math
 import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
@@ -332,6 +333,9 @@ def _refused(admission: Admission, text: str) -> Problem:
             return Problem(409, CONFLICT, "idempotency_key_conflict", headers=FINAL)
         case Refused(reason=Refusal.TOO_LONG):
             return Problem(413, _too_long(text), "too_long")
+        case Refused(reason=Refusal.ALLOWANCE, words=words, seconds=seconds):
+            headers = {"Retry-After": str(math.ceil(seconds))}
+            return Problem(429, words, "insufficient_quota", headers=headers)
         case Ignored() | Refused(reason=Refusal.NOT_ADMITTED | Refusal.NOT_PERMITTED):
             return Problem(403, "the person whom this request names may not talk to the bots", "not_admitted")
         case _:

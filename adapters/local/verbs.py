@@ -18,6 +18,7 @@ from tidings.core.desk.approvals import Choice
 from tidings.core.desk.board import CardFile, Hand, Order, is_link, link_to
 from tidings.core.desk.desk import Desk
 from tidings.core.desk.people import AuditLine, Key, PeopleDesk, PersonLine
+from tidings.core.desk.usage import Scope
 from tidings.core.desk.work import Firing, Missed, Plan, Schedule
 from tidings.core.errors import Declined, Unknown
 from tidings.core.inbound import questions
@@ -209,6 +210,15 @@ async def approvals(desk: Desk, asked: Message) -> Message:
             raise Declined(f"{verb!r} is nothing that can be done with approvals")
 
 
+async def usage(desk: Desk, asked: Message) -> Message:
+    """Usage by person, bot or chat; the person at this machine sees everybody's."""
+    by = asked.get("by") or Scope.PERSON
+    if by not in (Scope.PERSON, Scope.BOT, Scope.CHAT):
+        raise Declined("usage is told by person, bot or chat")
+    report = await desk.usage.report(OWNER, Scope(by), str(asked.get("since") or ""))
+    return {"usage": msgspec.to_builtins(report)}
+
+
 async def deliveries(desk: Desk, asked: Message) -> Message:
     match asked.get("do"):
         case "retry":
@@ -368,6 +378,7 @@ VERBS: Mapping[str, Verb] = {
     "people": Verb(people, Permission.PEOPLE),
     "approvals": Verb(approvals, Permission.APPROVE_OTHERS),
     "audit": Verb(audit, Permission.OPERATE),
+    "usage": Verb(usage, Permission.OTHERS),
     "prune": Verb(prune, Permission.OPERATE),
     "deliveries": Verb(deliveries, Permission.OPERATE),
     "snapshot": Verb(snapshot, Permission.OPERATE, _drop_snapshot),

@@ -12,6 +12,7 @@ REFUSALS = {
     Refusal.BUSY: "I have too much waiting here already, so I did not take this. Please try again later.",
     Refusal.TOO_LONG: "This is too long for me, so I did not take it.",
     Refusal.CONFLICT: "I could not take this.",
+    Refusal.ALLOWANCE: "The allowance for now is used up, so I did not take this.",
 }
 
 
@@ -26,6 +27,8 @@ def reply_to(admission: Admission | None, inbound: Inbound) -> str:
             return ANSWERED if inbound.choice else ""
         case Refused(told=True):
             return ""
+        case Refused(words=words) if words:
+            return words
         case Refused(reason=reason) if reason is not Refusal.NOT_ADMITTED:
             return REFUSALS[reason]
         case _:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # Sections that take effect at once; the others are reported as needing a restart.
-AT_ONCE = ("access", "groups", "limits", "rules")
+AT_ONCE = ("access", "allowances", "groups", "limits", "rules")
 
 
 class Change(NamedTuple):

@@ -77,7 +77,7 @@ class Assistant:
             ready.asking,
             _for_card(await self._toolbox(ready, turn.message.errand), turn),
             turn,
-            Budget(self._limits(turn.message.errand), self._now),
+            Budget(self._limits(turn.message.errand), self._now, turn.rest),
         )
         async with aclosing(work.events()) as events:
             async for event in events:

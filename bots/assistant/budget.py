@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidings.bots.assistant.prompt import NOTE
 from tidings.bots.assistant.settings import BotLimits
-from tidings.core.agent import Usage
+from tidings.core.agent import Rest, Usage, no_limit
 
 # The share of a limit from which on the model is told what is left.
 NEARLY = 0.8
@@ -46,11 +46,16 @@ class _Line:
 
 
 class Budget:
-    def __init__(self, limits: BotLimits, now: Callable[[], float]) -> None:
+    def __init__(self, limits: BotLimits, now: Callable[[], float], rest: Callable[[], Rest] = no_limit) -> None:
+        """`rest` is what allowances leave to the run right now."""
         self._limits = limits
         self._now = now
+        self._rest = rest
         self._began = now()
         self.spent = Spent()
+        # The largest request so far: the next one may be as large.
+        self._largest_tokens = 0
+        self._largest_cost = 0.0
 
     def resume(self, spent: Spent) -> None:
         """Counts on from what the run had spent before a restart, or before it waited for people."""
@@ -66,6 +71,8 @@ class Budget:
         self.spent.input_tokens += input_tokens
         self.spent.output_tokens += output_tokens
         self.spent.cost += cost
+        self._largest_tokens = max(self._largest_tokens, input_tokens + output_tokens)
+        self._largest_cost = max(self._largest_cost, cost)
 
     @property
     def exhausted(self) -> str:
@@ -73,7 +80,29 @@ class Budget:
         for line in self._lines():
             if line.limit and line.used >= line.limit:
                 return f"my limit of {line.words} for one answer is used up"
-        return ""
+        return self._overdrawing
+
+    @property
+    def _overdrawing(self) -> str:
+        """The allowance that one more request would exceed; the first request of a run is always made."""
+        spent, rest = self.spent, self._rest()
+        if not spent.requests:
+            return ""
+        tokens = spent.input_tokens + spent.output_tokens
+        # After a restart the largest request is not known, but the average is.
+        next_tokens = max(self._largest_tokens, tokens / spent.requests)
+        next_cost = max(self._largest_cost, spent.cost / spent.requests)
+        over = (rest.tokens is not None and tokens + next_tokens > rest.tokens) or (
+            rest.money is not None and spent.cost + next_cost > rest.money
+        )
+        return rest.words if over else ""
+
+    @property
+    def is_overdrawn(self) -> bool:
+        """Tells whether the run has used all that allowances leave to it, so that not even a summary is asked for."""
+        spent, rest = self.spent, self._rest()
+        by_tokens = rest.tokens is not None and spent.input_tokens + spent.output_tokens >= rest.tokens
+        return by_tokens or (rest.money is not None and spent.cost >= rest.money)
 
     @property
     def warning(self) -> str:

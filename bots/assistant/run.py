@@ -346,6 +346,8 @@ class Work:
         self._memory.hear(LAST_WORDS.format(reason=reason))
         built = await self._models.get(self._choices[0])
         try:
+            if self._budget.is_overdrawn:
+                raise Unanswered(Kind.FINAL, reason)
             async with asyncio.timeout(LAST_WORDS_SECONDS):
                 summary = await self._collect(await self._question(built, tools_off=True))
         except (Unanswered, TimeoutError) as error:

@@ -25,6 +25,7 @@ from tidings.bots.cli import (
     schedules,
     service,
     status,
+    usage,
 )
 from tidings.bots.cli.context import Place
 from tidings.core.errors import ConfigError, TidingsError
@@ -123,6 +124,7 @@ app.add_typer(approvals.app, name="approvals")
 app.command()(audit.audit)
 app.command("init")(init.init)
 app.command("status")(status.status)
+app.command("usage")(usage.usage)
 app.command("doctor")(doctor.doctor)
 app.command()(notify.notify)
 app.command()(notify.home)

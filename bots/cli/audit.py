@@ -31,7 +31,7 @@ def audit(
     with effects ran for whom. [retention] audit_days says how long it is kept.
     """
     place: Place = context.obj
-    lines, names = _read(place, _moment(since, time.time()), limit)
+    lines, names = _read(place, moment_of(since, time.time()), limit)
     if as_json:
         typer.echo(json.dumps(lines, indent=2))
         return
@@ -63,7 +63,7 @@ def _cells(line: dict[str, Any], names: dict[str, str]) -> Iterator[str]:
     yield " ".join(names.get(word, word) for word in line["detail"].split())
 
 
-def _moment(since: str, now: float) -> float:
+def moment_of(since: str, now: float) -> float:
     """The wall-clock time that `7d` or a date means; 0 for no limit."""
     written = since.strip()
     if not written:

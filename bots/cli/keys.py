@@ -47,7 +47,7 @@ def add(
     notify     send texts to permitted targets
     approve    nothing yet; for questions about tools
     people     see, admit, change and remove people
-    usage      nothing yet; for what was used
+    usage      what was used; others' only for owners and admins
     board      the board
     schedules  schedules
     settings   nothing yet; for the settings

@@ -84,6 +84,10 @@ class _Broken(Exception):
     """The stream ended without a finish reason."""
 
 
+class _Overdrawn(Exception):
+    """Allowances leave nothing for another request."""
+
+
 class Play:
     def __init__(
         self,
@@ -194,6 +198,8 @@ class Play:
                     run = await stack.enter_async_context(self._iterate(content, messages, results, waits=False))
                 await self._follow(run)
             return await self._conclude(run)
+        except _Overdrawn as overdrawn:
+            return Ending(kind=OutcomeKind.HALTED, reason=str(overdrawn), usage=self._usage(run) if run else None)
         except (exceptions.AgentRunError, exceptions.FallbackExceptionGroup, _Broken) as error:
             return self._failed(error, run)
 
@@ -229,6 +235,7 @@ class Play:
             if asked or self._took_up:
                 # The next request holds the results of the tools, so a restart need not repeat them.
                 await self._keep([*run.all_messages(), node.request], usage=self._usage(run))
+                self._check_rest(run)
             asked += 1
             await self._turnstile.enter()
             async with node.stream(run.ctx) as stream:
@@ -237,6 +244,13 @@ class Play:
             for part in stream.response.parts:
                 if isinstance(part, NativeToolReturnPart):
                     self._taint.add(f"what {part.tool_name} has found")
+
+    def _check_rest(self, run: AgentRun[Any, Any]) -> None:
+        """Raises _Overdrawn before a request for which allowances leave nothing."""
+        used, rest = self._usage(run), self._turn.rest()
+        by_tokens = rest.tokens is not None and used.input_tokens + used.output_tokens >= rest.tokens
+        if by_tokens or (rest.money is not None and used.cost >= rest.money):
+            raise _Overdrawn(rest.words)
 
     async def _stream(self, stream: Any) -> None:
         fresh = True

@@ -35,6 +35,7 @@ class Pruned(msgspec.Struct, frozen=True):
     history: int = 0
     cards: int = 0
     audit: int = 0
+    usage: int = 0
     files: int = 0
     bytes: int = 0
     # Unused space in the store's file, which is used before the file grows.

@@ -12,6 +12,7 @@ from tidings.core.desk.deliveries import UpkeepDesk
 from tidings.core.desk.health import Health
 from tidings.core.desk.people import PeopleDesk
 from tidings.core.desk.runs import ConversationLine, HistoryLine, Numbered, Remembered, Run
+from tidings.core.desk.usage import UsageDesk
 from tidings.core.desk.work import ProcessDesk, ScheduleDesk, TaskDesk
 from tidings.core.roles import Person
 from tidings.core.telemetry.metrics import Meters
@@ -113,6 +114,9 @@ class Desk(Protocol):
 
     @property
     def approvals(self) -> ApprovalDesk: ...
+
+    @property
+    def usage(self) -> UsageDesk: ...
 
     @property
     def tasks(self) -> TaskDesk: ...

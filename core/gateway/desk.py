@@ -17,6 +17,7 @@ from tidings.core.desk.board import BoardDesk
 from tidings.core.desk.health import Health, Moments, Overview, PartHealth
 from tidings.core.desk.people import PeopleDesk
 from tidings.core.desk.runs import ConversationLine, HistoryLine, Numbered, Remembered, Run
+from tidings.core.desk.usage import UsageDesk
 from tidings.core.desk.work import ProcessDesk, ScheduleDesk, TaskDesk
 from tidings.core.errors import Unknown, Unstored, Unsupported
 from tidings.core.gateway.parts import Parts
@@ -142,6 +143,10 @@ class GatewayDesk:
     @property
     def approvals(self) -> ApprovalDesk:
         return self._parts.approvals
+
+    @property
+    def usage(self) -> UsageDesk:
+        return self._parts.usage
 
     @property
     def tasks(self) -> TaskDesk:

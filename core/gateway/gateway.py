@@ -133,7 +133,7 @@ class Gateway:
         self._parts = parts = build(essentials, self._home, self._settings, self._team, self._options, supervisor)
         self.desk = GatewayDesk(parts, await self._store.read(lambda tx: overview.moments(tx, self._clock.ahead)))
         of_bots = self._team.commands(parts.bots.find)
-        self._commands = Commands(of_bots, parts.commands, self._clock.wall, parts.people, parts.stopping)
+        self._commands = Commands(of_bots, parts.commands, parts.people, parts.stopping)
         self._dispatcher, self._door = self._build_the_way_in(parts)
         self._in_order = parts.in_order(self._dispatcher)
         self._reported = Reported(essentials, supervisor, parts.courier)
@@ -150,8 +150,9 @@ class Gateway:
 
     def _build_the_way_in(self, parts: Parts) -> tuple[Dispatcher, Door]:
         essentials, courier, people = parts.essentials, parts.courier, parts.people
-        endings = Endings(parts.settlement, parts.asking, parts.approvals)
-        turns = Turns(parts.bots, self.desk, parts.accounts.can, self._home / "workspaces", people)
+        endings = Endings(parts.settlement, parts.asking, parts.approvals, parts.affording)
+        workspaces = self._home / "workspaces"
+        turns = Turns(parts.bots, self.desk, parts.accounts.can, workspaces, people, parts.allowances)
         drafts = Drafts(self._clock, courier.views, parts.feed.follow, draft.tail(parts.accounts.compose))
         dispatcher = Dispatcher(essentials, turns, courier, drafts, endings, parts.busy, parts.slots)
         door = Door(essentials, parts.entrance, self._commands, dispatcher, courier, endings)
@@ -245,6 +246,7 @@ class Gateway:
         self._settings = self._settings.model_copy(
             update={
                 "access": settings.access,
+                "allowances": settings.allowances,
                 "approvals": settings.approvals,
                 "groups": settings.groups,
                 "limits": settings.limits,
@@ -257,6 +259,7 @@ class Gateway:
         self._dispatcher.renew(settings.limits)
         self._parts.busy.renew(settings.limits)
         self._parts.people.renew(settings.permissions)
+        self._parts.allowances.renew(settings.allowances)
         self._parts.asking.renew(settings.approvals)
         self._parts.approvals.renew(settings.approvals)
         return self._parts.supervisor.try_misconfigured()

@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from tidings.core.allowances.allowances import Allowances
+from tidings.core.allowances.gateway_watch import GatewayWatch
+from tidings.core.allowances.usage import UsageService
 from tidings.core.clock import Clock
 from tidings.core.gateway.options import Options, Team
 from tidings.core.gateway.supervisor import Supervisor
 from tidings.core.inbound import abilities
+from tidings.core.inbound.affording import Affording
 from tidings.core.inbound.approval_commands import ApprovalCommands
 from tidings.core.inbound.approvals import Approvals
 from tidings.core.inbound.asking import Asking
@@ -30,6 +34,7 @@ from tidings.core.inbound.slots import Slots
 from tidings.core.inbound.stopping import Stopping
 from tidings.core.inbound.strangers import Strangers
 from tidings.core.inbound.talk_commands import TalkCommands
+from tidings.core.inbound.usage_commands import UsageCommands
 from tidings.core.operations.alerts import Alerts
 from tidings.core.operations.departures import Departures
 from tidings.core.operations.erasure import Erasure
@@ -77,6 +82,9 @@ class Parts:
     feed: Feed
     courier: Courier
     signs: Signs
+    allowances: Allowances
+    affording: Affording
+    usage: UsageService
     settlement: Settlement
     asking: Asking
     approvals: Approvals
@@ -96,6 +104,7 @@ class Parts:
         """The parts in the order of recovery, start and sweep; they stop in reverse, so that last messages are sent."""
         return (
             self.people,
+            self.allowances,
             self.departures,
             self.entrance.pairing,
             self.entrance.continuing,
@@ -131,7 +140,10 @@ def build(
     slots = Slots(essentials.limits.runs)
     feed = Feed(store)
     conclusions = Conclusions(clock, settings.board)
-    settlement = Settlement(clock, accounts.can, _senders(clock, conclusions))
+    watch = GatewayWatch(clock, options.owner, supervisor.is_down)
+    allowances = Allowances(store, clock, settings.allowances, people, bots.find, watch.look)
+    usage = UsageService(store, clock, people, allowances)
+    settlement = Settlement(clock, accounts.can, _senders(clock, conclusions), allowances)
     asking = Asking(clock, settings.approvals, people, settlement, options.owner, supervisor.is_down)
     approvals = Approvals(essentials, settings.approvals, people, settlement)
     people_service = PeopleService(store, clock, people, register, pairing, settlement)
@@ -150,6 +162,7 @@ def build(
         *PeopleCommands(clock, people, register, people_service, pairing).commands(),
         *ApprovalCommands(approvals, people).commands(),
         *busy.commands(),
+        *UsageCommands(usage, people).commands(),
         *TalkCommands(clock, continuing).commands(),
         *ListenCommand(clock, attention, people, accounts.can).commands(),
         *TaskCommands(clock, tasks, delegated, partial(abilities.promisable, can=accounts.can), people).commands(),
@@ -170,6 +183,9 @@ def build(
         feed=feed,
         courier=courier,
         signs=Signs(essentials, accounts.can, courier.views),
+        allowances=allowances,
+        affording=Affording(clock, allowances, settlement),
+        usage=usage,
         settlement=settlement,
         asking=asking,
         approvals=approvals,

@@ -17,6 +17,7 @@ from tidings.core.desk.approvals import Answer, Choice, Question, Standing
 from tidings.core.errors import Conflict, NotPermitted, Unknown
 from tidings.core.failpoints import fail_here
 from tidings.core.inbound import approval_rows, inbox, questions
+from tidings.core.inbound.affording import Affording
 from tidings.core.inbound.approval_rows import Decision
 from tidings.core.inbound.asking import Asking, answer_event
 from tidings.core.inbound.settlement import Settlement
@@ -48,11 +49,12 @@ INTERRUPTED = "interrupted by a restart"
 
 
 class Endings(NamedTuple):
-    """How a run leaves its task: settled with an outcome, or waiting for an answer of people."""
+    """How a run leaves its task: settled with an outcome, or waiting for an answer; and which one never starts."""
 
     settlement: Settlement
     asking: Asking
     approvals: Approvals
+    affording: Affording
 
 
 class Approvals(Part):

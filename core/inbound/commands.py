@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tidings.core.inbound import inbox, members, undo
 from tidings.core.inbound.stopping import Stopping
-from tidings.core.memory import conversations, handovers, usage
+from tidings.core.memory import conversations, handovers
 from tidings.core.people import names
 from tidings.core.people.people import People
 from tidings.core.people.register import a
@@ -46,15 +46,8 @@ class Command(NamedTuple):
 
 class Commands:
     def __init__(
-        self,
-        of_bots: Iterable[Command],
-        of_parts: Iterable[Command],
-        wall: Callable[[], float],
-        people: People,
-        stopping: Stopping,
+        self, of_bots: Iterable[Command], of_parts: Iterable[Command], people: People, stopping: Stopping
     ) -> None:
-        """`wall` is the wall clock, for dates."""
-        self._wall = wall
         self._people = people
         self._stopping = stopping
         self._of_parts = tuple(of_parts)
@@ -63,7 +56,6 @@ class Commands:
     def renew(self, of_bots: Iterable[Command]) -> None:
         """Replaces the commands that the bots provide."""
         own = (
-            Command("usage", "tokens and money of this conversation", self._usage, Permission.BASICS),
             Command("whoami", "who you are to me", self._whoami, Permission.BASICS),
             Command("undo", "forget your last message and its answer", self._undo, Permission.WORK),
             Command("stop", "stop the answer that is running", self._stop, Permission.BASICS),
@@ -91,9 +83,6 @@ class Commands:
         usable = [command for command in self.all() if self._people.may(person, command.needs)]
         lines = [f"/{command.name} – {command.help}" for command in usable]
         return Obeyed("Write to me and I answer. I also know these commands:\n" + "\n".join(lines))
-
-    def _usage(self, tx: Transaction, inbound: Inbound) -> Obeyed:
-        return Obeyed(usage.told(tx, inbound.conversation.id, self._wall()))
 
     def _whoami(self, tx: Transaction, inbound: Inbound) -> Obeyed:
         person = self._people.find(inbound)

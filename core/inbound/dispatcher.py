@@ -36,7 +36,7 @@ from tidings.core.settings import Limits
 from tidings.core.store import wakeups
 from tidings.core.store.essentials import Essentials
 from tidings.core.store.store import Transaction
-from tidings.core.types import Asker, Body, Capabilities, Inbound
+from tidings.core.types import Asker, Body, Capabilities, Inbound, Signal
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +69,7 @@ class Dispatcher(Part):
         self._drafts = drafts
         self._settlement = endings.settlement
         self._asking = endings.asking
+        self._affording = endings.affording
         self._people = people = busy.people
         self._busy = busy
         self._slots = slots
@@ -92,6 +93,7 @@ class Dispatcher(Part):
         store.wakeups.subscribe(wakeups.Conversation, lambda due: self.expect(due.id, due.at))
         store.wakeups.subscribe(wakeups.StopAsked, lambda due: self.interrupt(due.run, due.by))
         store.wakeups.subscribe(wakeups.MessageForRun, lambda due: self.tell_of_message(due.run))
+        store.wakeups.subscribe(wakeups.MessageRefused, lambda due: courier.views.signal(due.target, Signal.FAILED))
         people.subscribe(self._end_lapsed)
 
     @property
@@ -161,7 +163,7 @@ class Dispatcher(Part):
     def claim(self, tx: Transaction, conversation: str) -> Claim | None:
         """Claims the conversation's next message inside a transaction, unless the gateway is stopping."""
         while not self._stopped:
-            claimed = inbox.claim(tx, conversation, self._clock.now(), self._busy.may_collect)
+            claimed = inbox.claim(tx, conversation, self._clock.now(), self._busy.may_collect, self._affording.start)
             if claimed is None:
                 return None
             if stop := inbox.stop_asked(tx, claimed.run):

@@ -111,6 +111,7 @@ class Door:
         self._settlement = endings.settlement
         self._asking = endings.asking
         self._approvals = endings.approvals
+        self._affording = endings.affording
         self._early = EarlyParts()
         self._queue = QueueLimit()
 
@@ -225,6 +226,8 @@ class Door:
             return self._refuse(tx, inbound, Refusal.BUSY, BUSY)
         if inbound.busy and inbound.about and inbox.live_run(tx, conversation) != inbound.about:
             return _Taken(Refused(reason=Refusal.ENDED))
+        if refused := self._affording.refuse(tx, inbound):
+            return _Taken(refused)
         if self._may_push(inbound.target):
             notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=MAY_BE_LOST), None, "lost")
             outbox.tell_losses(tx, self._courier.lanes(inbound.target), notice, now)
@@ -306,6 +309,8 @@ class Door:
         if known is None and self._is_full(tx, said):
             # Only the press is refused: the question may be answered later.
             return self._refuse(tx, press, Refusal.BUSY, BUSY)
+        if known is None and (refused := self._affording.refuse(tx, said, press)):
+            return _Taken(refused)
         inbox.put_closed(tx, press, ids.new("run"), self._clock.now(), press.kind)
         return _Taken(Duplicate(run=known.run)) if known else self._store_message(tx, said, reserved)
 

@@ -65,7 +65,7 @@ def empty(tx: Transaction, row: Row) -> None:
     silent = replace(said, text="", attachments=(), quoted=None, forwarded="", given=None)
     tx.execute(
         "UPDATE inbox SET state = 'closed', outcome = NULL, reason = ?, joined = NULL, message = ?, checkpoint = NULL,"
-        " usage = NULL, forget = 0 WHERE run = ?",
+        " usage = NULL, reservation = NULL, forget = 0 WHERE run = ?",
         FORGOTTEN,
         msgspec.json.encode(silent),
         row["run"],

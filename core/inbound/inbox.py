@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from tidings.core.agent import Checkpoint, Outcome, OutcomeKind, Usage, Verdict
+from tidings.core.allowances.allowances import Start
 from tidings.core.errors import Fenced
 from tidings.core.failpoints import fail_here
 from tidings.core.inbound import approval_rows, joining
@@ -53,13 +54,18 @@ class Claim(NamedTuple):
     said: Said | None = None
     # Whether messages may have been handed to the run while it was at work.
     followed: bool = False
-    # What earlier attempts had used when they last stored a checkpoint.
+    # What the run has reserved of allowances, and what it had used by its last checkpoint.
+    reservation: bytes | None = None
     used: Usage | None = None
 
     def ended(self, kind: OutcomeKind, reason: str) -> Outcome:
         """The outcome of a run that ends without being run any more; what it said before a verdict still stands."""
         said = self.said or NOTHING
         return Outcome(kind, reason, said.text, self.used, said.files)
+
+
+# Decides whether a run starts, and what it reserves; None if it must not start now.
+Weigh = Callable[[Transaction, str, Inbound], Start | None]
 
 
 class Known(NamedTuple):
@@ -186,20 +192,33 @@ def live_run(tx: Transaction, conversation: str) -> str | None:
     return str(row["run"]) if row else None
 
 
-def claim(tx: Transaction, conversation: str, now: float, may_collect: MayJoin) -> Claim | None:
-    """Claims the oldest waiting message if the conversation is free and the message is due.
+def claim(
+    tx: Transaction,
+    conversation: str,
+    now: float,
+    may_collect: MayJoin,
+    weigh: Weigh = lambda tx, run, inbound: Start(),
+) -> Claim | None:
+    """Claims the oldest waiting message if the conversation is free, the message is due, and `weigh` lets it start.
 
     `may_collect` tells whether a message that came while another run was at work may share the run of another one.
     """
     row = tx.one(
         "SELECT run, message, attempt, fence, generation, accepted, ready, checkpoint, album, goes_on, mode, followed,"
-        " usage FROM inbox"
+        " reservation, usage FROM inbox"
         f" WHERE conversation = ? AND state = 'waiting' {NEXT}",
         conversation,
         conversation,
     )
     if row is None or row["ready"] > now or live_run(tx, conversation) is not None:
         return None
+    said, reservation = msgspec.json.decode(row["message"], type=Inbound), row["reservation"]
+    # A run that began before keeps what it has reserved.
+    if not row["attempt"] and reservation is None:
+        started = weigh(tx, row["run"], said)
+        if started is None:
+            return None
+        reservation = started.reservation
     memory = tx.one("SELECT generation, checkpoint FROM conversations WHERE id = ?", conversation)
     assert memory is not None, "a waiting message always has its conversation"
     # A repeated run keeps the generation in which it first started, even if a newer one has begun.
@@ -207,8 +226,9 @@ def claim(tx: Transaction, conversation: str, now: float, may_collect: MayJoin) 
     # Waiting for a verdict is no failed attempt.
     attempt = row["attempt"] + (0 if row["goes_on"] else 1)
     tx.execute(
-        "UPDATE inbox SET state = 'running', attempt = ?, fence = fence + 1, generation = ?, goes_on = 0 WHERE run = ?",
-        *(attempt, generation, row["run"]),
+        "UPDATE inbox SET state = 'running', attempt = ?, fence = fence + 1, generation = ?, goes_on = 0,"
+        " reservation = ? WHERE run = ?",
+        *(attempt, generation, reservation, row["run"]),
     )
     collected = row["mode"] == "collect" and attempt == 1 and joining.collect(tx, conversation, row, may_collect)
     inbound = joining.put_together(tx, row, followed=collected or bool(row["followed"]))
@@ -232,12 +252,19 @@ def claim(tx: Transaction, conversation: str, now: float, may_collect: MayJoin) 
         verdicts=approval_rows.verdicts(tx, row["run"]) if row["attempt"] else (),
         said=transcript.said(tx, row["run"]) if row["goes_on"] else None,
         followed=bool(row["followed"]),
+        reservation=reservation,
         used=_used(row),
     )
 
 
 def _used(row: Row) -> Usage | None:
     return msgspec.json.decode(row["usage"], type=Usage) if row["usage"] else None
+
+
+def let_rest(tx: Transaction, run: str, conversation: str, until: float) -> None:
+    """Lets a waiting message wait for longer; what follows it in its conversation waits behind it."""
+    tx.execute("UPDATE inbox SET ready = ? WHERE run = ? AND state = 'waiting'", until, run)
+    tx.announce(wakeups.Conversation(conversation, until))
 
 
 def give_back(tx: Transaction, claimed: Claim) -> None:
@@ -456,6 +483,7 @@ def claim_of(tx: Transaction, row: Row) -> Claim:
         view=None,
         journalled=journal.last(tx, row["run"]),
         followed=bool(row["followed"]),
+        reservation=row["reservation"],
         used=_used(row),
         accepted=row["accepted"],
     )

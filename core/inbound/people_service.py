@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tidings.core.allowances import rows as spending
 from tidings.core.clock import Clock
 from tidings.core.desk.people import AuditLine, Key, PersonLine, Waiting
 from tidings.core.errors import NotPermitted, Unknown
@@ -181,6 +182,7 @@ class PeopleService:
                 codes.forget(tx, owner)
             audit.write(tx, by.id, "forgotten", line.id, self._clock.wall())
             found = talks.conversations_of(tx, owned)
+            spending.forget(tx, (line.id, *owned), found)
             return sum(self._forget_conversation(tx, conversation) for conversation in found)
 
         runs = await self._store.write(unit)

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import msgspec
 
 from tidings.core.agent import JournalEvent, Outcome, OutcomeKind
+from tidings.core.allowances.allowances import Allowances
 from tidings.core.clock import Clock
 from tidings.core.inbound import answer, inbox, joining, signs
 from tidings.core.inbound.abilities import Can
 from tidings.core.inbound.inbox import Claim
-from tidings.core.memory import usage
 from tidings.core.outbound import outbox, signed_messages
 from tidings.core.outbound.outbox import Owed
 from tidings.core.runs import journal, stops
@@ -53,9 +53,12 @@ class Settled(NamedTuple):
 
 
 class Settlement:
-    def __init__(self, clock: Clock, can: Can, senders: Mapping[Origin, Sent]) -> None:
+    def __init__(
+        self, clock: Clock, can: Can, senders: Mapping[Origin, Sent], allowances: Allowances | None = None
+    ) -> None:
         """A run with an errand reports to the sender of its origin, and owes nothing itself."""
         self._clock = clock
+        self._allowances = allowances
         self._can = can
         self._senders = senders
 
@@ -112,12 +115,12 @@ class Settlement:
         """Stores the outcome, the terminal event, the memory and the usage."""
         claimed, outcome = ending.claimed, ending.outcome
         now, wall = self._clock.now(), self._clock.wall()
+        if outcome.usage is None and claimed.used is not None:
+            # A run that is ended from outside has used what its last checkpoint says.
+            outcome = msgspec.structs.replace(outcome, usage=claimed.used)
         asked = inbox.stop_asked(tx, claimed.run)
         if asked is not None and outcome.kind is not OutcomeKind.CANCELLED:
             outcome = msgspec.structs.replace(outcome, kind=OutcomeKind.CANCELLED, reason=stops.reason(asked))
-        if outcome.usage is None and claimed.used is not None:
-            # An earlier attempt used this, and the last one did not come so far.
-            outcome = msgspec.structs.replace(outcome, usage=claimed.used)
         if ending.heard and outcome.kind is OutcomeKind.COMPLETED:
             joining.contain(tx, claimed.run, claimed.fence, ending.heard)
             claimed = claimed._replace(followed=True)
@@ -129,8 +132,8 @@ class Settlement:
         else:
             # This exchange cannot be retried.
             tx.execute("UPDATE inbox SET undone = 1 WHERE run = ?", claimed.run)
-        if outcome.usage:
-            usage.add(tx, claimed.inbound.conversation.id, outcome.usage, wall)
+        if self._allowances and (claimed.attempt or claimed.reservation):
+            self._allowances.settle(tx, claimed.inbound, claimed.reservation, outcome.usage)
         return outcome
 
     def can_push(self, target: Target) -> bool:

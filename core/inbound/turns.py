@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from tidings.core.agent import Agent, Heard, Turn
+from tidings.core.allowances.allowances import Allowances
 from tidings.core.context import Session
 from tidings.core.desk.desk import Desk
 from tidings.core.inbound import abilities
@@ -25,12 +27,15 @@ class Prepared(NamedTuple):
 
 
 class Turns:
-    def __init__(self, bots: Bots, desk: Desk, can: Can, workspaces: Path, people: People) -> None:
+    def __init__(
+        self, bots: Bots, desk: Desk, can: Can, workspaces: Path, people: People, allowances: Allowances
+    ) -> None:
         self._bots = bots
         self._desk = desk
         self._can = can
         self._workspaces = workspaces
         self._people = people
+        self._allowances = allowances
 
     def prepare(self, claimed: Claim, heard: Heard) -> Prepared:
         inbound = claimed.inbound
@@ -63,5 +68,6 @@ class Turns:
             goes_on=claimed.said is not None,
             preferences=claimed.preferences,
             heard=heard,
+            rest=partial(self._allowances.rest, inbound, claimed.reservation),
         )
         return Prepared(self._bots.agents[bot], turn, session, abilities.of(inbound, self._can))

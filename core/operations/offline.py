@@ -10,9 +10,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from tidings.core.allowances.allowances import Allowances
+from tidings.core.allowances.usage import UsageService
 from tidings.core.desk.approvals import Question
 from tidings.core.desk.deliveries import DeliveryLine, Pruned
 from tidings.core.desk.health import Overview
+from tidings.core.desk.usage import Report, Scope
 from tidings.core.errors import TidingsError
 from tidings.core.inbound import approval_rows
 from tidings.core.inbound.pairing import Pairing
@@ -22,7 +25,9 @@ from tidings.core.operations import backup, old_files, overview, retention
 from tidings.core.outbound import repair
 from tidings.core.people.people import People
 from tidings.core.people.register import Register
+from tidings.core.roles import OWNER
 from tidings.core.settings import Access
+from tidings.core.settings import Allowances as AllowanceSettings
 from tidings.core.settings import Retention as Periods
 from tidings.core.store import at_rest, steady_time
 from tidings.core.store.at_rest import StoreAtRest, StoreFile
@@ -46,8 +51,19 @@ def open_people(home: Path, settings: Access, *, only_reads: bool = False) -> It
         people.become(people.read(file.tx))
         register = Register(people)
         pairing = Pairing(store, people, register, clock, None, lambda name: False)
-        settlement = Settlement(clock, lambda target: None, {})
+        allowances = Allowances(store, clock, AllowanceSettings(), people, lambda inbound: inbound.bot)
+        settlement = Settlement(clock, lambda target: None, {}, allowances)
         yield PeopleService(store, clock, people, register, pairing, settlement)
+
+
+def usage(home: Path, access: Access, zone: str, scope: Scope, since: str) -> Report:
+    """Usage as a running gateway would tell it to the owner; nothing without a store."""
+    with _opened(home) if is_there(home, DATABASE) else _nothing() as file:
+        store, clock = StoreAtRest(file), steady_time.read(file.tx)
+        people = People(store, access)
+        people.become(people.read(file.tx))
+        allowances = Allowances(store, clock, AllowanceSettings(zone=zone), people, lambda inbound: inbound.bot)
+        return UsageService(store, clock, people, allowances).report_in(file.tx, OWNER, scope, since)
 
 
 def questions(home: Path) -> list[Question]:

@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
+from tidings.core.allowances.rows import old_spending
 from tidings.core.clock import Clock
 from tidings.core.desk.deliveries import Pruned
 from tidings.core.errors import Conflict
@@ -41,6 +42,7 @@ WALKS: tuple[Walk, ...] = (
     old_checkpoints,
     old_cards,
     old_entries,
+    old_spending,
 )
 
 
@@ -57,7 +59,7 @@ class Step(NamedTuple):
 
 
 def terms(periods: Periods, clock: Clock, *, older_than: float | None = None, rehearsal: bool = False) -> Terms:
-    """`older_than` replaces every period except those of the history, of cards and of the audit trail."""
+    """`older_than` replaces every period except those of the history, of cards, of the audit trail and of usage."""
 
     def since(now: float, days: float) -> float:
         return now - max(days * DAY_SECONDS, SHORTEST_SECONDS) if days else FOR_EVER
@@ -75,6 +77,7 @@ def terms(periods: Periods, clock: Clock, *, older_than: float | None = None, re
         cards=since(now, periods.cards_days),
         records=since(wall, periods.runs_days if days is None else days),
         audit=since(wall, periods.audit_days),
+        usage=since(wall, periods.usage_days),
         rehearsal=rehearsal,
     )
 
@@ -159,6 +162,7 @@ def describe(pruned: Pruned) -> str:
         "history": "lines of history",
         "cards": "lines of ended cards",
         "audit": "audit entries",
+        "usage": "days of usage",
     }
     told = [f"{count} {noun}" for name, noun in words.items() if (count := getattr(pruned, name))]
     if pruned.files:

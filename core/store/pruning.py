@@ -18,7 +18,7 @@ FOR_EVER = float("-inf")
 class Terms(NamedTuple):
     """Rows that ended before these times may be removed; minus infinity keeps them for ever.
 
-    `said`, `fired`, `audit`, `attachments` and `records` (logs of worker processes) are by the wall clock.
+    `said`, `fired`, `audit`, `usage`, `attachments` and `records` (logs of worker processes) are by the wall clock.
     """
 
     journals: float
@@ -31,6 +31,7 @@ class Terms(NamedTuple):
     cards: float
     records: float
     audit: float
+    usage: float
     # A rehearsal only counts.
     rehearsal: bool = False
 

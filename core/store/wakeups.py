@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tidings.core.desk.runs import Numbered
+from tidings.core.desk.usage import SpentRow
 from tidings.core.types import Inbound, Signal, Target
 
 
@@ -135,6 +136,20 @@ class AttentionChanged:
     until: float
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Spent:
+    """These rows of spending have changed, in this order."""
+
+    rows: tuple[SpentRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRefused:
+    """The message at this target was refused without a word; it is only marked as failed."""
+
+    target: Target
+
+
 @dataclass(frozen=True, slots=True)
 class Changed:
     """An object that people look at has changed, such as a task or a card."""
@@ -160,6 +175,8 @@ Due = (
     | BoardChanged
     | PeopleChanged
     | AttentionChanged
+    | Spent
+    | MessageRefused
     | Changed
 )
 

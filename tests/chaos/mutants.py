@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.chaos import mutation_access as access
+from tests.chaos import mutation_allowances as allowances
 from tests.chaos import mutation_api as api
 from tests.chaos import mutation_approvals as approvals
 from tests.chaos import mutation_assistant as assistant
@@ -1138,6 +1139,31 @@ MUTANTS: dict[str, Mutant] = {
             "S14: forgotten words in an approval",
             approvals.standing_approval_outlives_its_run,
             _test("approval_edges", "what_was_asked_is_forgotten_with_its_run[Always]"),
+        ),
+        Mutant(
+            "an allowance is counted before the commit",
+            allowances.allowance_counted_before_the_commit,
+            _test("allowances", "a_crash_between_claim_and_end_neither_loses_nor_doubles_a_reservation"),
+        ),
+        Mutant(
+            "a window that never resets",
+            allowances.window_that_never_resets,
+            _test("allowances", "a_new_day_brings_a_new_allowance_and_a_new_line"),
+        ),
+        Mutant(
+            "a reservation is given back twice",
+            allowances.reservation_given_back_twice,
+            _test("allowances", "a_crash_between_claim_and_end_neither_loses_nor_doubles_a_reservation"),
+        ),
+        Mutant(
+            "a reservation is never given back",
+            allowances.reservation_never_given_back,
+            _test("allowances", "a_hundred_messages_at_once_get_the_tokens_of_ten_calls_and_at_most_one_more"),
+        ),
+        Mutant(
+            "a run starts although others hold what is left",
+            allowances.reservation_that_nobody_weighs,
+            _test("allowances", "a_hundred_messages_at_once_get_the_tokens_of_ten_calls_and_at_most_one_more"),
         ),
     )
 }

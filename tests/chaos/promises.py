@@ -315,23 +315,23 @@ class Promises:
         await self._rest(process)
         await self._end(process)
 
-    def _start(self, failpoint: str) -> _Process:
+    def _start(self, failpoint: str) -> Process:
         life = Life(
             home=str(self._home),
             failpoint=failpoint,
             adapters=tuple((name, paper.address) for name, paper in self._papers.items()),
             log=str(self._folder / "log"),
         )
-        return _Process(self._processes.Process(target=live, args=(life, self._theirs), daemon=True))
+        return Process(self._processes.Process(target=live, args=(life, self._theirs), daemon=True))
 
-    async def _end(self, process: _Process) -> None:
+    async def _end(self, process: Process) -> None:
         status = await process.kill()
         if status != -signal.SIGKILL:
             self._faults.append(f"a gateway died with {status}")
         for paper in self._papers.values():
             await paper.until(lambda paper: not paper.attached("main"), 10.0)
 
-    async def _rest(self, process: _Process) -> None:
+    async def _rest(self, process: Process) -> None:
         """Until nothing waits any more."""
         changed, before = time.monotonic(), -1
         while time.monotonic() < changed + STUCK_SECONDS:
@@ -399,7 +399,7 @@ def _tells(text: str, token: str) -> bool:
     return f"{token} was promised." in text or (token in text and ("lost" in text or "failed" in text))
 
 
-class _Process:
+class Process:
     def __init__(self, process: Any) -> None:
         self._process = process
         self._process.start()

@@ -130,6 +130,7 @@ ROUTES: Mapping[str, Permission | None] = {
     "DELETE /v1/people/{id}": PEOPLE,
     "POST /v1/people/{id}/block": PEOPLE,
     "POST /v1/people/{id}/link": PEOPLE,
+    "GET /v1/usage": BASICS,
     "GET /v1/audit": OPERATE,
 }
 
@@ -145,6 +146,7 @@ VERBS = {
     "schedule": OPERATE,
     "snapshot": OPERATE,
     "status": OTHERS,
+    "usage": OTHERS,
 }
 # By word: the verb of the local socket that it asks a running gateway with; empty for what only this machine can do.
 WORDS = {
@@ -158,6 +160,7 @@ WORDS = {
     "notify": "notify",
     "prune": "prune",
     "status": "status",
+    "usage": "usage",
     **dict.fromkeys((f"approvals {word}" for word in ("approve", "deny", "list", "revoke", "standing")), "approvals"),
     **dict.fromkeys((f"deliveries {word}" for word in ("drop", "list", "retry")), "deliveries"),
     **dict.fromkeys(

@@ -86,6 +86,7 @@ NEEDS = {
     ("schedules", "work"): {"/api/jobs"},
     ("board", "work"): {"/api/board"},
     ("people", "people"): {"/v1/people"},
+    ("usage", "basics"): {"/v1/usage"},
     ("audit", "operate"): {"/v1/audit"},
     ("admin", "operate"): {"/health/detailed", "/metrics"},
 }

@@ -14,8 +14,9 @@ pytestmark = pytest.mark.xdist_group("house")
 
 ROOMS = {
     "core/store": {"epoch", "notebook"},
-    "core/memory": {"conversations", "handovers", "history", "notes", "preferences", "talks", "usage"},
+    "core/memory": {"conversations", "handovers", "history", "notes", "preferences", "talks"},
     "core/outbound": {"aliases", "deliveries", "homes", "parts", "pauses", "views"},
+    "core/allowances": {"spending"},
     "core/runs": {"journal"},
     "core/people": {"audit", "code_guesses", "codes", "identities", "keys", "persons"},
     "core/inbound": {"approvals", "attention", "bot_exchanges", "inbox", "listing", "standing_approvals"},

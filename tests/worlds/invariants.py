@@ -57,6 +57,9 @@ def _one_final_per_done_run(world: World) -> Iterator[str]:
 
 
 def _finals_expected(world: World, row: sqlite3.Row, found: bool) -> int:
+    if row["outcome"] == "failed" and row["attempt"] == 0 and "is used up until" in row["reason"]:
+        # A message that an allowance does not cover: its sender is told by a notice, once in a window.
+        return 0
     # Only a run for which nobody waits may end in silence, and then nothing is owed.
     message = json.loads(row["message"])
     is_awaited = message.get("origin", "person") == "person" and not message.get("overheard")

@@ -6,10 +6,11 @@
 
 World(home, agent, ...)   agent is one Agent or {name: Agent}; sender "7" is allowed on every paper platform;
                           limits={"runs": 1} (burst_seconds is 0 unless given), work={"depth": 1},
-                          terminal={"backend": "sandbox"}
-                          (else commands run without a fence), allow=[...], kind=Kind(...) for the one platform
-                          "paper" or platforms={"paper": Kind(...), "other": Kind(...)}, clock=FakeClock(), kinds=,
-                          commands=, rules=, owner=, owners=[...], pauses=Pauses(...) of the supervisor;
+                          terminal={"backend": "sandbox"} (else commands run without a fence),
+                          allowances={"roles": {"member": {"runs": 3}}}, allow=[...],
+                          kind=Kind(...) for the one platform "paper" or
+                          platforms={"paper": Kind(...), "other": Kind(...)}, clock=FakeClock(), kinds=, commands=,
+                          rules=, owner=, owners=[...], pauses=Pauses(...) of the supervisor;
                           settings={"call_seconds": 0.1} changes what the adapters are configured with, and adapter=
                           their class, a subclass of Doorway
 world.paper, .papers[n]   the platforms, which outlive the gateway
@@ -64,7 +65,7 @@ from tidings.core.gateway.options import Options, Team
 from tidings.core.gateway.supervisor import USUAL, Pauses
 from tidings.core.inbound.commands import Command
 from tidings.core.roles import OWNER, Role
-from tidings.core.settings import Access, Approvals, Board, Core, Groups, Limits, Rule, Terminal, Work
+from tidings.core.settings import Access, Allowances, Approvals, Board, Core, Groups, Limits, Rule, Terminal, Work
 from tidings.core.store.sqlite import DATABASE
 from tidings.core.store.store import Transaction
 from tidings.core.store.wakeups import Wakeups
@@ -287,6 +288,7 @@ class World:
         work: Mapping[str, Any] | None = None,
         terminal: Mapping[str, Any] | None = None,
         board: Mapping[str, Any] | None = None,
+        allowances: Mapping[str, Any] | None = None,
         owner: Target | None = None,
         kinds: Iterable[TaskKind] = (),
         commands: Iterable[Command] = (),
@@ -315,6 +317,7 @@ class World:
         self.work: dict[str, Any] = dict(work or {})
         self.terminal: dict[str, Any] = dict(terminal or {"backend": "local"})
         self.board: dict[str, Any] = dict(board or {})
+        self.allowances: dict[str, Any] = dict(allowances or {})
         self.owner = owner
         self.kinds = tuple(kinds)
         self.commands = tuple(commands)
@@ -400,6 +403,7 @@ class World:
             work=Work(**self.work),
             terminal=Terminal(**self.terminal),
             board=Board(**self.board),
+            allowances=Allowances(**self.allowances),
             groups=Groups(**self.groups),
             approvals=Approvals(**self.approvals),
             rules=self.rules,

@@ -409,3 +409,30 @@ async def test_the_default_limits_leave_a_long_piece_of_work_alone(tmp_path: Pat
         assert await ask(world) == ("All thirty are written.", OutcomeKind.COMPLETED, "")
     assert len(list(tmp_path.rglob("*.md"))) == 30
     assert notes(provider) == []
+
+
+# What allowances leave to a run.
+
+
+async def test_a_run_is_cut_to_what_its_allowance_leaves_and_sums_up(tmp_path: Path, provider: ProviderServer) -> None:
+    provider.script(read(1), then=Say("There is no such file."))
+    async with World(tmp_path / "free", assistant(provider)) as world:
+        await ask(world)
+        two_requests = world.rows("SELECT max(peak_tokens) AS n FROM spending")[0]["n"]
+    asked = len(provider.requests)
+    provider.script(read(1), read(2), then=Say("I looked for two files, and none is there."))
+    allowed = {"gateway": {"tokens": two_requests + 10}}
+    async with World(tmp_path / "limited", assistant(provider), allowances=allowed) as world:
+        text, kind, reason = await ask(world)
+    assert (kind, reason) == (OutcomeKind.HALTED, "the allowance of this gateway for today is used up")
+    assert text == f"I looked for two files, and none is there.\n\n(I stopped here: {reason}.)"
+    assert len(provider.requests) == asked + 3, "one request at most goes beyond the allowance"
+
+
+async def test_without_anything_left_not_even_a_summary_is_asked_for(tmp_path: Path, provider: ProviderServer) -> None:
+    provider.script(read(1), then=Say("never asked"))
+    async with World(tmp_path, assistant(provider), allowances={"gateway": {"tokens": 1}}) as world:
+        text, kind, _ = await ask(world)
+    assert kind is OutcomeKind.HALTED
+    assert "Until then I used read_file." in text
+    assert len(provider.requests) == 1

@@ -46,6 +46,7 @@ async def test_usage_is_told_by_day_and_in_all_also_after_a_restart(tmp_path: Pa
             "Today: 3,010 tokens in, 301 out, for 2 answers; $0.0100",
             f"{then}: 20,000 tokens in, 2,000 out, for 1 answer; $0.2500",
             "Total: 24,010 tokens in, 2,401 out, for 4 answers; $0.7600",
+            "You today, in all conversations: 3,010 tokens in, 301 out, for 2 answers; $0.0100",
         ]
         clock.jump(DAY)
         assert "Today: nothing yet" in await ask(world, "/usage")

@@ -1,0 +1,32 @@
+"""The rows of spending as of the last commit, in memory: what the door and running runs look at without the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidings.core.desk.usage import ALL_TIME, Counts, Key, SpentRow
+
+# With more rows than this, those of earlier days are dropped.
+MANY = 10_000
+
+
+class Mirror:
+    """A row may lag behind the store, and is never ahead of it; the transaction that claims a run reads the store."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Key, Counts] = {}
+        self._swept_at = MANY
+
+    def take(self, rows: Iterable[SpentRow]) -> None:
+        self._rows.update(rows)
+        if len(self._rows) > self._swept_at:
+            newest = max(key.span for key in self._rows)
+            self._rows = {key: counts for key, counts in self._rows.items() if key.span in (newest, ALL_TIME)}
+            self._swept_at = max(MANY, 2 * len(self._rows))
+
+    def sum(self, keys: Iterable[Key]) -> Counts:
+        total = Counts()
+        for key in keys:
+            if (found := self._rows.get(key)) is not None:
+                total += found
+        return total
