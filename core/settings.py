@@ -94,6 +94,11 @@ class Limits(Section):
         ge=1,
         description="Messages that may wait in one conversation; then the sender is told to slow down.",
     )
+    queued_per_person: int = Field(
+        2_000,
+        ge=1,
+        description="Messages of one person that may wait in all conversations together; then only this person waits.",
+    )
     queued: int = Field(20_000, ge=1, description="Messages that may wait in all conversations together.")
     run_seconds: float = Field(600, gt=0, description="A run that takes longer is halted, and its answer says so.")
     errand_seconds: float = Field(

@@ -115,7 +115,7 @@ def build(
     register = Register(people, options.owner.adapter if options.owner else "")
     pairing = Pairing(store, people, register, clock, options.owner, supervisor.is_down)
     continuing = Continuing(store, people)
-    slots = Slots(essentials.limits.runs)
+    slots = Slots(essentials.limits.runs, lambda: len(bots.agents))
     feed = Feed(store)
     conclusions = Conclusions(clock, settings.board)
     settlement = Settlement(clock, accounts.can, _senders(clock, conclusions))

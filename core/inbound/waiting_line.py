@@ -1,0 +1,194 @@
+"""The waiting line: which conversation gets the next free slot, so that a crowd keeps nobody else waiting.
+
+The slot goes to the conversation for whose bot, and for whose person or chat, the fewest slots are held; among equals,
+to the one that has waited longest. A pick looks at the front of a few heaps and never at all that wait.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from typing import NamedTuple
+
+from tidings.core.inbound.parties import Parties, Party
+from tidings.core.inbound.slots import Slots
+
+# Outdated entries that a heap may have beside twice its parties.
+SLACK = 64
+
+
+class _Group:
+    """The waiting conversations of one person, in one chat, for one bot, in order of arrival."""
+
+    __slots__ = ("places", "who")
+
+    def __init__(self, who: Parties) -> None:
+        self.who = who
+        self.places: deque[tuple[int, str]] = deque()
+
+
+class _First(NamedTuple):
+    # Slots held for the group's bot, and for its person or chat, whichever holds more.
+    held: int
+    place: int
+    group: _Group
+    line: _BotLine
+
+
+class WaitingLine:
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+        self._count = 0
+        # By conversation: its group, and its place in the order of arrival.
+        self._places: dict[str, tuple[_Group, int]] = {}
+        self._groups: dict[Parties, _Group] = {}
+        self._bots: dict[Party, _BotLine] = {}
+        slots.watch(self._moved)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, conversation: str) -> bool:
+        return conversation in self._places
+
+    def add(self, conversation: str, who: Parties) -> None:
+        """Lets a conversation wait; one that waits already keeps its place, unless its next message is for others."""
+        waits = self._places.get(conversation)
+        if waits is not None and waits[0].who == who:
+            return
+        self._count += 1
+        group = self._groups.get(who)
+        is_new = group is None
+        if group is None:
+            group = self._groups[who] = _Group(who)
+        group.places.append((self._count, conversation))
+        self._places[conversation] = group, self._count
+        if is_new:
+            self._park(group)
+
+    def lets_continue(self, who: Parties) -> bool:
+        """Tells whether a conversation may keep its slot for its next message: no other one waits that may take it."""
+        if not self._slots.may_take(who, returning=1):
+            return False
+        if not self._places:
+            return True
+        self._slots.lend_out(who, -1)
+        try:
+            return self._first() is None
+        finally:
+            self._slots.lend_out(who, 1)
+
+    def pop(self) -> tuple[str, Parties] | None:
+        """Takes out the conversation that gets the next free slot; None if no slot is free for any of them."""
+        if not self._places or (first := self._first()) is None:
+            return None
+        _, conversation = first.group.places.popleft()
+        del self._places[conversation]
+        first.line.unpark()
+        if self._head(first.group) is None:
+            del self._groups[first.group.who]
+        else:
+            self._park(first.group)
+        return conversation, first.group.who
+
+    def _park(self, group: _Group) -> None:
+        line = self._bots.get(group.who.bot)
+        if line is None:
+            line = self._bots[group.who.bot] = _BotLine(self._slots)
+        line.park(group)
+
+    def _moved(self, party: Party) -> None:
+        for line in self._bots.values():
+            line.renew(party)
+
+    def _head(self, group: _Group) -> int | None:
+        """The place of the group's first conversation, without those that wait elsewhere by now."""
+        while group.places:
+            place, conversation = group.places[0]
+            if self._places.get(conversation) == (group, place):
+                return place
+            group.places.popleft()
+        return None
+
+    def _first(self) -> _First | None:
+        found: _First | None = None
+        for bot, line in tuple(self._bots.items()):
+            first = self._first_of(line)
+            if first is None:
+                del self._bots[bot]
+                continue
+            held, place, group = first
+            held += self._slots.held(bot)
+            if (found is None or (held, place) < found[:2]) and self._slots.may_take(group.who):
+                found = _First(held, place, group, line)
+        return found
+
+    def _first_of(self, line: _BotLine) -> tuple[int, int, _Group] | None:
+        while (first := line.first()) is not None:
+            _, place, group = first
+            head = self._head(group)
+            if head == place:
+                return first
+            # Its first conversation waits elsewhere by now.
+            line.unpark()
+            if head is None:
+                del self._groups[group.who]
+            else:
+                line.park(group)
+        return None
+
+
+class _BotLine:
+    """The groups that wait for one bot, each parked with its person or its chat, whichever holds more slots."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+        # By party: its groups, by the place of their first conversation.
+        self._parked: dict[Party, list[tuple[int, _Group]]] = {}
+        # Slots held, the place of the first group, and the party; an entry is outdated once one of them has changed.
+        self._order: list[tuple[int, int, Party]] = []
+
+    def park(self, group: _Group) -> None:
+        person, chat = group.who.person, group.who.chat
+        party = person if self._slots.held(person) >= self._slots.held(chat) else chat
+        groups = self._parked.setdefault(party, [])
+        heapq.heappush(groups, (group.places[0][0], group))
+        if groups[0][1] is group:
+            self.renew(party)
+
+    def unpark(self) -> None:
+        """Takes out the first group, as `first` has just found it."""
+        self._take_from(self._order[0][2])
+
+    def renew(self, party: Party) -> None:
+        """The party holds more or fewer slots than before, or another of its groups is the first."""
+        groups = self._parked.get(party)
+        if groups:
+            heapq.heappush(self._order, (self._slots.held(party), groups[0][0], party))
+            if len(self._order) > 2 * len(self._parked) + SLACK:
+                self._order = [(self._slots.held(each), parked[0][0], each) for each, parked in self._parked.items()]
+                heapq.heapify(self._order)
+
+    def first(self) -> tuple[int, int, _Group] | None:
+        """The group with the fewest slots, then the longest wait: the slots, its place and the group."""
+        while self._order:
+            held, place, party = self._order[0]
+            groups = self._parked.get(party)
+            if not groups or groups[0][0] != place or self._slots.held(party) != held:
+                heapq.heappop(self._order)
+                continue
+            group = groups[0][1]
+            if max(self._slots.held(group.who.person), self._slots.held(group.who.chat)) == held:
+                return held, place, group
+            # By now its other party holds more.
+            self._take_from(party)
+            self.park(group)
+        return None
+
+    def _take_from(self, party: Party) -> None:
+        groups = self._parked[party]
+        heapq.heappop(groups)
+        if groups:
+            self.renew(party)
+        else:
+            del self._parked[party]
