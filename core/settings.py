@@ -97,7 +97,7 @@ class Limits(Section):
     queued_per_person: int = Field(
         2_000,
         ge=1,
-        description="Messages of one person that may wait in all conversations together; then only this person waits.",
+        description="Messages of one person that may wait in all conversations together; further ones are refused.",
     )
     queued: int = Field(20_000, ge=1, description="Messages that may wait in all conversations together.")
     run_seconds: float = Field(600, gt=0, description="A run that takes longer is halted, and its answer says so.")

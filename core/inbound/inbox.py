@@ -540,5 +540,5 @@ def count_waiting(tx: Transaction) -> int:
 
 def count_waiting_of(tx: Transaction, sender: str) -> int:
     """Counts the waiting messages of one identity."""
-    row = tx.one("SELECT count(*) AS n FROM inbox WHERE sender = ? AND state = 'waiting'", sender)
+    row = tx.one("SELECT count(*) AS n FROM inbox WHERE sender = ? AND sender <> '' AND state = 'waiting'", sender)
     return int(row["n"]) if row else 0

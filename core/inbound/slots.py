@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 from tidings.core.inbound.parties import Parties, Party
 
-# From so many slots on, a busy bot leaves fewer slots free than a busy person or chat.
-ENOUGH_FOR_TWO = 4
+# With fewer slots, one is kept for other people and chats, and none for other bots.
+ENOUGH_FOR_BOTS = 4
 
 
 class Slots:
     """The last slots are kept: for people and chats that hold few, and the very last ones for bots that hold few.
 
-    So one person, one chat or one bot never holds all of them, as long as there are two.
+    So one person or one chat never holds all of them, as long as there are two; nor does one bot, if there are four.
     """
 
     def __init__(self, count: int, bots: Callable[[], int] = lambda: 1) -> None:
@@ -140,11 +140,11 @@ class Slot:
 
 def kept_for_people(count: int) -> int:
     """How many of the slots only people and chats that hold fewer than so many may take: a tenth, at least two."""
-    if count < ENOUGH_FOR_TWO:
+    if count < ENOUGH_FOR_BOTS:
         return min(1, count - 1)
     return max(2, count // 10)
 
 
 def kept_for_bots(count: int) -> int:
     """How many of these only bots may take that hold less than their share of all slots."""
-    return (kept_for_people(count) + 1) // 2
+    return kept_for_people(count) // 2

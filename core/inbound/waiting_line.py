@@ -14,7 +14,7 @@ from tidings.core.inbound.parties import Parties, Party
 from tidings.core.inbound.slots import Slots
 
 # Outdated entries that a heap may have beside twice its parties.
-SLACK = 64
+OUTDATED = 64
 
 
 class _Group:
@@ -165,7 +165,7 @@ class _BotLine:
         groups = self._parked.get(party)
         if groups:
             heapq.heappush(self._order, (self._slots.held(party), groups[0][0], party))
-            if len(self._order) > 2 * len(self._parked) + SLACK:
+            if len(self._order) > 2 * len(self._parked) + OUTDATED:
                 self._order = [(self._slots.held(each), parked[0][0], each) for each, parked in self._parked.items()]
                 heapq.heapify(self._order)
 
