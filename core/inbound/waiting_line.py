@@ -1,13 +1,15 @@
 """The waiting line: which conversation gets the next free slot, so that a crowd keeps nobody else waiting.
 
 The slot goes to the conversation for whose bot, and for whose person or chat, the fewest slots are held; among equals,
-to the one that has waited longest. A pick looks at the front of a few heaps and never at all that wait.
+to the one that has waited longest, counted from when its person or chat last took a slot or gave one back. So with a
+single slot, too, each has a turn before one has two. A pick looks at the front of a few heaps, never at all that wait.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tidings.core.inbound.parties import Parties, Party
@@ -30,7 +32,7 @@ class _Group:
 class _First(NamedTuple):
     # Slots held for the group's bot, and for its person or chat, whichever holds more.
     held: int
-    place: int
+    since: int
     group: _Group
     line: _BotLine
 
@@ -43,6 +45,8 @@ class WaitingLine:
         self._places: dict[str, tuple[_Group, int]] = {}
         self._groups: dict[Parties, _Group] = {}
         self._bots: dict[Party, _BotLine] = {}
+        # When a party last took a slot or gave one back, in the order of arrival; kept while anybody waits.
+        self._served: dict[Party, int] = {}
         slots.watch(self._moved)
 
     def __len__(self) -> int:
@@ -89,17 +93,31 @@ class WaitingLine:
             del self._groups[first.group.who]
         else:
             self._park(first.group)
+        if not self._places:
+            self._served.clear()
         return conversation, first.group.who
 
     def _park(self, group: _Group) -> None:
         line = self._bots.get(group.who.bot)
         if line is None:
-            line = self._bots[group.who.bot] = _BotLine(self._slots)
+            line = self._bots[group.who.bot] = _BotLine(self._slots, self._served)
         line.park(group)
 
     def _moved(self, party: Party) -> None:
+        if not self._places:
+            return
+        self._count += 1
+        self._served[party] = self._count
+        if len(self._served) > 2 * len(self._places) + OUTDATED:
+            self._forget_served()
         for line in self._bots.values():
             line.renew(party)
+
+    def _forget_served(self) -> None:
+        """Drops the times before all that wait have arrived, since they change no order."""
+        oldest = min(place for _, place in self._places.values())
+        for party in [each for each, served in self._served.items() if served < oldest]:
+            del self._served[party]
 
     def _head(self, group: _Group) -> int | None:
         """The place of the group's first conversation, without those that wait elsewhere by now."""
@@ -117,15 +135,16 @@ class WaitingLine:
             if first is None:
                 del self._bots[bot]
                 continue
-            held, place, group = first
-            held += self._slots.held(bot)
-            if (found is None or (held, place) < found[:2]) and self._slots.may_take(group.who):
-                found = _First(held, place, group, line)
+            held, since, group = first
+            held, since = held + self._slots.held(bot), max(since, self._served.get(bot, 0))
+            if (found is None or (held, since) < found[:2]) and self._slots.may_take(group.who):
+                found = _First(held, since, group, line)
         return found
 
     def _first_of(self, line: _BotLine) -> tuple[int, int, _Group] | None:
         while (first := line.first()) is not None:
-            _, place, group = first
+            group = first[2]
+            place = group.places[0][0]
             head = self._head(group)
             if head == place:
                 return first
@@ -141,16 +160,16 @@ class WaitingLine:
 class _BotLine:
     """The groups that wait for one bot, each parked with its person or its chat, whichever holds more slots."""
 
-    def __init__(self, slots: Slots) -> None:
+    def __init__(self, slots: Slots, served: Mapping[Party, int]) -> None:
         self._slots = slots
+        self._served = served
         # By party: its groups, by the place of their first conversation.
         self._parked: dict[Party, list[tuple[int, _Group]]] = {}
-        # Slots held, the place of the first group, and the party; an entry is outdated once one of them has changed.
+        # Slots held, since when the first group waits, and the party; outdated once one of these has changed.
         self._order: list[tuple[int, int, Party]] = []
 
     def park(self, group: _Group) -> None:
-        person, chat = group.who.person, group.who.chat
-        party = person if self._slots.held(person) >= self._slots.held(chat) else chat
+        party = self._heavier(group)
         groups = self._parked.setdefault(party, [])
         heapq.heappush(groups, (group.places[0][0], group))
         if groups[0][1] is group:
@@ -164,26 +183,32 @@ class _BotLine:
         """The party holds more or fewer slots than before, or another of its groups is the first."""
         groups = self._parked.get(party)
         if groups:
-            heapq.heappush(self._order, (self._slots.held(party), groups[0][0], party))
+            heapq.heappush(self._order, self._entry(party))
             if len(self._order) > 2 * len(self._parked) + OUTDATED:
-                self._order = [(self._slots.held(each), parked[0][0], each) for each, parked in self._parked.items()]
+                self._order = [self._entry(each) for each in self._parked]
                 heapq.heapify(self._order)
 
     def first(self) -> tuple[int, int, _Group] | None:
-        """The group with the fewest slots, then the longest wait: the slots, its place and the group."""
+        """The group with the fewest slots, then the longest wait: the slots, since when it waits, and the group."""
         while self._order:
-            held, place, party = self._order[0]
-            groups = self._parked.get(party)
-            if not groups or groups[0][0] != place or self._slots.held(party) != held:
+            held, since, party = self._order[0]
+            if party not in self._parked or self._order[0] != self._entry(party):
                 heapq.heappop(self._order)
                 continue
-            group = groups[0][1]
-            if max(self._slots.held(group.who.person), self._slots.held(group.who.chat)) == held:
-                return held, place, group
+            group = self._parked[party][0][1]
+            if self._heavier(group) == party:
+                return held, since, group
             # By now its other party holds more.
             self._take_from(party)
             self.park(group)
         return None
+
+    def _entry(self, party: Party) -> tuple[int, int, Party]:
+        return self._slots.held(party), max(self._parked[party][0][0], self._served.get(party, 0)), party
+
+    def _heavier(self, group: _Group) -> Party:
+        """The person or the chat: who holds more slots, then who was served later."""
+        return max(group.who[:2], key=lambda party: (self._slots.held(party), self._served.get(party, 0)))
 
     def _take_from(self, party: Party) -> None:
         groups = self._parked[party]

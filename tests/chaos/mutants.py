@@ -16,6 +16,7 @@ from tests.chaos import mutation_approvals as approvals
 from tests.chaos import mutation_assistant as assistant
 from tests.chaos import mutation_board as board
 from tests.chaos import mutation_discord as discord
+from tests.chaos import mutation_fairness as fairness
 from tests.chaos import mutation_fence as fence
 from tests.chaos import mutation_gate as gate
 from tests.chaos import mutation_inbound as inbound
@@ -1091,6 +1092,21 @@ MUTANTS: dict[str, Mutant] = {
             "S14: forgotten words in an approval",
             approvals.standing_approval_outlives_its_run,
             _test("approval_edges", "what_was_asked_is_forgotten_with_its_run[Always]"),
+        ),
+        Mutant(
+            "first in, first out",
+            fairness.first_in_first_out,
+            _test("fairness", "with_a_single_slot_a_newcomer_waits_for_the_run_in_progress[one chat]"),
+        ),
+        Mutant(
+            "the door gives kept slots away",
+            fairness.door_gives_kept_slots_away,
+            _test("fairness", "a_newcomer_begins_at_once_beside_a_crowd[one chat]"),
+        ),
+        Mutant(
+            "one person fills the queue",
+            fairness.one_person_fills_the_queue,
+            _test("fairness", "one_person_cannot_fill_the_queue_of_all"),
         ),
     )
 }
