@@ -8,7 +8,7 @@ single slot, too, each has a turn before one has two. A pick looks at the front 
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -165,11 +165,15 @@ class _BotLine:
         self._served = served
         # By party: its groups, by the place of their first conversation.
         self._parked: dict[Party, list[tuple[int, _Group]]] = {}
+        # How many groups wait for a party, wherever they are parked.
+        self._groups: Counter[Party] = Counter()
         # Slots held, since when the first group waits, and the party; outdated once one of these has changed.
         self._order: list[tuple[int, int, Party]] = []
 
     def park(self, group: _Group) -> None:
-        party = self._heavier(group)
+        # Among equals the party with more groups, so that few groups move when it takes a slot.
+        party = max(group.who[:2], key=lambda each: (*self._weight(each), self._groups[each]))
+        self._groups.update(group.who[:2])
         groups = self._parked.setdefault(party, [])
         heapq.heappush(groups, (group.places[0][0], group))
         if groups[0][1] is group:
@@ -196,7 +200,7 @@ class _BotLine:
                 heapq.heappop(self._order)
                 continue
             group = self._parked[party][0][1]
-            if self._heavier(group) == party:
+            if self._weight(party) == max(map(self._weight, group.who[:2])):
                 return held, since, group
             # By now its other party holds more.
             self._take_from(party)
@@ -206,13 +210,17 @@ class _BotLine:
     def _entry(self, party: Party) -> tuple[int, int, Party]:
         return self._slots.held(party), max(self._parked[party][0][0], self._served.get(party, 0)), party
 
-    def _heavier(self, group: _Group) -> Party:
-        """The person or the chat: who holds more slots, then who was served later."""
-        return max(group.who[:2], key=lambda party: (self._slots.held(party), self._served.get(party, 0)))
+    def _weight(self, party: Party) -> tuple[int, int]:
+        """A group counts with its person or its chat: who holds more slots, then who was served later."""
+        return self._slots.held(party), self._served.get(party, 0)
 
     def _take_from(self, party: Party) -> None:
         groups = self._parked[party]
-        heapq.heappop(groups)
+        _, group = heapq.heappop(groups)
+        for each in group.who[:2]:
+            self._groups[each] -= 1
+            if not self._groups[each]:
+                del self._groups[each]
         if groups:
             self.renew(party)
         else:

@@ -26,7 +26,7 @@ from tidings.core.gateway.options import Team
 from tidings.core.inbound.parties import Parties
 from tidings.core.inbound.slots import Slot, Slots
 from tidings.core.inbound.waiting_line import WaitingLine
-from tidings.core.settings import Core, Groups, Limits
+from tidings.core.settings import Access, Core, Groups, Limits
 from tidings.core.types import Audience, Inbound, Sender
 
 SLOTS = 10
@@ -55,7 +55,7 @@ class Timed:
 
 
 def crowd_of(kind: str) -> list[Inbound]:
-    one, said = Sender(id="one", trusted=True), [message(f"c{n}", f"c{n}", "hello") for n in range(CROWD)]
+    one, said = Sender(id="one"), [message(f"c{n}", f"c{n}", "hello") for n in range(CROWD)]
     match kind:
         case "one person, many conversations":
             return [replace(each, sender=one) for each in said]
@@ -74,14 +74,17 @@ def crowd_of(kind: str) -> list[Inbound]:
 
 
 def _by(said: Inbound, sender: str) -> Inbound:
-    return replace(said, sender=Sender(id=sender, trusted=True))
+    return replace(said, sender=Sender(id=sender))
 
 
 async def waits(kind: str) -> dict[str, float]:
     """In milliseconds, from the message to the begin of its run."""
     adapter, agent = MemoryAdapter(), Timed()
+    people = ("one", *(f"mc{n}" for n in range(CROWD)), *(f"new{n}" for n in range(NEWCOMERS)))
     settings = Core(
-        limits=Limits(runs=SLOTS, queued_per_conversation=2 * CROWD, drain_seconds=0), groups=Groups(memory="member")
+        access=Access(allow=tuple(f"memory:{each}" for each in people)),
+        limits=Limits(runs=SLOTS, queued_per_conversation=2 * CROWD, drain_seconds=0),
+        groups=Groups(memory="member"),
     )
     with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_FOLDER")) as home:
         team = Team({"quick": agent, "slow": agent}, "quick")
