@@ -33,6 +33,7 @@ class _First(NamedTuple):
     # Slots held for the group's bot, and for its person or chat, whichever holds more.
     held: int
     since: int
+    place: int
     group: _Group
     line: _BotLine
 
@@ -137,8 +138,9 @@ class WaitingLine:
                 continue
             held, since, group = first
             held, since = held + self._slots.held(bot), max(since, self._served.get(bot, 0))
-            if (found is None or (held, since) < found[:2]) and self._slots.may_take(group.who):
-                found = _First(held, since, group, line)
+            place = group.places[0][0]
+            if (found is None or (held, since, place) < found[:3]) and self._slots.may_take(group.who):
+                found = _First(held, since, place, group, line)
         return found
 
     def _first_of(self, line: _BotLine) -> tuple[int, int, _Group] | None:
