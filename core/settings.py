@@ -106,6 +106,11 @@ class Limits(Section):
         ge=1,
         description="Messages that may wait in one conversation; then the sender is told to slow down.",
     )
+    queued_per_person: int = Field(
+        2_000,
+        ge=1,
+        description="Messages of one person that may wait in all conversations together; further ones are refused.",
+    )
     queued: int = Field(20_000, ge=1, description="Messages that may wait in all conversations together.")
     busy: Busy = Field(
         Busy.QUEUE,

@@ -137,7 +137,7 @@ def build(
     continuing = Continuing(store, people)
     attention = Attention(store, clock)
     bot_exchanges = BotExchanges(store, settings.groups.bot_exchanges)
-    slots = Slots(essentials.limits.runs)
+    slots = Slots(essentials.limits.runs, lambda: len(bots.agents))
     feed = Feed(store)
     conclusions = Conclusions(clock, settings.board)
     watch = GatewayWatch(clock, options.owner, supervisor.is_down)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Coroutine, Iterable
 from contextvars import copy_context
 from typing import NamedTuple
@@ -21,14 +20,17 @@ from tidings.core.inbound.asking import Asked
 from tidings.core.inbound.busy_modes import BusyModes
 from tidings.core.inbound.hearing import Hearing
 from tidings.core.inbound.inbox import Claim
+from tidings.core.inbound.parties import Parties
 from tidings.core.inbound.settlement import Ending
-from tidings.core.inbound.slots import Slots
+from tidings.core.inbound.slots import Slot, Slots
 from tidings.core.inbound.turns import Turns
+from tidings.core.inbound.waiting_line import WaitingLine
 from tidings.core.memory import ownership
 from tidings.core.outbound.courier import Courier
 from tidings.core.outbound.draft import Drafts
 from tidings.core.outbound.outbox import Head
 from tidings.core.part import Part
+from tidings.core.roles import Person
 from tidings.core.runs import runner, stops
 from tidings.core.runs.journal import Journal
 from tidings.core.runs.runner import Interrupt
@@ -39,6 +41,9 @@ from tidings.core.store.store import Transaction
 from tidings.core.types import Asker, Body, Capabilities, Inbound, Signal
 
 log = logging.getLogger(__name__)
+
+# So many waiting conversations are read in one go.
+PAGE = 500
 
 
 class _Settled(NamedTuple):
@@ -73,6 +78,8 @@ class Dispatcher(Part):
         self._people = people = busy.people
         self._busy = busy
         self._slots = slots
+        # Free conversations with waiting messages.
+        self._line = WaitingLine(slots)
         slots.subscribe(self._fill)
         self._live: dict[str, Interrupt] = {}
         # By run: what its agent hears meanwhile, the person it works for, and the agent.
@@ -85,12 +92,10 @@ class Dispatcher(Part):
         self._tasks = Background(log, "a run failed in the dispatcher and stays open")
         # Writes that must complete even if their run is cut off: ends of runs, and claims.
         self._settling = Background(log, "", lambda error: log.info("a run was not settled: %r", error))
-        # Free conversations with waiting messages, served in turn so that none starves the others.
-        self._waiting: OrderedDict[str, None] = OrderedDict()
         self._timers: dict[str, Timer] = {}
         # Nothing runs until the start, which finds all waiting messages.
         self._stopped = True
-        store.wakeups.subscribe(wakeups.Conversation, lambda due: self.expect(due.id, due.at))
+        store.wakeups.subscribe(wakeups.Conversation, self.expect)
         store.wakeups.subscribe(wakeups.StopAsked, lambda due: self.interrupt(due.run, due.by))
         store.wakeups.subscribe(wakeups.MessageForRun, lambda due: self.tell_of_message(due.run))
         store.wakeups.subscribe(wakeups.MessageRefused, lambda due: courier.views.signal(due.target, Signal.FAILED))
@@ -109,8 +114,7 @@ class Dispatcher(Part):
 
     async def sweep(self) -> None:
         """Finds free conversations with waiting messages, and open runs that no task works on."""
-        for conversation, ready in await self._store.insist(inbox.busy_conversations):
-            self.expect(conversation, ready)
+        await self._find_waiting()
         for run, by in await self._store.insist(inbox.asked_to_stop):
             self.interrupt(run, by)
         for run in await self._store.insist(joining.steering):
@@ -123,6 +127,15 @@ class Dispatcher(Part):
             )
         # A run must be found twice in a row, because it may end while the store is read.
         self._orphans = orphans
+
+    async def _find_waiting(self) -> None:
+        found = await self._store.insist(inbox.busy_conversations)
+        unknown = [each for each in found if each not in self._line]
+        for start in range(0, len(unknown), PAGE):
+            page = unknown[start : start + PAGE]
+            dues = await self._store.insist(lambda tx, page=page: [inbox.next_due(tx, each) for each in page])  # type: ignore[misc]
+            for due in filter(None, dues):
+                self.expect(due)
 
     async def stop(self, patience: float) -> None:
         """Cuts off running runs, which stay open in the store; recovery decides about them at the next start."""
@@ -150,15 +163,15 @@ class Dispatcher(Part):
             self._run_ended.clear()
             await self._run_ended.wait()
 
-    def reserve(self) -> bool:
-        """Takes a slot for a run that the door may claim in the commit that stores its message."""
-        if not self._slots.is_free or self._waiting or self._stopped:
-            return False
-        self._slots.take()
-        return True
+    def reserve(self, inbound: Inbound, person: Person) -> Slot | None:
+        """Takes a slot for a run that the door may claim in the commit that stores its message.
 
-    def release(self) -> None:
-        self._slots.give_back()
+        While a slot is free, only conversations wait that may not take it.
+        """
+        who = self._turns.parties(inbound, person)
+        if self._stopped or inbound.conversation.id in self._line or not self._slots.may_take(who):
+            return None
+        return self._slots.take(who)
 
     def claim(self, tx: Transaction, conversation: str) -> Claim | None:
         """Claims the conversation's next message inside a transaction, unless the gateway is stopping."""
@@ -177,21 +190,22 @@ class Dispatcher(Part):
                 self._settlement.close(tx, claimed, lost, remembered=False)
         return None
 
-    def begin(self, claimed: Claim) -> None:
+    def begin(self, claimed: Claim, slot: Slot) -> None:
         """Runs a claimed message in a slot that was reserved."""
         self._live[claimed.run] = Interrupt()
-        self._tasks.begin(self._hand_back(claimed) if self._stopped else self._run(claimed))
+        self._tasks.begin(self._hand_back(claimed, slot) if self._stopped else self._run(claimed, slot))
 
-    def expect(self, conversation: str, ready: float) -> None:
-        """The oldest waiting message of this conversation may be claimed from `ready` on."""
+    def expect(self, due: wakeups.Conversation) -> None:
+        """The oldest waiting message of a conversation may be claimed from a time on."""
         if self._stopped:
             return
-        if timer := self._timers.pop(conversation, None):
+        if timer := self._timers.pop(due.id, None):
             timer.cancel()
-        if (wait := ready - self._clock.now()) > 0:
-            self._timers[conversation] = self._clock.call_later(wait, lambda: self._due(conversation))
+        who = self._turns.parties(due.message)
+        if (wait := due.at - self._clock.now()) > 0:
+            self._timers[due.id] = self._clock.call_later(wait, lambda: self._due(due.id, who))
         else:
-            self._due(conversation)
+            self._due(due.id, who)
 
     def interrupt(self, run: str, by: str) -> None:
         if run in self._live:
@@ -208,26 +222,25 @@ class Dispatcher(Part):
             if self._people.lapsed(asker):
                 self.interrupt(run, "the owner")
 
-    def _due(self, conversation: str) -> None:
+    def _due(self, conversation: str, who: Parties) -> None:
         self._timers.pop(conversation, None)
-        self._waiting[conversation] = None
+        self._line.add(conversation, who)
         self._fill()
 
     def _fill(self) -> None:
-        while self._slots.is_free and self._waiting and not self._stopped:
-            conversation, _ = self._waiting.popitem(last=False)
-            self._slots.take()
-            self._tasks.begin(self._claim(conversation))
+        while not self._stopped and (following := self._line.pop()) is not None:
+            conversation, who = following
+            self._tasks.begin(self._claim(conversation, self._slots.take(who)))
 
-    async def _claim(self, conversation: str) -> None:
+    async def _claim(self, conversation: str, slot: Slot) -> None:
         claimed = None
         try:
             claimed = await self._see_through(self._take(conversation))
         finally:
             if claimed is None:
-                self.release()
+                slot.give_back()
         if claimed is not None:
-            await self._run(claimed)
+            await self._run(claimed, slot)
 
     async def _take(self, conversation: str) -> Claim | None:
         claimed = await self._store.insist(lambda tx: self.claim(tx, conversation))
@@ -235,11 +248,11 @@ class Dispatcher(Part):
             self._live[claimed.run] = Interrupt()
         return await self._keep(claimed)
 
-    async def _hand_back(self, claimed: Claim) -> None:
+    async def _hand_back(self, claimed: Claim, slot: Slot) -> None:
         try:
             await self._see_through(self._keep(claimed))
         finally:
-            self.release()
+            slot.give_back()
 
     async def _keep(self, claimed: Claim | None) -> Claim | None:
         """Returns a claim made just before the gateway began to stop; the attempt does not count."""
@@ -253,22 +266,23 @@ class Dispatcher(Part):
         """Completes a write even when its run is cut off."""
         return await asyncio.shield(self._settling.begin(work, context=copy_context()))
 
-    async def _run(self, claimed: Claim) -> None:
+    async def _run(self, claimed: Claim, slot: Slot) -> None:
         """Runs claims one by one while this conversation has its turn; a run is live once its claim is committed."""
         following: Claim | None = claimed
         try:
             while following is not None:
                 fail_here("run.claimed")
-                following = await self._run_one(following)
+                slot.serve(following.run, self._turns.parties(following.inbound))
+                following = await self._run_one(following, slot)
         except Fenced as error:
             log.warning("%s; what was done here is discarded", error)
         finally:
             if following is not None:
                 # The run was cut off; the sweep must see that no task works on it.
                 self._live.pop(following.run, None)
-            self.release()
+            slot.give_back()
 
-    async def _run_one(self, claimed: Claim) -> Claim | None:
+    async def _run_one(self, claimed: Claim, slot: Slot) -> Claim | None:
         run, inbound = claimed.run, claimed.inbound
         hearing = Hearing(self._store, claimed, self._busy.may_steer)
         agent, turn, session, can = self._turns.prepare(claimed, hearing)
@@ -295,12 +309,12 @@ class Dispatcher(Part):
                     limits = self._limits_of(inbound)
                     ended = await runner.run(agent, turn, journal, interrupt, self._clock, limits, claimed.said)
                     if isinstance(ended, runner.Asked):
-                        return await self._see_through(self._ask(claimed, journal, ended, session.bot))
+                        return await self._see_through(self._ask(claimed, journal, ended, session.bot, slot))
                     outcome = ended
                 used = outcome.usage or Usage()
                 self._metrics.ran(outcome.kind, self._clock.now() - began, used.input_tokens, used.output_tokens)
                 took = claimed._replace(followed=claimed.followed or hearing.took)
-                return await self._see_through(self._settle(took, journal, outcome, can))
+                return await self._see_through(self._settle(took, journal, outcome, can, slot))
         finally:
             self._metrics.running -= 1
             self._drafts.close(run)
@@ -312,7 +326,7 @@ class Dispatcher(Part):
             del self._hearings[run]
             self._run_ended.set()
 
-    async def _ask(self, claimed: Claim, journal: Journal, asked: runner.Asked, bot: str) -> Claim | None:
+    async def _ask(self, claimed: Claim, journal: Journal, asked: runner.Asked, bot: str, slot: Slot) -> Claim | None:
         """Stores what a run asks people; the run then waits without a slot, or goes on at once."""
         self._drafts.close(claimed.run)
         pending = await journal.close()
@@ -320,10 +334,11 @@ class Dispatcher(Part):
         rest = (pending, journal.last, journal.person)
         question = Asked(claimed, asked.event, bot, asked.so_far, *rest)
         conversation = claimed.inbound.conversation.id
+        continues = self._line.lets_continue(slot.who)
 
         def unit(tx: Transaction) -> Claim | None:
             self._asking.ask(tx, question)
-            return None if self._waiting else self.claim(tx, conversation)
+            return self.claim(tx, conversation) if continues else None
 
         following = await self._store.insist(unit)
         if following is not None:
@@ -336,7 +351,9 @@ class Dispatcher(Part):
             return self._limits
         return self._limits.model_copy(update={"run_seconds": self._limits.errand_seconds})
 
-    async def _settle(self, claimed: Claim, journal: Journal, outcome: Outcome, can: Capabilities) -> Claim | None:
+    async def _settle(
+        self, claimed: Claim, journal: Journal, outcome: Outcome, can: Capabilities, slot: Slot
+    ) -> Claim | None:
         """Stores the outcome, the terminal event and the delivery of a run in one transaction."""
         # The draft is closed before the commit, so that nothing of this run is shown after its end.
         seen = self._drafts.close(claimed.run)
@@ -352,14 +369,15 @@ class Dispatcher(Part):
         rest = (pending, journal.last, journal.person)
         heard = [each.run for each in self._hearings[claimed.run].contained()]
         ending = Ending(claimed, outcome, can.async_delivery, *rest, signals=signals, final=owed, heard=heard)
+        continues = self._line.lets_continue(slot.who)
 
         def unit(tx: Transaction) -> _Settled:
             ended, final = self._settlement.settle(tx, ending)
             first = self._courier.put(tx, final, reserved if final is owed else None) if final else None
-            # The conversation continues at once only if no other conversation waits for a slot.
-            following = None if self._waiting else self.claim(tx, conversation)
-            if following is None and (ready := inbox.next_ready(tx, conversation)) is not None:
-                tx.announce(wakeups.Conversation(conversation, ready))
+            # The conversation continues at once only if no other conversation should have its slot.
+            following = self.claim(tx, conversation) if continues else None
+            if following is None and (due := inbox.next_due(tx, conversation)) is not None:
+                tx.announce(due)
             return _Settled(ended, first, following)
 
         try:

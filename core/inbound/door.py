@@ -26,11 +26,13 @@ from tidings.core.inbound.inbox import Claim
 from tidings.core.inbound.pairing import PREFIX, Pairing
 from tidings.core.inbound.policy import Judgement
 from tidings.core.inbound.queue_limit import QueueLimit
+from tidings.core.inbound.slots import Slot
 from tidings.core.inbound.strangers import Strangers
 from tidings.core.outbound import outbox
 from tidings.core.outbound.courier import Courier
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.people.people import People
+from tidings.core.roles import Person
 from tidings.core.runs import journal
 from tidings.core.settings import Groups, Limits
 from tidings.core.store import adapter_state
@@ -127,8 +129,9 @@ class Door:
     def _hear(self, inbound: Inbound) -> Heard:
         return self._attention.hear(self._courier.at_home(inbound))
 
-    def _judge(self, heard: Heard) -> Judgement:
-        return policy.judge(heard.inbound, self._people.find(heard.inbound).role, is_listening=heard.is_listening)
+    def _judge(self, heard: Heard, person: Person | None = None) -> Judgement:
+        known = person or self._people.find(heard.inbound)
+        return policy.judge(heard.inbound, known.role, is_listening=heard.is_listening)
 
     def receive_for(self, adapter: str, account: str) -> Receive:
         """The door for one adapter, with that adapter's notebook."""
@@ -145,7 +148,9 @@ class Door:
         self._metrics.inbound[inbound.target.adapter] += 1
         self._metrics.heard_at[f"{inbound.target.adapter}@{inbound.target.account}"] = self._clock.wall()
         heard = self._hear(_storable(inbound))
-        inbound, judgement = members.assign(heard.inbound, self._groups.memory), self._judge(heard)
+        inbound = members.assign(heard.inbound, self._groups.memory)
+        person = self._people.find(inbound)
+        judgement = self._judge(heard, person)
         if judgement is Judgement.TELL:
             self._strangers.remember(inbound, self._clock.wall())
         is_silent = self._people.strangers == "ignore" and not self._is_open(inbound)
@@ -155,7 +160,8 @@ class Door:
             return Ignored()
         may_run = inbound.kind in (Kind.MESSAGE, Kind.COMMANDED, Kind.PRESSED)
         # A message that waits for more of its sender is not run at once.
-        reserved = may_run and not self._busy.burst_of(inbound) and self._dispatcher.reserve()
+        may_begin = may_run and not self._busy.burst_of(inbound)
+        slot = self._dispatcher.reserve(inbound, person) if may_begin else None
 
         def unit(tx: Transaction) -> _Taken:
             if write_note:
@@ -167,24 +173,24 @@ class Door:
             if judgement is Judgement.JOIN and not joining.continues_album(tx, followed):
                 self._early.keep(followed, self._clock.now())
                 return _Taken(Ignored())
-            return self._take(tx, followed, reserved)
+            return self._take(tx, followed, slot is not None)
 
         fail_here("in.pre_commit")
         stored = self._store.write(unit)
         # The caller may be cancelled meanwhile; a stored message is run all the same.
-        stored.add_done_callback(lambda done: self._follow_up(reserved, done))
+        stored.add_done_callback(lambda done: self._follow_up(slot, done))
         taken = await asyncio.shield(stored)
         return taken.admission
 
-    def _follow_up(self, reserved: bool, stored: asyncio.Future[_Taken]) -> None:
+    def _follow_up(self, slot: Slot | None, stored: asyncio.Future[_Taken]) -> None:
         taken = None if stored.cancelled() or stored.exception() else stored.result()
-        if reserved and (taken is None or taken.claimed is None):
-            self._dispatcher.release()
+        if slot and (taken is None or taken.claimed is None):
+            slot.give_back()
         if taken is None:
             return
         fail_here("in.post_commit")
-        if taken.claimed:
-            self._dispatcher.begin(taken.claimed)
+        if slot and taken.claimed:
+            self._dispatcher.begin(taken.claimed, slot)
 
     def _take(self, tx: Transaction, inbound: Inbound, reserved: bool) -> _Taken:
         known = inbox.find(tx, inbound)
@@ -245,7 +251,9 @@ class Door:
 
     def _is_full(self, tx: Transaction, inbound: Inbound) -> bool:
         waiting, newest = inbox.measure_queue(tx, inbound.conversation.id)
-        return waiting >= self._limits.queued_per_conversation or self._queue.is_full(tx, self._limits.queued, newest)
+        if waiting >= self._limits.queued_per_conversation:
+            return True
+        return self._queue.is_full(tx, self._limits, newest, self._people.find(inbound))
 
     def _refuse(self, tx: Transaction, inbound: Inbound, reason: Refusal, words: str) -> _Taken:
         """Refuses a message and tells the sender; the stored row only identifies a repetition."""

@@ -15,6 +15,7 @@ from tidings.core.inbound import approval_rows, joining
 from tidings.core.inbound.joining import MayJoin
 from tidings.core.memory import conversations, history, preferences, talks
 from tidings.core.outbound import view_rows
+from tidings.core.people import names
 from tidings.core.runs import journal, transcript
 from tidings.core.runs.transcript import NOTHING, Said
 from tidings.core.store import wakeups
@@ -108,8 +109,8 @@ def put_unclaimed(tx: Transaction, inbound: Inbound, run: str, now: float) -> No
 
 def announce_next(tx: Transaction, conversation: str) -> None:
     """Announces the oldest waiting message of a free conversation; in a busy one, the end of its run does that."""
-    if live_run(tx, conversation) is None and (ready := next_ready(tx, conversation)) is not None:
-        tx.announce(wakeups.Conversation(conversation, ready))
+    if live_run(tx, conversation) is None and (due := next_due(tx, conversation)) is not None:
+        tx.announce(due)
 
 
 def put_closed(tx: Transaction, inbound: Inbound, run: str, now: float, reason: str) -> None:
@@ -131,8 +132,8 @@ def _insert(
 ) -> None:
     tx.execute(
         "INSERT INTO inbox (run, adapter, account, key, kind, conversation, album, joined, state, message, digest,"
-        " accepted, ready, reason, said, forget, attended)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " accepted, ready, reason, said, forget, attended, sender)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         run,
         inbound.target.adapter,
         inbound.target.account,
@@ -150,6 +151,7 @@ def _insert(
         inbound.said,
         int(inbound.forget and state == "waiting"),
         int(inbound.attended),
+        names.name_of(inbound.target, inbound.sender),
     )
     if inbound.kind is Kind.MESSAGE:
         tx.execute(
@@ -178,12 +180,16 @@ def measure_queue(tx: Transaction, conversation: str) -> tuple[int, int]:
     return (int(row["n"]), int(row["newest"] or 0)) if row else (0, 0)
 
 
-def next_ready(tx: Transaction, conversation: str) -> float | None:
-    """When the conversation's oldest waiting message may be claimed; None without one."""
+def next_due(tx: Transaction, conversation: str) -> wakeups.Conversation | None:
+    """The wake-up for the conversation's oldest waiting message; None without one."""
     row = tx.one(
-        f"SELECT ready FROM inbox WHERE conversation = ? AND state = 'waiting' {NEXT}", conversation, conversation
+        f"SELECT ready, message FROM inbox WHERE conversation = ? AND state = 'waiting' {NEXT}",
+        conversation,
+        conversation,
     )
-    return float(row["ready"]) if row else None
+    if row is None:
+        return None
+    return wakeups.Conversation(conversation, row["ready"], msgspec.json.decode(row["message"], type=Inbound))
 
 
 def live_run(tx: Transaction, conversation: str) -> str | None:
@@ -264,7 +270,8 @@ def _used(row: Row) -> Usage | None:
 def let_rest(tx: Transaction, run: str, conversation: str, until: float) -> None:
     """Lets a waiting message wait for longer; what follows it in its conversation waits behind it."""
     tx.execute("UPDATE inbox SET ready = ? WHERE run = ? AND state = 'waiting'", until, run)
-    tx.announce(wakeups.Conversation(conversation, until))
+    if (due := next_due(tx, conversation)) is not None:
+        tx.announce(due)
 
 
 def give_back(tx: Transaction, claimed: Claim) -> None:
@@ -489,14 +496,14 @@ def claim_of(tx: Transaction, row: Row) -> Claim:
     )
 
 
-def busy_conversations(tx: Transaction) -> list[tuple[str, float]]:
-    """Free conversations with a waiting message, and from when that may be claimed."""
+def busy_conversations(tx: Transaction) -> list[str]:
+    """Free conversations with a waiting message, by the age of that message."""
     rows = tx.all(
-        "SELECT w.conversation, w.ready FROM (SELECT min(seq) AS seq FROM inbox WHERE state = 'waiting'"
+        "SELECT w.conversation FROM (SELECT min(seq) AS seq FROM inbox WHERE state = 'waiting'"
         " GROUP BY conversation) AS oldest JOIN inbox w ON w.seq = oldest.seq WHERE NOT EXISTS"
         " (SELECT 1 FROM inbox r WHERE r.conversation = w.conversation AND r.state = 'running') ORDER BY w.seq"
     )
-    return [(row["conversation"], row["ready"]) for row in rows]
+    return [row["conversation"] for row in rows]
 
 
 def open_runs(tx: Transaction) -> list[str]:
@@ -540,4 +547,10 @@ def count_open(tx: Transaction) -> int:
 
 def count_waiting(tx: Transaction) -> int:
     row = tx.one("SELECT count(*) AS n FROM inbox WHERE state = 'waiting'")
+    return int(row["n"]) if row else 0
+
+
+def count_waiting_of(tx: Transaction, sender: str) -> int:
+    """Counts the waiting messages of one identity."""
+    row = tx.one("SELECT count(*) AS n FROM inbox WHERE sender = ? AND sender <> '' AND state = 'waiting'", sender)
     return int(row["n"]) if row else 0

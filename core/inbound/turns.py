@@ -10,12 +10,14 @@ from tidings.core.agent import Agent, Heard, Turn
 from tidings.core.allowances.allowances import Allowances
 from tidings.core.context import Session
 from tidings.core.desk.desk import Desk
-from tidings.core.inbound import abilities
+from tidings.core.inbound import abilities, parties
 from tidings.core.inbound.abilities import Can
 from tidings.core.inbound.bots import Bots
 from tidings.core.inbound.inbox import Claim
+from tidings.core.inbound.parties import Parties
 from tidings.core.people.people import People
-from tidings.core.types import Capabilities, workspace_name
+from tidings.core.roles import Person
+from tidings.core.types import Capabilities, Inbound, workspace_name
 
 
 class Prepared(NamedTuple):
@@ -36,6 +38,11 @@ class Turns:
         self._workspaces = workspaces
         self._people = people
         self._allowances = allowances
+
+    def parties(self, inbound: Inbound, person: Person | None = None) -> Parties:
+        """For whom a run takes its slot; `person` is the one behind the message, if that is known already."""
+        known = person or self._people.of_asker(inbound.asker)
+        return parties.of(inbound, known.id, self._bots.find(inbound))
 
     def prepare(self, claimed: Claim, heard: Heard) -> Prepared:
         inbound = claimed.inbound

@@ -7,7 +7,7 @@ Equal values of one commit are told once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tidings.core.desk.runs import Numbered
@@ -24,10 +24,11 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A message of this conversation may be claimed, from `at` on."""
+    """A message of this conversation may be claimed, from `at` on; the message tells who waits for what."""
 
     id: str
-    at: float = 0.0
+    at: float
+    message: Inbound = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

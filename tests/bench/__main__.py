@@ -85,6 +85,7 @@ def lines() -> list[Line]:
         *people(),
         *fence(),
         *approvals(),
+        *fairness(),
         *standstill(),
     ]
 
@@ -233,6 +234,20 @@ def approvals() -> list[Line]:
         Line("  one answer", found["answer_ms"], None, "≤ 50", "ms"),
         Line("  one person removed", found["remove_s"], None, "", "s"),
         Line("  longest standstill of that", found["remove_standstill_ms"], None, "≤ 100", "ms"),
+    ]
+
+
+def fairness() -> list[Line]:
+    """Beside the same newcomers with an empty queue, and beside a short line; a run takes 500 ms."""
+    found = _measure("fairness", "tests.bench.fairness")
+    empty, short, long = found.pop("empty queue"), found.pop("line of 1000"), found.pop("line of 20000")
+    return [
+        *(
+            Line(f"Newcomer beside {kind}, worst wait", each["max_ms"], empty["max_ms"], "≤ empty + 500", "ms")
+            for kind, each in found.items()
+        ),
+        Line("  one pick, 20,000 conversations wait", long["pick_us"], short["pick_us"], "as with 1,000", "µs"),
+        Line("  memory of each of them", long["kb_each"], short["kb_each"], "", "kB"),
     ]
 
 

@@ -17,6 +17,7 @@ from tests.chaos import mutation_approvals as approvals
 from tests.chaos import mutation_assistant as assistant
 from tests.chaos import mutation_board as board
 from tests.chaos import mutation_discord as discord
+from tests.chaos import mutation_fairness as fairness
 from tests.chaos import mutation_fence as fence
 from tests.chaos import mutation_gate as gate
 from tests.chaos import mutation_groups as groups
@@ -1164,6 +1165,21 @@ MUTANTS: dict[str, Mutant] = {
             "a run starts although others hold what is left",
             allowances.reservation_that_nobody_weighs,
             _test("allowances", "a_hundred_messages_at_once_get_the_tokens_of_ten_calls_and_at_most_one_more"),
+        ),
+        Mutant(
+            "first in, first out",
+            fairness.first_in_first_out,
+            _test("fairness", "with_a_single_slot_a_newcomer_waits_for_the_run_in_progress[one chat]"),
+        ),
+        Mutant(
+            "the door gives kept slots away",
+            fairness.door_gives_kept_slots_away,
+            _test("fairness", "a_newcomer_begins_at_once_beside_a_crowd[one chat]"),
+        ),
+        Mutant(
+            "one person fills the queue",
+            fairness.one_person_fills_the_queue,
+            _test("fairness", "one_person_cannot_fill_the_queue_of_all"),
         ),
     )
 }

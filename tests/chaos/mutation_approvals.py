@@ -10,8 +10,8 @@ from tidings.core.errors import Unknown
 from tidings.core.inbound import approval_rows, approvals, inbox, recovery
 from tidings.core.inbound.approval_rows import Decision, NewQuestion
 from tidings.core.inbound.approvals import Approvals
-from tidings.core.inbound.dispatcher import Dispatcher
 from tidings.core.inbound.inbox import Claim
+from tidings.core.inbound.slots import Slot
 from tidings.core.roles import Person
 from tidings.core.runs import transcript
 from tidings.core.runs.transcript import Said
@@ -138,21 +138,21 @@ def goes_on_with_its_words_lost() -> None:
 
 def asking_holds_a_slot() -> None:
     """E9: whoever waits for an answer keeps others waiting."""
-    let_ask, release = inbox.let_ask, Dispatcher.release
+    let_ask, give_back = inbox.let_ask, Slot.give_back
     held: list[str] = []
 
     def asks(tx: Transaction, claimed: Claim, question: str) -> None:
         let_ask(tx, claimed, question)
         held.append(claimed.run)
 
-    def keep(self: Dispatcher) -> None:
+    def keep(self: Slot) -> None:
         if held:
             held.pop()
         else:
-            release(self)
+            give_back(self)
 
     swap(inbox, "let_ask", asks)
-    swap(Dispatcher, "release", keep)
+    swap(Slot, "give_back", keep)
 
 
 def deadline_by_a_doubted_clock() -> None:

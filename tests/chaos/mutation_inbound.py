@@ -24,6 +24,7 @@ from tidings.core.inbound.dispatcher import Dispatcher
 from tidings.core.inbound.door import Door
 from tidings.core.inbound.inbox import Claim
 from tidings.core.inbound.settlement import Ending, Settlement
+from tidings.core.inbound.slots import Slot
 from tidings.core.inbound.undo import TakenBack
 from tidings.core.memory import person_notes
 from tidings.core.outbound import outbox
@@ -201,9 +202,9 @@ def forget_the_run_that_follows() -> None:
     real = Dispatcher._settle
 
     async def settle(
-        self: Dispatcher, claimed: Claim, journal: Journal, outcome: Outcome, can: Capabilities
+        self: Dispatcher, claimed: Claim, journal: Journal, outcome: Outcome, can: Capabilities, slot: Slot
     ) -> Claim | None:
-        following = await real(self, claimed, journal, outcome, can)
+        following = await real(self, claimed, journal, outcome, can, slot)
         if following is None:
             return None
         # As if it were new: a stop that came meanwhile is gone.

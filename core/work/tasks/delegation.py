@@ -49,7 +49,7 @@ class Delegation:
         return await self._store.write(lambda tx: self.put(tx, session, goal))
 
     async def finish(self, begun: Delegated) -> Outcome:
-        with self._slots.lent():
+        with self._slots.lent(context.current().run):
             try:
                 return await self._end_of(begun.run)
             except asyncio.CancelledError:

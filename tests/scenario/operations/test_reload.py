@@ -274,7 +274,7 @@ async def test_more_runs_at_once_are_begun_as_soon_as_they_are_allowed(tmp_path:
         now.world.paper.says("two", chat="2")
         await now.world.eventually(lambda: len(now.world.runs()) == 2)
         assert not gates[1].entered.is_set()
-        assert await now.reload(bot(FIRST) + "[limits]\nruns = 2\n") == (["[limits] runs"], [])
+        assert await now.reload(bot(FIRST) + "[limits]\nruns = 3\n") == (["[limits] runs"], [])
         await gates[1].reached()
         assert await now.reload(bot(FIRST) + "[limits]\nruns = 1\n") == (["[limits] runs"], [])
         now.world.paper.says("three", chat="3")
