@@ -44,6 +44,8 @@ class Affording:
         if not inbound.digest:
             inbox.put_closed(tx, pressed or inbound, ids.new("run"), self._clock.now(), f"refused: {Refusal.ALLOWANCE}")
         told = self._tell(tx, inbound, over)
+        if not told and not inbound.overheard:
+            tx.announce(MessageRefused(inbound.target))
         log.info("refused a message in %s: %s", inbound.conversation.id, wording.reason(over))
         return Refused(reason=Refusal.ALLOWANCE, told=told, words=wording.sentence(over), seconds=over.seconds)
 
@@ -63,14 +65,18 @@ class Affording:
         claimed = inbox.waiting_claim(tx, run)
         assert claimed is not None, "it waits"
         outcome = claimed.ended(OutcomeKind.FAILED, wording.reason(over))
-        self._settlement.settle(tx, Ending(claimed, outcome, owes=False, last=claimed.journalled, remembered=False))
+        # The message may have shown that it waits, and is marked as failed in any case.
+        signals = not claimed.inbound.overheard
+        ending = Ending(claimed, outcome, owes=False, last=claimed.journalled, remembered=False, signals=signals)
+        self._settlement.settle(tx, ending)
         if claimed.inbound.errand is None:
             self._tell(tx, claimed.inbound, over)
         inbox.announce_next(tx, claimed.inbound.conversation.id)
 
     def _tell(self, tx: Transaction, inbound: Inbound, over: Over) -> bool:
         """Tells what is used up, once in each window; later messages are only marked as failed."""
-        if not self._settlement.may_push(inbound.target):
+        # Where nobody asked the bot anything, nobody is told that it cannot answer.
+        if inbound.overheard or not self._settlement.may_push(inbound.target):
             return False
         # The cause names the sender, so that each member of a group is told.
         cause = f"{over.told_once} {inbound.sender.id}"
@@ -78,7 +84,4 @@ class Affording:
         notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, body, None, cause)
         # A platform that gave a handle for the reply waits for one.
         every = 0.0 if inbound.target.handle else TOLD_SECONDS
-        told = outbox.put_notice(tx, notice, self._clock.now(), every=every)
-        if not told:
-            tx.announce(MessageRefused(inbound.target))
-        return told
+        return outbox.put_notice(tx, notice, self._clock.now(), every=every)

@@ -82,8 +82,9 @@ class Settlement:
         abilities = self._can(ending.claimed.inbound.target) if ending.signals else None
         if settled.final is not None or abilities is None or not abilities.reactions:
             return None
+        is_silent = abilities.async_delivery and settled.outcome.kind is not OutcomeKind.FAILED
         # Where an answer could have been delivered, there is none on purpose.
-        return Signal.NONE if abilities.async_delivery else answer.signal_of(settled.outcome)
+        return Signal.NONE if is_silent else answer.signal_of(settled.outcome)
 
     def close(self, tx: Transaction, claimed: Claim, outcome: Outcome, *, remembered: bool = True) -> None:
         """Ends a run that no task works on, and stores its answer."""
