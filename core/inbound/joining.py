@@ -225,6 +225,16 @@ def hear(tx: Transaction, run: str, fence: int, now: float, may_join: MayJoin) -
     return Messages(heard)
 
 
+def is_heard(tx: Transaction, run: str) -> bool:
+    """Tells whether a run at work has read this waiting message and will answer it."""
+    row = tx.one(
+        "SELECT 1 FROM inbox w JOIN inbox r ON r.run = w.heard_by AND r.fence = w.heard_fence"
+        " WHERE w.run = ? AND w.state = 'waiting' AND r.state = 'running'",
+        run,
+    )
+    return row is not None
+
+
 def contain(tx: Transaction, run: str, fence: int, heard: Sequence[str]) -> None:
     """Joins messages that a run has heard, in the transaction that stores what the run made of them."""
     for each in heard:
@@ -302,7 +312,9 @@ def _told_together(messages: Sequence[Inbound]) -> str:
     texts = [_without_files(each).in_full for each in messages]
     if is_alone:
         return "\n".join(filter(None, texts))
-    return "\n".join(f"{name_of(each)}: {text}" for each, text in zip(messages, texts, strict=True))
+    # Further lines are indented, so that no line of a text can pose as somebody else's words.
+    lined = [text.replace("\n", "\n  ") for text in texts]
+    return "\n".join(f"{name_of(each)}: {text}" for each, text in zip(messages, lined, strict=True))
 
 
 def _without_files(message: Inbound) -> Inbound:
