@@ -29,8 +29,7 @@ def steer_never_runs() -> None:
 
     def hear(tx: Transaction, run: str, fence: int, now: float, may_join: MayJoin) -> Messages:
         heard = real(tx, run, fence, now, may_join)
-        for each, _ in heard.said:
-            tx.execute("UPDATE inbox SET state = 'joined', joined = ?, steered = 1 WHERE run = ?", run, each)
+        joining.contain(tx, run, fence, [each for each, _ in heard.said])
         return heard
 
     swap(joining, "hear", hear)
