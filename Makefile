@@ -19,7 +19,7 @@ CLIENTS := .venv-clients/.is-installed
 # Quick parts first, so that a plain mistake shows early; short ones last, so that no core waits long for another.
 SUITES := $(wildcard $(addprefix tests/,tidy unit contract chaos model scenario security))
 
-.PHONY: help setup run test sweep chaos promises board fuzz portable clients mutants bench soak size fresh image-check check map platform lock clean
+.PHONY: help setup run test sweep chaos promises board busy fuzz portable clients mutants bench soak size fresh image-check check map platform lock clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -39,6 +39,7 @@ test: setup  ## run all tests, quick ones first (ARGS="..." are passed on)
 sweep: $(DEV)  ## kill a gateway before and after every commit, then at every failpoint (PART=1/4 is a quarter of it)
 	@$(BIN)/python -m tests.chaos.sweep --scenario people --doubles 1 --progress --part $(or $(PART),1/1) $(ARGS)
 	@$(BIN)/python -m tests.chaos.sweep --scenario approvals --doubles 1 --progress --part $(or $(PART),1/1) $(ARGS)
+	@$(BIN)/python -m tests.chaos.sweep --scenario busy --doubles 1 --progress --part $(or $(PART),1/1) $(ARGS)
 	@$(BIN)/python -m tests.chaos.sweep --scenario sixty --doubles 1 --failpoints --progress --part $(or $(PART),1/1) $(ARGS)
 
 SEED ?= 1
@@ -54,6 +55,9 @@ promises: $(DEV)  ## kill a gateway while a thousand promises are open, and look
 CARDS ?= 500
 board: $(DEV)  ## work off a board of unruly workers while the gateway is killed (SEED=1 CARDS=500)
 	@$(BIN)/python -m tests.chaos.board --seed $(SEED) --cards $(CARDS) $(ARGS)
+
+busy: $(DEV)  ## kill a gateway at every commit of a busy chat, in each mode and on each platform
+	@TIDINGS_BUSY_KILLS=all $(BIN)/python -m pytest -n $(WORKERS) tests/scenario/places/test_platform_busy.py $(ARGS)
 
 MINUTES ?= 5
 fuzz: $(DEV)  ## fuzz the HTTP API by what its own /openapi.json says (MINUTES=5 SEED=1)

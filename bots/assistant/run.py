@@ -231,8 +231,10 @@ class Work:
                 yield event
             return
         await self._asking.turnstile.enter()
-        # The results of the tools are stored, so that a restart continues after them.
-        yield self._checkpoint()
+        # The results of the tools are stored, so that a restart continues after them. A message that was heard counts
+        # as taken in by the next checkpoint, which must hold it: that of `_take_in`.
+        if not self._meanwhile:
+            yield self._checkpoint()
 
     async def _ask(self, built: Built) -> AsyncGenerator[Event, None]:
         """Stores one complete answer in `_answer`; a model that answers only with a sign of silence is asked again."""

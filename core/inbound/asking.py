@@ -191,6 +191,9 @@ class Asking:
         row = approval_rows.get(tx, id) if id else None
         if row is None or not self._settlement.can_push(inbound.target):
             return
+        if inbox.stop_asked(tx, row["run"]) is not None:
+            # The message has withdrawn the question.
+            return
         here = row["target"] is not None and approval_rows.target_of(row).lane == inbound.target.lane
         text = questions.NEXT_HERE if here else questions.NEXT_ELSEWHERE
         notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=text), None, f"{id} {inbound.sender.id}")

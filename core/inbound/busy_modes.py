@@ -71,7 +71,7 @@ class BusyModes:
 
     def may_collect(self, first: Inbound, other: Inbound) -> bool:
         """Tells whether one run may answer both: its tools must be open to both senders alike."""
-        return self._rank(first) == self._rank(other)
+        return self._rank(first) == self._rank(other) and self._bots.find(first) == self._bots.find(other)
 
     def may_steer(self, first: Inbound, other: Inbound) -> bool:
         """Tells whether a message may be handed to the run of another one.
@@ -84,7 +84,7 @@ class BusyModes:
         here, there = first.target, other.target
         if here.lane != there.lane or Audience.ONE in (here.audience, there.audience):
             return False
-        return self._rank(other) >= self._rank(first)
+        return self._rank(other) >= self._rank(first) and self._bots.find(first) == self._bots.find(other)
 
     def _rank(self, message: Inbound) -> int:
         return self.people.find(message).role.rank

@@ -284,7 +284,7 @@ class Dispatcher(Part):
 
     async def _run_one(self, claimed: Claim, slot: Slot) -> Claim | None:
         run, inbound = claimed.run, claimed.inbound
-        hearing = Hearing(self._store, claimed, self._busy.may_steer)
+        hearing = Hearing(self._store, self._clock, claimed, self._busy.may_steer)
         agent, turn, session, can = self._turns.prepare(claimed, hearing)
         self._at_work[run], self._hearings[run] = agent, hearing
         journal = Journal(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidings.core.agent import Checkpoint
+from tidings.core.clock import Clock
 from tidings.core.inbound import inbox, joining
 from tidings.core.inbound.inbox import Claim
 from tidings.core.inbound.joining import MayJoin
@@ -20,8 +21,9 @@ SHOWN_CHARACTERS = 1000
 class Hearing:
     """What one run hears; a message stays a run of its own until it is stored together with a checkpoint."""
 
-    def __init__(self, store: Store, claimed: Claim, may_steer: MayJoin) -> None:
+    def __init__(self, store: Store, clock: Clock, claimed: Claim, may_steer: MayJoin) -> None:
         self._store = store
+        self._clock = clock
         self._run = claimed.run
         self._fence = claimed.fence
         self._may_steer = may_steer
@@ -39,7 +41,11 @@ class Hearing:
         if not self._called:
             return ()
         self._called = False
-        found = await self._store.insist(lambda tx: joining.hear(tx, self._run, self._fence, self._may_steer))
+        now = self._clock.now()
+        found, more = await self._store.insist(
+            lambda tx: joining.hear(tx, self._run, self._fence, now, self._may_steer)
+        )
+        self._called = self._called or more
         known = {each.run for each in self._heard}
         new = [(run, message) for run, message in found if run not in known]
         self._heard += [Heard(run, joining.name_of(said), plain(said.text)[:SHOWN_CHARACTERS]) for run, said in new]

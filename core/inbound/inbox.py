@@ -347,16 +347,16 @@ def let_wait(tx: Transaction, run: str, conversation: str) -> None:
     announce_next(tx, conversation)
 
 
-def message_of(tx: Transaction, run: str) -> Inbound:
-    """The message of a run, with all that joined it before it began."""
-    found = find_message(tx, run)
+def message_of(tx: Transaction, run: str, *, steered: bool = False) -> Inbound:
+    """The message of a run with all that joined it before it began, or also with what steered it afterwards."""
+    found = find_message(tx, run, steered=steered)
     assert found is not None, "a run is a row"
     return found
 
 
-def find_message(tx: Transaction, run: str) -> Inbound | None:
+def find_message(tx: Transaction, run: str, *, steered: bool = False) -> Inbound | None:
     row = tx.one("SELECT run, message, album, followed FROM inbox WHERE run = ?", run)
-    return joining.put_together(tx, row) if row else None
+    return joining.put_together(tx, row, steered=steered) if row else None
 
 
 def finish(tx: Transaction, claimed: Claim, outcome: Outcome, now: float) -> None:
@@ -449,7 +449,7 @@ def amend(tx: Transaction, change: Inbound) -> Row | None:
     if row is None:
         return None
     if change.kind is Kind.DELETED and row["joined"] is None:
-        if not row["album"]:
+        if not joining.is_whole_album(tx, row["run"], row["album"]):
             joining.hand_over(tx, row["run"])
         return row
     if change.kind is Kind.DELETED:

@@ -104,13 +104,14 @@ def _resting(tx: Transaction, conversation: str, now: float) -> list[Row]:
 def album_leader(tx: Transaction, inbound: Inbound) -> Row | None:
     """The waiting run that an album's later message becomes part of."""
     rows = _album(tx, inbound) if inbound.group else ()
-    return next((row for row in rows if row["state"] == "waiting"), None)
+    # What a run has heard already gets no further parts, because its checkpoint would not hold them.
+    return next((row for row in rows if row["state"] == "waiting" and not row["heard_by"]), None)
 
 
 def _album(tx: Transaction, inbound: Inbound) -> list[Row]:
     """The rows of this album so far; the same group from another person is another album."""
     rows = tx.all(
-        "SELECT run, accepted, state, message FROM inbox WHERE conversation = ? AND album = ? AND album <> ''"
+        "SELECT run, accepted, state, heard_by, message FROM inbox WHERE conversation = ? AND album = ? AND album <> ''"
         " AND state IN ('waiting', 'running', 'done') ORDER BY seq DESC",
         inbound.conversation.id,
         inbound.group,
@@ -170,20 +171,35 @@ def hand_over(tx: Transaction, run: str) -> None:
     if heir is None:
         return
     tx.execute(
-        "UPDATE inbox SET state = 'waiting', joined = NULL, followed = 1,"
+        "UPDATE inbox SET state = 'waiting', joined = NULL, followed = 1, steered = 0,"
         " ready = (SELECT r.ready FROM inbox r WHERE r.run = ?), mode = (SELECT r.mode FROM inbox r WHERE r.run = ?)"
         " WHERE run = ?",
         *(run, run, heir["run"]),
     )
-    tx.execute("UPDATE inbox SET joined = ? WHERE joined = ?", heir["run"], run)
+    # The checkpoint that held some of them goes away, too.
+    tx.execute("UPDATE inbox SET joined = ?, steered = 0 WHERE joined = ?", heir["run"], run)
     tx.execute("UPDATE inbox SET followed = 0 WHERE run = ?", run)
+
+
+def is_whole_album(tx: Transaction, run: str, album: str) -> bool:
+    """Tells whether a run is for one album and nothing else, which goes away as a whole."""
+    others = tx.one("SELECT 1 FROM inbox WHERE joined = ? AND album <> ? LIMIT 1", run, album)
+    return bool(album) and others is None
 
 
 # Messages for a run at work.
 
 
-def hear(tx: Transaction, run: str, fence: int, may_join: MayJoin) -> list[tuple[str, Inbound]]:
-    """Reads the messages for a run at work, each with its id; from now on they cannot be changed or taken back.
+class Messages(NamedTuple):
+    """What a run at work hears: messages, each with its id."""
+
+    said: list[tuple[str, Inbound]]
+    # Whether an album still grows, so that the run must ask again.
+    more: bool = False
+
+
+def hear(tx: Transaction, run: str, fence: int, now: float, may_join: MayJoin) -> Messages:
+    """Reads the messages for a run at work; from now on they cannot be changed or taken back.
 
     They stay runs of their own until `contain` is called with the same fence.
     """
@@ -191,21 +207,33 @@ def hear(tx: Transaction, run: str, fence: int, may_join: MayJoin) -> list[tuple
         "SELECT conversation, message FROM inbox WHERE run = ? AND fence = ? AND state = 'running'", run, fence
     )
     if row is None:
-        return []
+        return Messages([])
     first, heard = _message(row), list[tuple[str, Inbound]]()
     rows = tx.all(
-        "SELECT run, message, album, followed FROM inbox WHERE conversation = ? AND state = 'waiting'"
+        "SELECT run, message, album, followed, ready FROM inbox WHERE conversation = ? AND state = 'waiting'"
         " AND mode = 'steer' AND attempt = 0 ORDER BY said, seq LIMIT ?",
         *(row["conversation"], MOST_MESSAGES),
     )
     for each in rows:
+        if each["album"] and each["ready"] > now:
+            return Messages(heard, more=True)
         message = put_together(tx, each)
         # The person may have lost a role since.
         if not may_join(first, message):
             break
         tx.execute("UPDATE inbox SET heard_by = ?, heard_fence = ? WHERE run = ?", run, fence, each["run"])
         heard.append((each["run"], message))
-    return heard
+    return Messages(heard)
+
+
+def is_heard(tx: Transaction, run: str) -> bool:
+    """Tells whether a run at work has read this waiting message and will answer it."""
+    row = tx.one(
+        "SELECT 1 FROM inbox w JOIN inbox r ON r.run = w.heard_by AND r.fence = w.heard_fence"
+        " WHERE w.run = ? AND w.state = 'waiting' AND r.state = 'running'",
+        run,
+    )
+    return row is not None
 
 
 def contain(tx: Transaction, run: str, fence: int, heard: Sequence[str]) -> None:
@@ -238,15 +266,15 @@ def steering(tx: Transaction) -> list[str]:
 # Reading what has joined.
 
 
-def put_together(tx: Transaction, row: Row, *, followed: bool | None = None) -> Inbound:
+def put_together(tx: Transaction, row: Row, *, followed: bool | None = None, steered: bool = False) -> Inbound:
     """The message of a run with all that joined it before the run began; `row` has run, message, album and followed.
 
-    `followed` is what holds by now, if the row was read before.
+    `followed` is what holds by now, if the row was read before; `steered` adds what was handed to the run at work.
     """
     first = _message(row)
     if not (row["album"] or (row["followed"] if followed is None else followed)):
         return first
-    later = _joined(tx, row["run"], steered=False)
+    later = followers(tx, row["run"]) if steered else _joined(tx, row["run"], steered=False)
     if not later:
         return first
     files = tuple(file for each in (first, *later) for file in each.attachments)
@@ -287,7 +315,9 @@ def _told_together(messages: Sequence[Inbound]) -> str:
     texts = [_without_files(each).in_full for each in messages]
     if is_alone:
         return "\n".join(filter(None, texts))
-    return "\n".join(f"{name_of(each)}: {text}" for each, text in zip(messages, texts, strict=True))
+    # Further lines are indented, so that no line of a text can pose as somebody else's words.
+    lined = [text.replace("\n", "\n  ") for text in texts]
+    return "\n".join(f"{name_of(each)}: {text}" for each, text in zip(messages, lined, strict=True))
 
 
 def _without_files(message: Inbound) -> Inbound:

@@ -23,9 +23,11 @@ class Stopping:
         self._settlement = settlement
 
     async def stop(self, run: str, by: str) -> bool:
-        """Stops a run; false if it has already ended."""
+        """Stops a run; false if it has already ended, or if another run has heard its message and answers it."""
 
         def unit(tx: Transaction) -> bool:
+            if joining.is_heard(tx, run):
+                return False
             return inbox.ask_stop(tx, run, by) or self._settlement.cancel(tx, run, stops.reason(by))
 
         return await self._store.write(unit)

@@ -82,7 +82,7 @@ def _last_exchange(tx: Transaction, conversation: str, generation: int) -> tuple
         if row["run"] in runs[-1:]:
             continue
         runs.append(row["run"])
-        message = inbox.message_of(tx, row["run"])
+        message = inbox.message_of(tx, row["run"], steered=True)
         if message.origin is Origin.PERSON:
             return runs, message
     return None

@@ -226,7 +226,7 @@ class Case:
     def messages(self) -> Iterator[tuple[Say, Expected]]:
         """What was said and must be answered by a run."""
         for say in self.said.values():
-            if say.is_stored and not say.text.startswith("/"):
+            if say.is_stored and not say.text.startswith("/") and say.becomes is not Fate.SHARED:
                 yield say, expected(say)
 
     def is_joined(self, say: Say) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tests.chaos import approval_checkers, people_checkers
+from tests.chaos import approval_checkers, busy_checkers, people_checkers
 from tests.chaos.case import TEXT_ACTS, Books, Case, Copy, Owed, Row, file_line
 from tests.chaos.played import Played
 from tests.chaos.steps import REPLIES, Expected, Fate, Say, expected
@@ -179,6 +179,8 @@ def misplaced(case: Case) -> list[str]:
 def _own_tokens(case: Case, copy: Copy, text: str) -> set[str]:
     """What a text may speak of: the message that it answers, or what is told there without being asked."""
     say = case.said.get(copy.message.reply_to) or case.admitted(copy)
+    if say is not None and say.becomes is Fate.SHARED:
+        return {each.key for each in case.said.values() if _place(each) == _place(say)}
     if say is not None:
         return {say.key}
     told = case.told(copy.place, text.removeprefix(MARK).strip())
@@ -286,6 +288,7 @@ CHECKERS: dict[str, Callable[[Case], list[str]]] = {
     "left_behind": orphans,
     "people": people_checkers.people,
     "approvals": approval_checkers.approvals,
+    "busy": busy_checkers.busy,
 }
 
 

@@ -60,6 +60,7 @@ class Spec(Value, frozen=True, kw_only=True):
     log: str
     # Where each failpoint that is passed is written down, if anywhere.
     labels: str = ""
+    burst_seconds: float = 0.0
 
 
 class Command(Value, frozen=True, kw_only=True):
@@ -181,7 +182,11 @@ class Child:
         agent = scripted.ScriptedAgent(self._clock, scripted.Ledger(Path(self._spec.ledger)))
         return Gateway(
             Path(self._spec.home),
-            Core(access=access, approvals=Approvals(minutes=ASKED_MINUTES), limits=Limits(burst_seconds=0)),
+            Core(
+                access=access,
+                approvals=Approvals(minutes=ASKED_MINUTES),
+                limits=Limits(burst_seconds=self._spec.burst_seconds),
+            ),
             [
                 Platform(settings.name, account, lambda host, a=account, s=settings: self._adapter(a, s, host))  # type: ignore[misc]
                 for account, settings in self._spec.adapters

@@ -273,6 +273,7 @@ class Play:
             ledger=str(self._folder / "ledger"),
             log=str(self._folder / "log"),
             labels=str(self._passes(self._boots)) if self._labels else "",
+            burst_seconds=self._scenario.burst_seconds,
         )
 
     def _trace(self, boot: int) -> Path:

@@ -16,6 +16,7 @@ from tests.chaos import mutation_api as api
 from tests.chaos import mutation_approvals as approvals
 from tests.chaos import mutation_assistant as assistant
 from tests.chaos import mutation_board as board
+from tests.chaos import mutation_busy as busy
 from tests.chaos import mutation_discord as discord
 from tests.chaos import mutation_fairness as fairness
 from tests.chaos import mutation_fence as fence
@@ -1180,6 +1181,48 @@ MUTANTS: dict[str, Mutant] = {
             "one person fills the queue",
             fairness.one_person_fills_the_queue,
             _test("fairness", "one_person_cannot_fill_the_queue_of_all"),
+        ),
+        Mutant("steer runs twice", busy.steer_runs_twice, _swept("INSERT INTO journal; UPDATE inbox", "busy", "busy")),
+        Mutant("steer never runs", busy.steer_never_runs, _swept("INSERT INTO journal; UPDATE inbox", "busy", "busy")),
+        Mutant(
+            "a guest's words in an owner's run",
+            busy.guests_are_collected,
+            _test("busy", "a_guests_words_are_not_collected_into_an_owners_run"),
+        ),
+        Mutant(
+            "interrupted by somebody else",
+            busy.anybody_interrupts,
+            _test("busy", "nobody_interrupts_somebody_elses_answer"),
+        ),
+        Mutant(
+            "a burst of two people",
+            busy.burst_joins_two_people,
+            _test("busy", "bursts_of_two_people_are_two_runs"),
+        ),
+        Mutant(
+            "what was heard is deleted",
+            busy.heard_message_is_deleted,
+            _test("busy", "a_message_is_changed_until_it_is_heard_and_not_after"),
+        ),
+        Mutant(
+            "lost wake-up, unheard message",
+            busy.messages_for_a_run_only_by_wakeup,
+            _test("wakeups", "a_message_for_a_run_at_work_is_heard"),
+        ),
+        Mutant(
+            "an album grows after it was heard",
+            busy.album_grows_after_it_was_heard,
+            _test("busy_edges", "a_picture_that_comes_after_its_album_was_heard_is_seen_too"),
+        ),
+        Mutant(
+            "followers of a lost checkpoint",
+            busy.followers_of_a_lost_checkpoint,
+            _test("busy_edges", "after_a_kill_the_first_message_is_deleted_and_those_it_had_taken_in_stay"),
+        ),
+        Mutant(
+            "a message for another bot steers",
+            busy.other_bots_messages_steer,
+            _test("busy_edges", "a_message_for_another_bot_does_not_join[steer]"),
         ),
     )
 }

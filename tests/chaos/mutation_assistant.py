@@ -166,8 +166,10 @@ def tool_acts_before_it_is_stored() -> None:
 
     real = Using.use
 
-    async def use(self: Using, calls: Sequence[ToolCallPart], into: Round) -> AsyncGenerator[Event, None]:
-        for event in [event async for event in real(self, calls, into)]:
+    async def use(
+        self: Using, calls: Sequence[ToolCallPart], into: Round, *, approved: bool = False
+    ) -> AsyncGenerator[Event, None]:
+        for event in [event async for event in real(self, calls, into, approved=approved)]:
             yield event
 
     swap(Using, "use", use)

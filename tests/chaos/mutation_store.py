@@ -41,8 +41,8 @@ def wish_to_forget_only_in_memory() -> None:
     """A kill between the request and its answer, and it is kept like any other."""
     real = inbox.put
 
-    def put(tx: Transaction, inbound: Inbound, run: str, now: float) -> str:
-        return real(tx, replace(inbound, forget=False), run, now)
+    def put(tx: Transaction, inbound: Inbound, run: str, now: float, burst: float = 0.0) -> str:
+        return real(tx, replace(inbound, forget=False), run, now, burst)
 
     swap(inbox, "put", put)
 

@@ -393,4 +393,65 @@ APPROVALS = Scenario(
     ),
 )
 
-SCENARIOS = {"ten": TEN, "odd": ODD, "sixty": SIXTY, "people": PEOPLE, "approvals": APPROVALS}
+# Each mode on each platform: the letter of the platform, and in tens the number of the mode, name a message.
+BUSY_MODES = ("queue", "collect", "steer", "interrupt")
+BUSY_PLATFORMS = (("k", "keyed"), ("r", "readback"), ("n", "neither"))
+
+
+def _busy(key: str, where: str, mode: str) -> Say:
+    return Say(key, where, f"busy {key}", chat=mode, fate=Fate.SHARED)
+
+
+def _everywhere(digit: int, platforms: tuple[tuple[str, str], ...] = BUSY_PLATFORMS) -> list[Step]:
+    return [
+        _busy(f"{letter}{tens}{digit}", where, mode)
+        for tens, mode in enumerate(BUSY_MODES, start=1)
+        for letter, where in platforms
+    ]
+
+
+def _chosen() -> list[Step]:
+    return [
+        Say(f"{letter}{tens}", where, f"/busy {mode}", chat=mode, reply=f"A message while I am busy: {mode} (chosen")
+        for tens, mode in enumerate(BUSY_MODES, start=1)
+        for letter, where in BUSY_PLATFORMS
+    ]
+
+
+def _joining(letter: str) -> tuple[tuple[str, str], ...]:
+    """The last two messages before the end of a run are a burst, whatever the mode does with it."""
+    burst = tuple((f"{letter}{tens}4", f"{letter}{tens}3") for tens in (1, 4))
+    collected = tuple((f"{letter}2{digit}", f"{letter}22") for digit in (3, 4))
+    return (*burst, *collected, *((f"{letter}3{digit}", f"{letter}31") for digit in (2, 3, 4)))
+
+
+# What is said while a run goes on, in every mode and on every platform; and across a stop by SIGTERM.
+BUSY = Scenario(
+    (KEYED, READBACK, NEITHER),
+    (
+        *_chosen(),
+        Wait(0.2),
+        *_everywhere(1),
+        Wait(1.7),
+        *_everywhere(2),
+        Wait(1.1),
+        *_everywhere(3),
+        Wait(0.2),
+        *_everywhere(4),
+        Edit("k24", "keyed", "busy k24 after all"),
+        Wait(0.7),
+        # Behind the last step of the first runs.
+        *_everywhere(5, BUSY_PLATFORMS[:1]),
+        Wait(30.0),
+        _busy("k61", "keyed", "steer"),
+        Wait(1.8),
+        _busy("k62", "keyed", "steer"),
+        Stop(),
+        _busy("k63", "keyed", "steer"),
+        REST,
+    ),
+    joins=(*_joining("k"), ("k25", "k22"), ("k62", "k61"), *_joining("r"), *_joining("n")),
+    burst_seconds=0.5,
+)
+
+SCENARIOS = {"ten": TEN, "odd": ODD, "sixty": SIXTY, "people": PEOPLE, "approvals": APPROVALS, "busy": BUSY}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -9,8 +10,11 @@ from pathlib import Path
 from tests.chaos.steps import (
     BROKEN,
     FRAIL_SECONDS,
+    LAST_SECONDS,
     REPORT_SECONDS,
     SLOW_SECONDS,
+    STEP_SECONDS,
+    STEPS,
     STREAMED,
     VOW_SECONDS,
     bold_text,
@@ -86,6 +90,7 @@ class ScriptedAgent:
             "vow": self._task,
             "ask": self._ask,
             "beg": self._ask,
+            "busy": self._busy,
         }
         async for event in scripts[turn.message.text.split()[0]](turn, token):
             yield event
@@ -174,6 +179,23 @@ class ScriptedAgent:
         yield TextDelta("Paid, and written down." if verdict.granted else "Not paid.")
         yield Finished()
 
+    async def _busy(self, turn: Turn, token: str) -> AsyncIterator[Event]:
+        """Hears at each of its steps, stores what it heard, and names every message that it answers."""
+        run, *taken = (turn.checkpoint or b"none").decode().split()
+        if run != turn.run:
+            taken = _named(turn.message.text)
+        yield TextDelta("I am at it.")
+        for _ in range(STEPS):
+            await self._clock.sleep(STEP_SECONDS)
+            if heard := await turn.heard():
+                taken += [key for message in heard for key in _named(message.text)]
+                yield Checkpoint(" ".join((turn.run, *taken)).encode())
+                # Only what is surely stored gets here; whoever stores it once more says the same.
+                self._ledger.write(f"{turn.run}-put-{'+'.join(taken)}")
+        await self._clock.sleep(LAST_SECONDS)
+        yield TextDelta("".join(f"\n\n[{key}] is answered." for key in taken))
+        yield Finished()
+
     async def _bold(self, turn: Turn, token: str) -> AsyncIterator[Event]:
         yield TextDelta(bold_text(token))
         yield Finished()
@@ -247,6 +269,12 @@ class ScriptedAgent:
         yield ToolFinished(call, "promised")
         yield TextDelta(f"{token} I will report back.")
         yield Finished()
+
+
+def _named(text: str) -> list[str]:
+    """The keys of the messages whose texts were put together to this one."""
+    words = text.split()
+    return [key for word, key in itertools.pairwise(words) if word == "busy"]
 
 
 async def _report(token: str) -> str:

@@ -27,6 +27,8 @@ class Fate(Enum):
     WITHDRAWN = auto()
     # Said while its sender is being removed or blocked: any of the others, and never more than one answer.
     OPEN = auto()
+    # Said while its chat may be busy: answered alone or together with others, or cut short by the next one.
+    SHARED = auto()
 
 
 class Platform(NamedTuple):
@@ -169,6 +171,10 @@ class Scenario(NamedTuple):
     linked: tuple[tuple[str, ...], ...] = ()
     # How the question of each message that asks before it pays ends.
     asked: tuple[tuple[str, str], ...] = ()
+    # Which message joins the run of which other one, as long as nothing is killed.
+    joins: tuple[tuple[str, str], ...] = ()
+    # The limit of the same name.
+    burst_seconds: float = 0.0
 
     def said(self) -> dict[str, Say]:
         """Every message once, as it was corrected."""
@@ -203,6 +209,10 @@ REPORT_SECONDS = 2.0
 FRAIL_SECONDS = 1.0
 # Later than any removal that follows, however many kills come between.
 VOW_SECONDS = 20.0
+# How long a run takes that hears what is said meanwhile: from step to step, and behind the last one.
+STEPS = 3
+STEP_SECONDS = 1.0
+LAST_SECONDS = 0.5
 
 
 def expected(say: Say) -> Expected:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from tests.chaos import checkers, driver, zygote
 from tests.chaos.driver import Played, Seen
-from tests.chaos.scenario import APPROVALS, PEOPLE, SIXTY, TEN
+from tests.chaos.scenario import APPROVALS, BUSY, PEOPLE, SIXTY, TEN
 from tests.simulators.paper.simulator import Message
 from tidings.core.outbound.outbox import MARK
 from tidings.core.types import Choice
@@ -86,6 +86,10 @@ def _answering(known: str, unheard: str) -> Callable[[tuple[Message, ...]], tupl
     return lambda messages: (*messages, *(replace(m, reply_to=unheard) for m in messages if m.reply_to == known))
 
 
+def _renamed(old: str, new: str) -> Callable[[tuple[Message, ...]], tuple[Message, ...]]:
+    return lambda messages: tuple(replace(each, text=each.text.replace(old, new)) for each in messages)
+
+
 def _with_button(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     last = messages[-1]
     return (*messages[:-1], replace(last, choices=(Choice(id="ask_1/once", label="Once"),)))
@@ -110,6 +114,8 @@ _AUDIT_AGAIN = (
     "INSERT INTO audit (at, actor, action, object, detail) SELECT at, actor, action, object, detail FROM audit"
     " WHERE action = 'blocked'"
 )
+
+_INTERRUPTED = "UPDATE inbox SET outcome = 'cancelled', reason = 'interrupted by your next message' WHERE key = 'r11'"
 
 # A checker and a way to spoil what it looks after; some have several.
 TAMPERINGS: tuple[tuple[str, str, Tamper], ...] = (
@@ -205,11 +211,29 @@ APPROVAL_TAMPERINGS: tuple[tuple[str, str, Tamper], ...] = (
 )
 
 
+# The same for messages to a chat that is busy.
+BUSY_TAMPERINGS: tuple[tuple[str, str, Tamper], ...] = (
+    (
+        "busy",
+        "answered where it joined, and by itself",
+        _messages("keyed", lambda all: (*all, replace(all[-1], key="other.1", text="[k32] is answered."))),
+    ),
+    ("busy", "joined, and left out of the answer", _messages("neither", _renamed("[n23]", "[n29]"))),
+    ("busy", "in a checkpoint, and a run of its own", _sql("UPDATE inbox SET joined = run WHERE key = 'k32'")),
+    ("busy", "joined after it had run", _sql("UPDATE inbox SET attempt = 1 WHERE key = 'r33'")),
+    ("busy", "never answered", _sql("UPDATE inbox SET outcome = 'failed' WHERE key = 'n11'")),
+    ("busy", "interrupted in a chat that queues", _sql(_INTERRUPTED)),
+    ("busy", "answered in another order", _sql("UPDATE inbox SET ended = 0 WHERE key = 'k13'")),
+    ("busy", "nothing joins at all", lambda played: played._replace(scenario=played.scenario._replace(joins=()))),
+)
+
+
 PLAYS = (
     (TEN, TAMPERINGS),
     (SIXTY, LARGE_TAMPERINGS),
     (PEOPLE, PEOPLE_TAMPERINGS),
     (APPROVALS, APPROVAL_TAMPERINGS),
+    (BUSY, BUSY_TAMPERINGS),
 )
 
 

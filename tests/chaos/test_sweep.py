@@ -13,7 +13,7 @@ from tests.chaos.crew import Ask
 from tests.chaos.mutants import MUTANTS, VARIABLE
 from tests.chaos.played import Commit
 from tests.chaos.sweep import kills, part
-from tests.chaos.tampering import APPROVAL_TAMPERINGS, PEOPLE_TAMPERINGS, TAMPERINGS
+from tests.chaos.tampering import APPROVAL_TAMPERINGS, BUSY_TAMPERINGS, PEOPLE_TAMPERINGS, TAMPERINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -60,8 +60,16 @@ def test_a_tool_acts_once_whichever_commit_about_its_question_a_kill_hits() -> N
     assert report.counts["double"] > 2
 
 
+def test_a_message_to_a_busy_chat_has_one_outcome_whichever_checkpoint_a_kill_hits() -> None:
+    # Before or after each checkpoint that may hold a message, in turns; `make sweep` has both at every commit.
+    report = Report("--scenario", "busy", "--touching", "INSERT INTO journal; UPDATE inbox", "--part", "1/2")
+    assert report.status == 0, report.text
+    assert report.counts["busy"] == report.counts["lost"] == 0
+    assert report.counts["cases"] > 5
+
+
 @pytest.mark.parametrize(
-    ("scenario", "messages"), [("ten", 12), ("odd", 7), ("sixty", 60), ("people", 29), ("approvals", 18)]
+    ("scenario", "messages"), [("ten", 12), ("odd", 7), ("sixty", 60), ("people", 29), ("approvals", 18), ("busy", 67)]
 )
 def test_the_commits_are_the_same_in_every_run(scenario: str, messages: int) -> None:
     report = Report("--scenario", scenario, "--runs", "3")
@@ -98,6 +106,7 @@ SIGNS = {
     "no-doubtful-state": ("ten", "UPDATE parts; UPDATE deliveries", "unmarked_duplicates"),
     "drop-when-in-doubt": ("ten", "UPDATE parts; UPDATE deliveries", "silent"),
     "admitted-after-the-welcome": ("people", "UPDATE codes", "people"),
+    "steer-never-runs": ("busy", "INSERT INTO journal; UPDATE inbox", "busy"),
 }
 
 
@@ -116,7 +125,8 @@ def test_the_sweep_finds_a_seeded_bug(mutant: str) -> None:
 
 
 def test_every_checker_sees_spoilt_traces() -> None:
-    assert {checker for checker, _, _ in (*TAMPERINGS, *PEOPLE_TAMPERINGS, *APPROVAL_TAMPERINGS)} == CHECKERS.keys()
+    tamperings = (*TAMPERINGS, *PEOPLE_TAMPERINGS, *APPROVAL_TAMPERINGS, *BUSY_TAMPERINGS)
+    assert {checker for checker, _, _ in tamperings} == CHECKERS.keys()
     command = [sys.executable, "-m", "tests.chaos.tampering"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

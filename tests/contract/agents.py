@@ -9,20 +9,25 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import pytest
+from msgspec import structs
 
 from tests.worlds.builders import capabilities, inbound
 from tests.worlds.fakes import FakeDesk, settle
 from tests.worlds.tool_bench import permissions_of
 from tidings.core import context
-from tidings.core.agent import Agent, ApprovalAsked, Event, Finished, ToolFinished, ToolStarted, Turn
+from tidings.core.agent import Agent, ApprovalAsked, Checkpoint, Event, Finished, ToolFinished, ToolStarted, Turn
 from tidings.core.context import Session
 from tidings.core.errors import NoSession
 from tidings.core.roles import Person, Role
+from tidings.core.types import Inbound
 
 # An agent that says nothing for so long is stuck; a test must not be.
 PATIENCE_SECONDS = 30.0
 # Closing at each of two thousand words proves nothing that closing at these does not.
 FIRST_EVENTS = 25
+# At how many of its steps an agent is told something, one after the other; and a word that nobody else says.
+FIRST_STEPS = 4
+MEANWHILE = "periwinkle"
 
 
 class WatchedDesk(FakeDesk):
@@ -73,6 +78,20 @@ def session_of(run: str, chat: str = "1", role: Role = Role.OWNER) -> Session:
 
 def turn_of(text: str, desk: WatchedDesk, run: str = "run_1", chat: str = "1") -> Turn:
     return Turn(run=run, attempt=1, bot="bot", message=inbound(text, chat=chat), desk=desk)
+
+
+class Meanwhile:
+    """What comes while the agent works: one message, at one of its steps."""
+
+    def __init__(self, step: int) -> None:
+        self._left = step
+        # Handed to the agent, and in no checkpoint yet.
+        self.is_owed = False
+
+    async def __call__(self) -> tuple[Inbound, ...]:
+        self._left -= 1
+        self.is_owed = self.is_owed or self._left == 0
+        return (inbound(MEANWHILE),) if self._left == 0 else ()
 
 
 async def hear(bench: AgentBench, text: str, desk: WatchedDesk, run: str = "run_1") -> Heard:
@@ -214,6 +233,20 @@ class AgentContract:
             done = {bench.acts(run, desk) - acts[run] for run in runs}
             assert len(done) == 1, f"{text!r}: some runs acted for others: {done}"
 
+    async def test_what_it_hears_meanwhile_is_in_its_next_checkpoint(self, bench: AgentBench) -> None:
+        """Its message counts as taken in from then on; an agent that does not listen is handed nothing."""
+        for text in bench.messages:
+            for step in range(1, FIRST_STEPS + 1):
+                meanwhile = Meanwhile(step)
+                turn = structs.replace(turn_of(text, WatchedDesk()), heard=meanwhile)
+                with context.bind(session_of("run_1")):
+                    async with asyncio.timeout(PATIENCE_SECONDS), aclosing(_until_it_fails(bench, turn)) as events:
+                        async for event in events:
+                            if isinstance(event, Checkpoint) and meanwhile.is_owed:
+                                told = f"{text!r}: heard at step {step}, and not in the next checkpoint"
+                                assert MEANWHILE.encode() in event.data, told
+                                meanwhile.is_owed = False
+
     async def test_what_two_people_say_at_once_is_answered_to_each(self, bench: AgentBench) -> None:
         first, second = bench.messages[0], bench.messages[-1]
         alone = [await hear(bench, text, WatchedDesk()) for text in (first, second)]
@@ -222,9 +255,15 @@ class AgentContract:
 
 
 async def _events(bench: AgentBench, text: str, desk: WatchedDesk, run: str) -> AsyncGenerator[Any, None]:
+    async with aclosing(_until_it_fails(bench, turn_of(text, desk, run))) as events:
+        async for event in events:
+            yield event
+
+
+async def _until_it_fails(bench: AgentBench, turn: Turn) -> AsyncGenerator[Any, None]:
     """An agent's own failure ends it here: what it raises is tested elsewhere."""
     try:
-        async for event in bench.agent.run(turn_of(text, desk, run)):
+        async for event in bench.agent.run(turn):
             yield event
     except RuntimeError:
         return

@@ -14,7 +14,7 @@ from tests.worlds.builders import inbound
 from tidings.bots.demo.agent import DemoAgent
 from tidings.bots.echo.agent import EchoAgent
 from tidings.core import context
-from tidings.core.agent import Agent, Event, Finished, TextDelta, ToolFinished, ToolStarted, Turn
+from tidings.core.agent import Agent, Checkpoint, Event, Finished, TextDelta, ToolFinished, ToolStarted, Turn
 
 
 class Bench:
@@ -162,6 +162,17 @@ class ActsForWhoeverCameFirst(Honest):
             await super().act(turn)
 
 
+class HearsAndForgets(Honest):
+    """What was said meanwhile counts as taken in, and the next attempt does not know it."""
+
+    async def run(self, turn: Turn) -> AsyncIterator[Event]:
+        said = await turn.heard()
+        yield Checkpoint(turn.message.text.encode())
+        async for event in super().run(turn):
+            yield event
+        yield Checkpoint("\n".join(message.text for message in said).encode())
+
+
 class KeepsOneTurnForAll(Honest):
     """What it was asked last, it answers to everybody."""
 
@@ -189,6 +200,7 @@ class KeepsOneTurnForAll(Honest):
         (CannotBeClosed, "test_it_can_be_closed_at_any_event_and_leaves_nothing_behind"),
         (BindsAnotherSession, "test_it_acts_for_the_session_that_is_bound_and_binds_none"),
         (ActsForWhoeverCameFirst, "test_many_runs_at_once_do_not_mix"),
+        (HearsAndForgets, "test_what_it_hears_meanwhile_is_in_its_next_checkpoint"),
         (KeepsOneTurnForAll, "test_what_two_people_say_at_once_is_answered_to_each"),
     ],
 )

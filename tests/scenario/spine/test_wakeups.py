@@ -86,6 +86,24 @@ async def test_a_stop_is_heard_of_by_the_run(tmp_path: Path) -> None:
         await world.until(lambda: any("topped by" in post for post in world.posts), limit=LONGEST_SWEEP)
 
 
+async def test_a_message_for_a_run_at_work_is_heard(tmp_path: Path) -> None:
+    gate, heard = Gate(), list[str]()
+
+    async def hear(turn: Turn) -> None:
+        heard.extend(message.text for message in await turn.heard())
+
+    agent = Scripted(gate, hear, "yes")
+    async with World(tmp_path, agent, clock=OwnedClock(), wakeups=Lost(), limits={"busy": "steer"}) as world:
+        world.paper.says("go")
+        await gate.reached()
+        key = world.paper.says("faster")
+        await world.eventually(lambda: world.rows("SELECT 1 FROM inbox WHERE key = ?", key))
+        await world.clock.advance(LONGEST_SWEEP)
+        gate.open()
+        await world.until(lambda: world.posts == ["yes"], limit=LONGEST_SWEEP)
+        assert heard == ["faster"]
+
+
 async def test_a_reader_of_a_run_sees_all_of_it(tmp_path: Path) -> None:
     gate = Gate()
     async with World(tmp_path, Scripted("early", gate, " and late"), clock=OwnedClock(), wakeups=Lost()) as world:
