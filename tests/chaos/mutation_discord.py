@@ -134,13 +134,13 @@ def discord_window_by_our_clock() -> None:
 
 
 def reactions_at_any_time() -> None:
-    """Setting one and taking it back is thought to be counted apart."""
-    from tidings.adapters.discord.signals import REACTION_PAUSE, Signals
+    """The reactions on different messages are thought to be counted apart."""
+    from tidings.adapters.discord.signals import Signals
 
-    def take_turn(self: Signals, channel: str, longest: float) -> float:
-        return 0.0 if longest < 10.0 else REACTION_PAUSE
+    def take_turns(self: Signals, channel: str, count: int, longest: float) -> float | None:
+        return self._clock.now() if count else None
 
-    swap(Signals, "_take_turn", take_turn)
+    swap(Signals, "_take_turns", take_turns)
 
 
 def a_thread_or_nothing() -> None:
