@@ -66,6 +66,8 @@ class Bots:
         now = self._now
         if inbound.bot in now.agents:
             return inbound.bot
+        if not now.rules:
+            return now.default
         # Work on a card has no chat of its own; the rules of the asker's chat apply.
         asked = inbound.asker if inbound.target.adapter == Origin.CARD else None
         rule = self._first(now, asked or inbound)

@@ -242,6 +242,8 @@ class Door:
             if inbox.find(tx, part) is None:
                 inbox.put(tx, part, ids.new("run"), now)
         claimed = self._dispatcher.claim(tx, conversation) if reserved else None
+        if became == run and (claimed is None or claimed.run != run):
+            inbox.announce_waiting(tx, inbound, run, now)
         if claimed is None:
             if became == run:
                 self._busy.let_wait(tx, run, inbound)

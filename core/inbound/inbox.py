@@ -97,13 +97,20 @@ def put(tx: Transaction, inbound: Inbound, run: str, now: float, burst: float = 
     conversations.add(tx, inbound.conversation.id)
     place = joining.find_place(tx, inbound, now, burst)
     _insert(tx, inbound, run, "joined" if place.run else "waiting", now, place.ready, place.run)
-    tx.announce(wakeups.MessageStored(run, inbound, now))
+    if place.run:
+        announce_waiting(tx, inbound, run, now)
     return place.run or run
+
+
+def announce_waiting(tx: Transaction, inbound: Inbound, run: str, now: float) -> None:
+    """Announces a message that this transaction did not claim, so that its person sees that it waits."""
+    tx.announce(wakeups.MessageStored(run, inbound, now))
 
 
 def put_unclaimed(tx: Transaction, inbound: Inbound, run: str, now: float) -> None:
     """Stores a message that this transaction does not claim, and announces its conversation."""
-    put(tx, inbound, run, now)
+    if put(tx, inbound, run, now) == run:
+        announce_waiting(tx, inbound, run, now)
     announce_next(tx, inbound.conversation.id)
 
 

@@ -162,7 +162,7 @@ class Signs(Part):
             self._plan(sign)
 
     def _began(self, began: wakeups.RunBegan) -> None:
-        sign = self._signs.get(began.run) or self._follow(began.run, began.message, began.accepted)
+        sign = self._signs.get(began.run) or self._follow(began.run, began.message, began.accepted, at_work=True)
         if sign is not None:
             self._work(sign)
         self._look_again(began.message.conversation.id, besides=began.run)
@@ -174,13 +174,14 @@ class Signs(Part):
                 self._views.signal(target, ended.sign)
         self._look_again(ended.conversation)
 
-    def _follow(self, run: str, message: Inbound, accepted: float) -> _Sign | None:
+    def _follow(self, run: str, message: Inbound, accepted: float, *, at_work: bool = False) -> _Sign | None:
         if self._stopped or run in self._signs or len(self._signs) >= MOST:
             return None
         if message.errand is not None or message.overheard or message.origin is not Origin.PERSON:
             return None
         can = self._can(message.target)
-        if can is None:
+        # Words are only for messages that wait.
+        if can is None or (at_work and not can.reactions):
             return None
         sign = _Sign(run, message, accepted, can)
         if not sign.has_any:
