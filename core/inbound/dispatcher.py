@@ -313,7 +313,7 @@ class Dispatcher(Part):
                     outcome = ended
                 used = outcome.usage or Usage()
                 self._metrics.ran(outcome.kind, self._clock.now() - began, used.input_tokens, used.output_tokens)
-                took = claimed._replace(followed=claimed.followed or hearing.took)
+                took = claimed._replace(followed=claimed.followed or hearing.took, began=began)
                 return await self._see_through(self._settle(took, journal, outcome, can, slot))
         finally:
             self._metrics.running -= 1

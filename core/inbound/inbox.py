@@ -46,8 +46,9 @@ class Claim(NamedTuple):
     checkpoint: bytes | None
     view: View | None
     journalled: int
-    # When the message was accepted.
+    # When the message was accepted, and when this process began to work on it; 0 if it has not.
     accepted: float = 0.0
+    began: float = 0.0
     preferences: Mapping[str, str] = {}
     # The answers to the run's questions so far.
     verdicts: tuple[Verdict, ...] = ()

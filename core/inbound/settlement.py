@@ -88,7 +88,9 @@ class Settlement:
 
     def close(self, tx: Transaction, claimed: Claim, outcome: Outcome, *, remembered: bool = True) -> None:
         """Ends a run that no task works on, and stores its answer."""
-        owes, signals = self.may_push(claimed.inbound.target), signs.may_stand(claimed, self._clock.now())
+        owes = self.may_push(claimed.inbound.target)
+        # A run that another process began may have shown that it was seen.
+        signals = signs.may_stand(claimed, self._clock.now()) or (claimed.attempt > 0 and not claimed.inbound.overheard)
         settled = self.settle(
             tx, Ending(claimed, outcome, owes, (), claimed.journalled, remembered=remembered, signals=signals)
         )

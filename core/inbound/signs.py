@@ -28,8 +28,12 @@ from tidings.core.types import Body, Capabilities, Inbound, Origin, Signal
 
 log = logging.getLogger(__name__)
 
-# An answer that is ready sooner needs no sign; a message may first wait for more of its sender.
+# A message that waits shows that it was seen, but not while it only waits for more of its sender.
 SEEN_SECONDS = 1.4
+# A run shows so sooner; an answer that is ready by then needs no sign.
+BEGUN_SECONDS = 0.5
+# A timer may be late or early by so much.
+MARGIN_SECONDS = 0.1
 # A message that has waited for so long shows that it waits.
 WAITING_SECONDS = 5.0
 # A run that lasts for so long shows that it works; sooner if its message was shown as waiting.
@@ -58,7 +62,12 @@ def may_stand(claimed: Claim, now: float) -> bool:
     """Tells whether a message may carry a sign, shown by this process or by one that died."""
     if claimed.inbound.overheard:
         return False
-    return claimed.attempt > 1 or now - claimed.accepted >= SEEN_SECONDS
+    worked = now - claimed.began if claimed.began else 0.0
+    return (
+        claimed.attempt > 1
+        or now - claimed.accepted >= SEEN_SECONDS - MARGIN_SECONDS
+        or worked >= BEGUN_SECONDS - MARGIN_SECONDS
+    )
 
 
 class _Sign:
@@ -99,9 +108,9 @@ class _Sign:
         """Plans what is shown once the run is at work."""
         waited = now - self.accepted
         soon = waited >= WAITING_SECONDS
-        self.steps = [step for step in self.steps if step[1] is Signal.SEEN and not soon]
-        if not self.steps and waited < SEEN_SECONDS:
-            self.steps.append((self.accepted + SEEN_SECONDS, Signal.SEEN))
+        self.steps.clear()
+        if waited < SEEN_SECONDS:
+            self.steps.append((min(self.accepted + SEEN_SECONDS, now + BEGUN_SECONDS), Signal.SEEN))
         self.steps.append((now + (WORKING_SOON_SECONDS if soon else WORKING_SECONDS), Signal.WORKING))
 
     @property

@@ -167,6 +167,7 @@ def echo_on(platform: str, person: str, variables: Mapping[str, str], **more: st
     # Others may use the usual port at the same time.
     return {
         "TIDINGS_BOT__AGENT": "echo",
+        "TIDINGS_LIMITS__BURST_SECONDS": "0",
         "TIDINGS_ACCESS__ALLOW": f"{platform}:{person}",
         "TIDINGS_HTTP__PORT": "0",
         **section,
