@@ -12,7 +12,7 @@ from tidings.core.busy import Busy
 from tidings.core.errors import Unknown
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Value(msgspec.Struct, frozen=True, kw_only=True):
     """A frozen value that can be stored: `encode` and `decode` are exact inverses."""
 
 
