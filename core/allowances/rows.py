@@ -195,7 +195,7 @@ def _counts(row: Row) -> Counts:
         input_tokens=int(row["input_tokens"]),
         output_tokens=int(row["output_tokens"]),
         requests=int(row["requests"]),
-        cost=float(row["cost"]),
+        cost=round(float(row["cost"]), 9),
         # Less than nothing is held of a row that was removed meanwhile; fractions may be off in the last digits.
         reserved_tokens=max(int(row["reserved_tokens"]), 0),
         reserved_cost=max(round(float(row["reserved_cost"]), 9), 0.0),

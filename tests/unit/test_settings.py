@@ -127,6 +127,8 @@ def test_what_others_read_from_the_environment_is_no_mistake(tmp_path: Path) -> 
         ("[[rules]]\nchat = '1'", ["[rules #1]", "needs bot or busy"]),
         ("[[rules]]\nbot = 'rosa'", ["[rules #1] bot = 'rosa'", "there are: demo"]),
         ("bots = 3", ["[bots]", "must be a table"]),
+        ("[allowances.gateway]\nmoney = inf", ["[allowances.gateway] money = inf", "less than or equal to"]),
+        (f"[allowances.gateway]\ntokens = {10**30}", ["[allowances.gateway] tokens", "less than or equal to"]),
     ],
 )
 def test_a_wrong_value_is_one_line_with_file_key_and_what_is_allowed(

@@ -1,5 +1,6 @@
 """Allowances: what people, chats, bots and the gateway may use, and what happens to what goes beyond."""
 
+import math
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -361,3 +362,39 @@ async def test_a_refusal_carries_the_words_and_the_seconds(tmp_path: Path) -> No
         assert refused.reason is Refusal.ALLOWANCE
         assert "today's allowance" in refused.words
         assert 0 < refused.seconds <= DAY
+
+
+# Figures that nothing can be counted with.
+
+
+ABSURD = {
+    "less than nothing": Usage(input_tokens=-5000, output_tokens=-1, requests=-1, cost=-3.0),
+    "more than the store can hold": Usage(input_tokens=10**30, requests=1),
+    "endless money": Usage(input_tokens=10, requests=1, cost=math.inf),
+    "no number": Usage(input_tokens=10, requests=1, cost=math.nan),
+    "a part of a token": Usage(input_tokens=1.5, requests=1),  # type: ignore[arg-type]
+    "words": Usage(input_tokens="many", requests=1),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("used", ABSURD.values(), ids=ABSURD)
+@pytest.mark.parametrize("step", [Checkpoint, Finished], ids=["checkpoint", "end"])
+async def test_absurd_usage_that_an_agent_reports_neither_stops_a_run_nor_gives_anything_back(
+    tmp_path: Path, used: Usage, step: type[Checkpoint | Finished]
+) -> None:
+    said = Checkpoint(b"{}", used) if step is Checkpoint else Finished(usage=used)
+    agent = Scripted("fine", said)
+    async with World(tmp_path, agent, clock=OwnedClock(), allowances=gateway(runs=10)) as world:
+        assert await ask(world) == "fine"
+        row = world.rows("SELECT * FROM spending WHERE scope = 'gateway'")[0]
+        assert 0 <= row["input_tokens"] <= 10**12
+        assert 0 <= row["output_tokens"]
+        assert 0 <= row["cost"] <= 1e6
+
+
+async def test_ten_times_a_tenth_of_a_dollar_is_a_dollar(tmp_path: Path) -> None:
+    agent = Costly(cost=0.1)
+    async with World(tmp_path, agent, clock=OwnedClock(), allowances=members(money=1.0)) as world:
+        for _ in range(11):
+            await ask(world)
+        assert len(agent.calls) == 10
