@@ -100,7 +100,8 @@ class Allowances(Part):
         is_owned = asker is None or asker.sender.trusted or asker.sender.key == asker.sender.id
         name = person.id if asker is None or is_owned else names.name_of(asker.target, asker.sender)
         known = tuple(dict.fromkeys((name, *called, *map(names.without_account, person.identities))))
-        return self._payer(Scope.PERSON, known, allowance or UNLIMITED, allowance.zone if allowance else "")
+        payer = self._payer(Scope.PERSON, known, allowance or UNLIMITED, allowance.zone if allowance else "")
+        return payer._replace(heard_as=person.id)
 
     def _chat(self, inbound: Inbound) -> Payer:
         said = inbound.asker or inbound
@@ -114,7 +115,7 @@ class Allowances(Part):
 
     def _payer(self, scope: Scope, called: tuple[str, ...], allowance: Allowance, zone: str = "") -> Payer:
         zone = zone or self.settings.zone
-        return Payer(scope, called[0], called, windows.day_of(self._clock.wall(), zone), zone, allowance)
+        return Payer(scope, called[0], called, windows.day_of(self._clock.wall(), zone), zone, allowance, called[0])
 
     # At the door.
 
@@ -128,7 +129,7 @@ class Allowances(Part):
         if not any(payer.allowance.messages for payer in payers):
             return None
         wall = self._clock.wall()
-        heard = rows.hear(tx, [(payer.scope, payer.name) for payer in payers], windows.minute_of(wall))
+        heard = rows.hear(tx, [(payer.scope, payer.heard_as) for payer in payers], windows.minute_of(wall))
         for payer in payers:
             if 0 < payer.allowance.messages < heard[payer.scope]:
                 until = windows.end_of_minute(wall)
