@@ -199,6 +199,8 @@ class Errand(Value, frozen=True, kw_only=True):
     workspace: str = ""
     # The person who first asked, however often the work was passed on; None means the owner (command line or key).
     asker: Asker | None = None
+    # The run that waits for the end of this one; empty if none does.
+    caller: str = ""
 
 
 class Inbound(Value, frozen=True, kw_only=True):

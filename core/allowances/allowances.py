@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from tidings.core.agent import Rest, Usage
 from tidings.core.allowances import reservation as reservations
 from tidings.core.allowances import rows, windows, wording
@@ -21,7 +23,7 @@ from tidings.core.people.people import People
 from tidings.core.settings import Allowance, PersonAllowance
 from tidings.core.settings import Allowances as Settings
 from tidings.core.store.store import Store, Transaction
-from tidings.core.store.wakeups import Spent
+from tidings.core.store.wakeups import Loosened, RunEnded, Spent
 from tidings.core.types import Inbound, encode
 
 log = logging.getLogger(__name__)
@@ -68,7 +70,11 @@ class Allowances(Part):
         self._watch = watch
         self.settings = settings
         self.mirror = Mirror()
+        # By run: what it holds, if that has changed since it was claimed.
+        self._loosened: dict[str, bytes] = {}
         store.wakeups.subscribe(Spent, lambda due: self.mirror.take(due.rows))
+        store.wakeups.subscribe(Loosened, self._note_loosened)
+        store.wakeups.subscribe(RunEnded, self._drop_loosened)
 
     def renew(self, settings: Settings) -> None:
         """Applies new allowances to what comes from now on; the counts stay."""
@@ -80,6 +86,12 @@ class Allowances(Part):
             yesterday = windows.days_back(self._clock.wall(), self.settings.zone, 1)
             for scope in (Scope.PERSON, Scope.CHAT, Scope.BOT, Scope.GATEWAY):
                 self.mirror.take(await self._store.insist(lambda tx, scope=scope: rows.since(tx, scope, yesterday)))  # type: ignore[misc]
+
+    def _note_loosened(self, due: Loosened) -> None:
+        self._loosened[due.run] = due.reservation
+
+    def _drop_loosened(self, due: RunEnded) -> None:
+        self._loosened.pop(due.run, None)
 
     # Who is charged.
 
@@ -183,13 +195,26 @@ class Allowances(Part):
 
     # While it runs.
 
-    def rest(self, inbound: Inbound, reservation: bytes | None) -> Rest:
+    def loosen(self, tx: Transaction, reservation: bytes, used: Usage | None) -> bytes:
+        """Gives back what a run holds beyond what it has used so far; returns what it still holds."""
+        own, spent = reservations.read(reservation), used or Usage()
+        assert own is not None, "it holds something"
+        tokens = spent.input_tokens + spent.output_tokens
+        kept = [replace(held, tokens=min(held.tokens, tokens), cost=min(held.cost, spent.cost)) for held in own.rows]
+        changes = [
+            Change(now.key, reserved_tokens=now.tokens - held.tokens, reserved_cost=now.cost - held.cost)
+            for held, now in zip(own.rows, kept, strict=True)
+        ]
+        tx.announce(Spent(tuple(rows.reserve(tx, changes))))
+        return encode(Reservation(rows=tuple(kept)))
+
+    def rest(self, run: str, inbound: Inbound, reservation: bytes | None) -> Rest:
         """What the allowances leave to a run, all that it has used included: not what other runs used or hold."""
         if self.settings.is_empty:
             return Rest()
         tokens: int | None = None
         money: float | None = None
-        words, own = "", reservations.read(reservation)
+        words, own = "", reservations.read(self._loosened.get(run, reservation))
         for payer in self.payers(inbound):
             held = own.of(payer.scope) if own else None
             used = self.mirror.sum(payer.day_keys(held.span if held else None))

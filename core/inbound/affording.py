@@ -51,6 +51,9 @@ class Affording:
 
     def start(self, tx: Transaction, run: str, inbound: Inbound) -> Start | None:
         """Lets a run start with what it has reserved; None if it must wait for a second, or has just been ended."""
+        if inbound.errand and inbound.errand.caller:
+            # The caller waits for this run, which must not wait for what the caller holds.
+            self._settlement.loosen(tx, inbound.errand.caller)
         weighed = self._allowances.weigh(tx, inbound)
         if isinstance(weighed, Start):
             return weighed

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from tests.worlds.world import Echo, Gate, OwnedClock, Scripted, World, armed, handed
-from tidings.core.agent import Checkpoint, Event, Finished, TextDelta, Turn, Usage
+from tidings.core.agent import ApprovalAsked, Checkpoint, Event, Finished, TextDelta, Turn, Usage
+from tidings.core.desk.work import Goal
 from tidings.core.roles import OWNER
-from tidings.core.settings import Allowances
+from tidings.core.settings import Allowances, Rule
 from tidings.core.types import Refusal, Refused, Stored, Target
 
 DAY = 86_400.0
@@ -329,6 +330,49 @@ async def test_what_a_run_uses_after_midnight_counts_for_the_day_on_which_it_beg
         await world.until(lambda: world.paper.posts == ["fine"])
         (row,) = world.rows("SELECT * FROM spending WHERE scope = 'gateway'")
         assert (row["runs"], row["input_tokens"] + row["output_tokens"], row["reserved_tokens"]) == (1, CALL, 0)
+
+
+class Foreman(Costly):
+    """Lets another agent dig and waits for it; has used nothing before."""
+
+    async def run(self, turn: Turn) -> AsyncIterator[Event]:
+        if turn.message.text == "delegate":
+            begun = [await turn.desk.tasks.delegate(Goal(f"dig {each}", "dig", None)) for each in range(2)]
+            for each in begun:
+                yield TextDelta(f"{(await turn.desk.tasks.finish(each)).text} and ")
+        async for event in super().run(turn):
+            yield event
+
+
+async def test_a_run_that_waits_for_another_one_holds_nothing_that_the_other_one_needs(tmp_path: Path) -> None:
+    clock = OwnedClock()
+    async with World(tmp_path, Foreman(), clock=clock, allowances=gateway(tokens=3 * CALL)) as world:
+        began = clock.now()
+        assert await ask(world, "delegate") == "fine and fine and fine"
+        assert clock.now() < began + 10
+        assert reserved(world) == 0
+        (row,) = world.rows("SELECT * FROM spending WHERE scope = 'gateway'")
+        assert (row["runs"], row["input_tokens"] + row["output_tokens"]) == (3, 3 * CALL)
+
+
+async def test_a_run_that_asks_people_holds_only_what_it_has_used(tmp_path: Path) -> None:
+    used = Usage(input_tokens=CALL, requests=1)
+    asking = Scripted(Checkpoint(b"{}", used), ApprovalAsked("c", "dig", "dig here", "d"), finish=False)
+    bots = {"bot": Costly(), "digger": asking}
+    rules = [Rule(chat="9", bot="digger")]
+    allowed = gateway(tokens=10 * CALL)
+    async with World(tmp_path, bots, clock=OwnedClock(), owners=["paper:7"], rules=rules, allowances=allowed) as world:
+        world.paper.says("dig", chat="9")
+        await world.until(lambda: world.rows("SELECT 1 FROM inbox WHERE asking <> ''"))
+        assert {row["reserved_tokens"] for row in world.rows("SELECT * FROM spending WHERE scope = 'gateway'")} == {
+            CALL
+        }
+        world.paper.says("hi", chat="2")
+        await world.until(lambda: world.paper.posts_in("2") == ["fine"])
+        bots["digger"].steps = ("dug",)
+        world.paper.says("/deny", chat="9")
+        await world.until(lambda: not world.rows("SELECT 1 FROM inbox WHERE state IN ('waiting', 'running')"))
+        assert reserved(world) == 0
 
 
 # The owner.
