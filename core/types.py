@@ -51,6 +51,12 @@ class Conversation(Value, frozen=True, kw_only=True):
         parts = (self.adapter, self.account, self.chat, self.thread, self.member)
         return ":".join(_escape(part) for part in parts).rstrip(":")
 
+    @classmethod
+    def of(cls, id: str) -> Conversation:
+        """The conversation that has this id."""
+        adapter, account, chat, thread, member, *_ = (*map(unquote, id.split(":")), "", "", "", "", "")
+        return cls(adapter=adapter, account=account, chat=chat, thread=thread, member=member)
+
 
 # A thread whose name begins like this serves one request and is never continued.
 ONCE = "once-"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from tidings.core.agent import Rest, Usage
+from tidings.core.agent import Outcome, OutcomeKind, Rest, Usage
 from tidings.core.allowances import reservation as reservations
 from tidings.core.allowances import rows, windows, wording
 from tidings.core.allowances.mirror import Mirror
@@ -24,12 +24,14 @@ from tidings.core.settings import Allowance, PersonAllowance
 from tidings.core.settings import Allowances as Settings
 from tidings.core.store.store import Store, Transaction
 from tidings.core.store.wakeups import Loosened, RunEnded, Spent
-from tidings.core.types import Inbound, encode
+from tidings.core.types import Audience, Inbound, encode
 
 log = logging.getLogger(__name__)
 
-# How long a message waits before it is looked at again, while runs that have not ended hold the rest of an allowance.
+# How long a message waits before it is looked at again, while runs that have not ended hold the rest of an allowance;
+# and how many such messages are looked at in a second.
 WAIT_SECONDS = 1.0
+LOOKS = 50
 # After so many runs without any usage, a bot is taken for one that asks no model.
 FREE_RUNS = 3
 UNLIMITED = Allowance()
@@ -70,6 +72,8 @@ class Allowances(Part):
         self._watch = watch
         self.settings = settings
         self.mirror = Mirror()
+        # When the last of the messages that wait is looked at again.
+        self._next_look = 0.0
         # By run: what it holds, if that has changed since it was claimed.
         self._loosened: dict[str, bytes] = {}
         store.wakeups.subscribe(Spent, lambda due: self.mirror.take(due.rows))
@@ -183,7 +187,7 @@ class Allowances(Part):
         if over := self._over(payers, used):
             return over
         if any(_is_held(payer.allowance, used[payer.scope]) for payer in payers):
-            return Wait()
+            return self._wait()
         held = [_held(payer, used[payer.scope], found.get(bot, Counts())) for payer in payers]
         changes = [Change(each.key, runs=1, reserved_tokens=each.tokens, reserved_cost=each.cost) for each in held]
         after = rows.reserve(tx, changes)
@@ -192,6 +196,12 @@ class Allowances(Part):
         others = [SpentRow(key, counts) for key, counts in found.items()]
         tx.announce(Spent((*others, *after)))
         return Start(encode(Reservation(rows=tuple(held))))
+
+    def _wait(self) -> Wait:
+        """Spreads the looks of many waiting messages over time, so that they do not keep the store busy."""
+        now = self._clock.now()
+        self._next_look = max(now + WAIT_SECONDS, self._next_look + 1 / LOOKS)
+        return Wait(self._next_look - now)
 
     # While it runs.
 
@@ -230,9 +240,9 @@ class Allowances(Part):
 
     # When it has ended.
 
-    def settle(self, tx: Transaction, inbound: Inbound, reservation: bytes | None, used: Usage | None) -> None:
+    def settle(self, tx: Transaction, inbound: Inbound, reservation: bytes | None, outcome: Outcome) -> None:
         """Charges what a run has used, and gives back what it had reserved, in the transaction that ends it."""
-        own, spent = reservations.read(reservation), used or Usage()
+        own, spent = reservations.read(reservation), outcome.usage or Usage()
         payers = self.payers(inbound)
         changes = [*_charges(payers, own, spent)]
         bot = (own.of(Scope.BOT) if own else None) or payers[2]
@@ -245,7 +255,12 @@ class Allowances(Part):
         )
         conversation, day = inbound.conversation.id, windows.day_of(self._clock.wall(), self.settings.zone)
         talks = [Change(Key(Scope.CONVERSATION, conversation, span), 1, spent) for span in (day, ALL_TIME)]
-        after = rows.settle(tx, [*changes, peak, *talks])
+        if outcome.kind is OutcomeKind.CANCELLED and _is_forgotten(tx, own):
+            is_private = inbound.target.audience is Audience.PRIVATE
+            named = (Scope.PERSON, Scope.CHAT) if is_private else (Scope.PERSON,)
+            after = rows.settle(tx, [*(each for each in changes if each.key.scope not in named), peak])
+        else:
+            after = rows.settle(tx, [*changes, peak, *talks])
         if not self.settings.is_empty:
             self._look_at_gateway(tx, after)
             tx.announce(Spent(tuple(each for each in after if each.key.scope is not Scope.CONVERSATION)))
@@ -262,6 +277,12 @@ def _sum(found: Mapping[Key, Counts], keys: list[Key]) -> Counts:
     for key in keys:
         total += found.get(key, Counts())
     return total
+
+
+def _is_forgotten(tx: Transaction, own: Reservation | None) -> bool:
+    """Tells whether the person was forgotten during the run, so that no figure may bear their name again."""
+    held = own.of(Scope.PERSON) if own else None
+    return held is not None and not rows.read(tx, [held.key])
 
 
 def _is_held(allowance: Allowance, used: Counts) -> bool:

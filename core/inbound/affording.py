@@ -35,12 +35,17 @@ class Affording:
 
         The row stays, and identifies a repetition; a client with a key of its own may repeat its request later.
         """
+        over = self.over(tx, inbound)
+        return self.turn_away(tx, inbound, over, pressed) if over else None
+
+    def over(self, tx: Transaction, inbound: Inbound) -> Over | None:
+        """Counts a message at the door, and tells which allowance it finds used up."""
         # An album counts once, and is never torn apart.
         if inbound.group and joining.album_leader(tx, inbound) is not None:
             return None
-        over = self._allowances.arrive(tx, inbound)
-        if over is None:
-            return None
+        return self._allowances.arrive(tx, inbound)
+
+    def turn_away(self, tx: Transaction, inbound: Inbound, over: Over, pressed: Inbound | None = None) -> Refused:
         if not inbound.digest:
             inbox.put_closed(tx, pressed or inbound, ids.new("run"), self._clock.now(), f"refused: {Refusal.ALLOWANCE}")
         told = self._tell(tx, inbound, over)

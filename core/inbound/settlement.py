@@ -134,7 +134,7 @@ class Settlement:
             # This exchange cannot be retried.
             tx.execute("UPDATE inbox SET undone = 1 WHERE run = ?", claimed.run)
         if self._allowances and (claimed.attempt or reservation):
-            self._allowances.settle(tx, claimed.inbound, reservation, outcome.usage)
+            self._allowances.settle(tx, claimed.inbound, reservation, outcome)
         return outcome
 
     def loosen(self, tx: Transaction, run: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.worlds.world import Echo, Gate, OwnedClock, Scripted, World, armed, handed
-from tidings.core.agent import ApprovalAsked, Checkpoint, Event, Finished, TextDelta, Turn, Usage
+from tidings.core.agent import ApprovalAsked, Checkpoint, ChoicesOffered, Event, Finished, TextDelta, Turn, Usage
 from tidings.core.desk.work import Goal
 from tidings.core.roles import OWNER
 from tidings.core.settings import Allowances, Rule
@@ -212,6 +212,38 @@ async def test_background_work_counts_for_its_person_and_reports_that_nothing_is
         assert world.rows("SELECT runs FROM spending WHERE scope = 'gateway'")[0]["runs"] == 1
 
 
+async def test_a_retry_that_no_allowance_covers_takes_nothing_back(tmp_path: Path) -> None:
+    async with World(tmp_path, Costly(), clock=OwnedClock(), allowances=members(runs=1)) as world:
+        assert await ask(world, "hi") == "fine"
+        assert "today's allowance of 1 answer" in await ask(world, "/retry")
+        assert "Undone: “hi”" in await ask(world, "/undo"), "the answer was still there"
+
+
+async def test_a_press_and_a_retry_count_as_one_message_each(tmp_path: Path) -> None:
+    agent = Scripted("which?", ChoicesOffered(("this",)))
+    async with World(tmp_path, agent, clock=OwnedClock(), allowances=members(messages=3)) as world:
+        assert await ask(world) == "which?"
+        (question,) = world.paper.visible()
+        world.paper.presses(question.id, question.choices[0].id)
+        await world.until(lambda: world.paper.posts == ["which?"] * 2)
+        assert await ask(world, "/retry") == "which?"
+        assert "3 messages a minute" in await ask(world)
+
+
+async def test_hundreds_that_wait_for_a_rest_do_not_all_look_again_every_second(tmp_path: Path) -> None:
+    gate, clock = Gate(), OwnedClock()
+    async with World(tmp_path, Costly(gate=gate), clock=clock, allowances=gateway(tokens=1000 * CALL)) as world:
+        for chat in range(200):
+            world.paper.says("hi", chat=str(chat))
+        await gate.reached()
+        await world.until(lambda: not world.paper.unconfirmed)
+        await clock.advance(5)
+        row = world.rows("SELECT max(ready) - min(ready) AS spread FROM inbox WHERE state = 'waiting'")[0]
+        assert row["spread"] > 3.0
+        gate.open()
+        await world.until(lambda: world.paper.posts.count("fine") == 200)
+
+
 # Whose allowance it is.
 
 
@@ -373,6 +405,27 @@ async def test_a_run_that_asks_people_holds_only_what_it_has_used(tmp_path: Path
         world.paper.says("/deny", chat="9")
         await world.until(lambda: not world.rows("SELECT 1 FROM inbox WHERE state IN ('waiting', 'running')"))
         assert reserved(world) == 0
+
+
+async def test_a_person_who_is_forgotten_during_a_run_is_in_no_figure_afterwards(tmp_path: Path) -> None:
+    gate, allowed = Gate(), {"roles": {"member": {"tokens": 1000}}, "gateway": {"tokens": 1000}}
+    agent = Costly()
+    async with World(tmp_path, agent, clock=OwnedClock(), allow=[], allowances=allowed) as world:
+        await world.admit("paper:7")
+        await ask(world, chat="7")
+        agent.gate = gate
+        world.paper.says("again", chat="7")
+        await gate.reached()
+        await world.gateway.desk.people.forget(OWNER, "paper:7")
+        await world.until(lambda: not world.rows("SELECT 1 FROM inbox WHERE state IN ('waiting', 'running')"))
+        assert [
+            dict(r)
+            for r in world.rows(
+                "SELECT scope, name, span, runs, reserved_tokens FROM spending WHERE scope NOT IN ('bot', 'gateway')"
+            )
+        ] == []
+        assert reserved(world) == 0
+        assert world.rows("SELECT runs FROM spending WHERE scope = 'gateway'")[0]["runs"] == 2
 
 
 # The owner.
