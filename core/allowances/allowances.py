@@ -24,7 +24,7 @@ from tidings.core.settings import Allowance, PersonAllowance
 from tidings.core.settings import Allowances as Settings
 from tidings.core.store.store import Store, Transaction
 from tidings.core.store.wakeups import Loosened, RunEnded, Spent
-from tidings.core.types import Audience, Inbound, encode
+from tidings.core.types import Audience, Inbound, encode, is_passing
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +110,9 @@ class Allowances(Part):
         """The person behind a message or an errand; what any of their identities has used counts."""
         asker, settings = inbound.asker, self.settings
         person, called = self._people.of_asker(asker), self._people.called(asker)
+        holder = self._people.answerable_for(asker)
+        if holder is not None:
+            asker, person, called = None, holder, (holder.id, *holder.identities)
         own = next((settings.people[name] for name in called if name in settings.people), None)
         allowance: PersonAllowance | None = own or settings.roles.get(person.role)
         # Written under the identity, which stays when people are linked or parted; a key and the machine have none.
@@ -254,7 +257,9 @@ class Allowances(Part):
             peak_cost=spent.cost,
         )
         conversation, day = inbound.conversation.id, windows.day_of(self._clock.wall(), self.settings.zone)
-        talks = [Change(Key(Scope.CONVERSATION, conversation, span), 1, spent) for span in (day, ALL_TIME)]
+        # Nobody asks what was used in a conversation that is never continued, and there is one for each request.
+        spans = () if is_passing(conversation) else (day, ALL_TIME)
+        talks = [Change(Key(Scope.CONVERSATION, conversation, span), 1, spent) for span in spans]
         if outcome.kind is OutcomeKind.CANCELLED and _is_forgotten(tx, own):
             is_private = inbound.target.audience is Audience.PRIVATE
             named = (Scope.PERSON, Scope.CHAT) if is_private else (Scope.PERSON,)

@@ -52,6 +52,8 @@ INTO = (
 # A run reserves for a person, a chat, a bot and the gateway, and is settled with three rows more.
 RESERVE = INTO + ", ".join([ONE_ROW] * 4) + ADD
 SETTLE = INTO + ", ".join([ONE_ROW] * 7) + ADD
+# A conversation that is never continued has no figures of its own.
+SETTLE_PASSING = INTO + ", ".join([ONE_ROW] * 5) + ADD
 # Of a person who was forgotten meanwhile, only the group, the bot and the gateway are charged.
 SETTLE_IN_GROUP = RESERVE
 SETTLE_IN_PRIVATE = INTO + ", ".join([ONE_ROW] * 3) + ADD
@@ -104,8 +106,16 @@ def reserve(tx: Transaction, changes: Sequence[Change]) -> list[SpentRow]:
 
 def settle(tx: Transaction, changes: Sequence[Change]) -> list[SpentRow]:
     """Adds what a run has used, and gives back what it reserved; returns the rows as they are then."""
-    statement = {3: SETTLE_IN_PRIVATE, 4: SETTLE_IN_GROUP}.get(len(changes), SETTLE)
-    return _spent(tx.all(statement, *(part for change in changes for part in change.values)))
+    values = [part for change in changes for part in change.values]
+    match len(changes):
+        case 3:
+            return _spent(tx.all(SETTLE_IN_PRIVATE, *values))
+        case 4:
+            return _spent(tx.all(SETTLE_IN_GROUP, *values))
+        case 5:
+            return _spent(tx.all(SETTLE_PASSING, *values))
+        case _:
+            return _spent(tx.all(SETTLE, *values))
 
 
 def hear(tx: Transaction, names: Iterable[tuple[Scope, str]], minute: int) -> dict[Scope, int]:
