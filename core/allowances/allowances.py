@@ -227,19 +227,21 @@ class Allowances(Part):
             return Rest()
         tokens: int | None = None
         money: float | None = None
-        words, own = "", reservations.read(self._loosened.get(run, reservation))
+        own = reservations.read(self._loosened.get(run, reservation))
+        # Whose tokens are the fewest, and whose money.
+        fewest, least = None, None
         for payer in self.payers(inbound):
             held = own.of(payer.scope) if own else None
             used = self.mirror.sum(payer.day_keys(held.span if held else None))
             if limit := payer.allowance.tokens:
                 left = limit - used.tokens - (used.reserved_tokens - (held.tokens if held else 0))
                 if tokens is None or left < tokens:
-                    tokens, words = left, wording.rest_words(payer.scope)
+                    tokens, fewest = left, payer.scope
             if allowed := payer.allowance.money:
                 rest = allowed - used.cost - (used.reserved_cost - (held.cost if held else 0.0))
                 if money is None or rest < money:
-                    money, words = rest, words or wording.rest_words(payer.scope)
-        return Rest(tokens, money, words)
+                    money, least = rest, payer.scope
+        return Rest(tokens, money, wording.rest_words({each for each in (fewest, least) if each is not None}))
 
     # When it has ended.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.simulators.paper.simulator import Kind
 from tests.worlds.world import Echo, Gate, OwnedClock, Scripted, World, armed, handed
 from tidings.core.agent import ApprovalAsked, Checkpoint, ChoicesOffered, Event, Finished, TextDelta, Turn, Usage
 from tidings.core.desk.work import Goal
@@ -242,6 +243,28 @@ async def test_hundreds_that_wait_for_a_rest_do_not_all_look_again_every_second(
         assert row["spread"] > 3.0
         gate.open()
         await world.until(lambda: world.paper.posts.count("fine") == 200)
+
+
+async def test_a_sign_of_waiting_goes_when_the_message_is_turned_away(tmp_path: Path) -> None:
+    gate, clock, kind = Gate(), OwnedClock(), Kind(keyed_for=3600.0, streaming="none", typing=False)
+    async with World(tmp_path, Costly(gate=gate), clock=clock, kind=kind, allowances=members(tokens=CALL)) as world:
+        keys = [world.paper.says(f"message {number}") for number in range(3)]
+        await gate.reached()
+        await clock.advance(120)
+        assert world.paper.message(keys[1]).reaction == world.paper.message(keys[2]).reaction == "⏳"
+        gate.open()
+        for key in keys:
+            await world.outcome(key)
+        await clock.advance(10)
+        assert [world.paper.message(key).reaction for key in keys] == ["✅", "", "❌"], "told, and only marked"
+
+
+async def test_a_run_that_two_allowances_limit_is_cut_in_the_name_of_neither(tmp_path: Path) -> None:
+    agent = Scripted("fine")
+    allowed = {"zone": "UTC", "roles": {"member": {"tokens": 10**6}}, "gateway": {"money": 1.0}}
+    async with World(tmp_path, agent, clock=OwnedClock(), allowances=allowed) as world:
+        await ask(world)
+        assert agent.turns[0].rest().words == "an allowance for today is used up"
 
 
 # Whose allowance it is.
