@@ -270,6 +270,20 @@ def test_what_is_hardly_meant_is_a_warning(tmp_path: Path) -> None:
     assert "[bots.rosa] name is ignored: the bot is called rosa" in warning
 
 
+@pytest.mark.parametrize(
+    ("toml", "words"),
+    [
+        ("[allowances.bots.rosa]\nruns = 1", "limits nothing: there is no such bot, only demo"),
+        ('[allowances.people."123"]\nruns = 1', "limits nothing: write platform:ID, such as telegram:123"),
+        ('[allowances.chats."-100"]\nruns = 1', "limits nothing: write platform:ID, such as telegram:123"),
+    ],
+)
+def test_an_allowance_of_nobody_is_a_warning(tmp_path: Path, toml: str, words: str) -> None:
+    (warning,) = read(tmp_path, toml).warnings
+    assert "[allowances." in warning
+    assert words in warning
+
+
 def test_a_key_may_be_named_by_its_variable_or_its_file(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("sk-of-the-file\n")
     toml = """
