@@ -138,7 +138,8 @@ def _advise_allowances(core: Core, bots: Mapping[str, Bot], source: Source) -> I
     allowances = core.allowances
     for name in allowances.bots:
         if name not in bots:
-            yield f"{source.place('allowances', 'bots', name)} limits nothing: there is no such bot, only {', '.join(bots)}"
+            place = source.place("allowances", "bots", name)
+            yield f"{place} limits nothing: there is no such bot, only {', '.join(bots)}"
     for table, named in (("people", allowances.people), ("chats", allowances.chats)):
         for name in named:
             if ":" not in name and not name.startswith("psn_"):
