@@ -10,6 +10,7 @@ from tidings.core.allowances import wording
 from tidings.core.allowances.allowances import Allowances, Start, Wait
 from tidings.core.allowances.wording import Over
 from tidings.core.clock import Clock
+from tidings.core.desk.usage import Scope
 from tidings.core.inbound import inbox, joining
 from tidings.core.inbound.settlement import Ending, Settlement
 from tidings.core.outbound import outbox
@@ -86,8 +87,8 @@ class Affording:
         # Where nobody asked the bot anything, nobody is told that it cannot answer.
         if inbound.overheard or not self._settlement.may_push(inbound.target):
             return False
-        # The cause names the sender, so that each member of a group is told.
-        cause = f"{over.told_once} {inbound.sender.id}"
+        # Each member of a group is told of an allowance of their own, and all of them together of any other.
+        cause = f"{over.told_once} {inbound.sender.id}" if over.scope is Scope.PERSON else over.told_once
         body = Body(text=wording.sentence(over))
         notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, body, None, cause)
         # A platform that gave a handle for the reply waits for one.

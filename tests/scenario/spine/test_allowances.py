@@ -280,6 +280,15 @@ async def test_two_people_in_one_group_have_their_own_allowance_and_each_is_told
         assert len([post for post in world.paper.posts if "allowance" in post]) == 2
 
 
+async def test_a_group_is_told_once_that_the_gateways_allowance_is_used_up(tmp_path: Path) -> None:
+    people = ["paper:7", "paper:8", "paper:9"]
+    async with World(tmp_path, Costly(), clock=OwnedClock(), allow=people, allowances=gateway(runs=1)) as world:
+        for sender in ("7", "7", "8", "9"):
+            await ask(world, chat="1", sender=sender)
+        assert len([post for post in world.paper.posts if "This gateway has used" in post]) == 1
+        assert "This gateway has used" in await ask(world, chat="9", sender="9"), "elsewhere it is new"
+
+
 async def test_a_chat_and_a_bot_have_allowances_of_their_own(tmp_path: Path) -> None:
     for allowed in ({"chats": {"paper:1": {"runs": 1}}}, {"bots": {"bot": {"runs": 1}}}):
         home = tmp_path / next(iter(allowed))
