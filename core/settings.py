@@ -142,13 +142,17 @@ class Limits(Section):
     )
 
 
+# More than any allowance; the store counts no further than a thousand times this.
+MOST = 10**15
+
+
 class Allowance(Section):
     """What somebody may use; 0 means no limit."""
 
-    messages: int = Field(0, ge=0, description="Messages a minute; here and below, 0 means no limit.")
-    runs: int = Field(0, ge=0, description="Answers a day.")
-    tokens: int = Field(0, ge=0, description="Tokens a day, to the model and from it.")
-    money: float = Field(0, ge=0, description="US dollars a day, by the list prices of the models.")
+    messages: int = Field(0, ge=0, le=MOST, description="Messages a minute; here and below, 0 means no limit.")
+    runs: int = Field(0, ge=0, le=MOST, description="Answers a day.")
+    tokens: int = Field(0, ge=0, le=MOST, description="Tokens a day, to the model and from it.")
+    money: float = Field(0, ge=0, le=MOST, description="US dollars a day, by the list prices of the models.")
 
     @property
     def has_day(self) -> bool:

@@ -51,6 +51,12 @@ class Conversation(Value, frozen=True, kw_only=True):
         parts = (self.adapter, self.account, self.chat, self.thread, self.member)
         return ":".join(_escape(part) for part in parts).rstrip(":")
 
+    @classmethod
+    def of(cls, id: str) -> Conversation:
+        """The conversation that has this id."""
+        adapter, account, chat, thread, member, *_ = (*map(unquote, id.split(":")), "", "", "", "", "")
+        return cls(adapter=adapter, account=account, chat=chat, thread=thread, member=member)
+
 
 # A thread whose name begins like this serves one request and is never continued.
 ONCE = "once-"
@@ -199,6 +205,8 @@ class Errand(Value, frozen=True, kw_only=True):
     workspace: str = ""
     # The person who first asked, however often the work was passed on; None means the owner (command line or key).
     asker: Asker | None = None
+    # The run that waits for the end of this one; empty if none does.
+    caller: str = ""
 
 
 class Inbound(Value, frozen=True, kw_only=True):

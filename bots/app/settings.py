@@ -106,7 +106,7 @@ def load(
         bots=bots,
         platforms={name: values[name] for name in sections},
         file=source.file,
-        warnings=(*chain(*unknown), *roster.advise(one, several, source)),
+        warnings=(*chain(*unknown), *roster.advise(one, several, source), *_advise_allowances(core, bots, source)),
         secrets=tuple(dict.fromkeys(filter(None, secrets))),
         texts=texts,
     )
@@ -131,6 +131,20 @@ def _check_rules(core: Core, bots: Mapping[str, Bot], source: Source) -> None:
                 known = ", ".join((*bots, *core.board.workers))
                 place = source.place(section, "assignees")
                 raise ConfigError(f"{place}: there is no bot or worker named {name!r}; there are: {known}")
+
+
+def _advise_allowances(core: Core, bots: Mapping[str, Bot], source: Source) -> Iterator[str]:
+    """Warnings about allowances that limit nothing, because their name is nobody's."""
+    allowances = core.allowances
+    for name in allowances.bots:
+        if name not in bots:
+            place = source.place("allowances", "bots", name)
+            yield f"{place} limits nothing: there is no such bot, only {', '.join(bots)}"
+    for table, named in (("people", allowances.people), ("chats", allowances.chats)):
+        for name in named:
+            if ":" not in name and not name.startswith("psn_"):
+                place = source.place("allowances", table, name)
+                yield f"{place} limits nothing: write platform:ID, such as telegram:123"
 
 
 def _model(

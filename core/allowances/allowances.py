@@ -6,7 +6,9 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from tidings.core.agent import Rest, Usage
+from msgspec.structs import replace
+
+from tidings.core.agent import Outcome, OutcomeKind, Rest, Usage
 from tidings.core.allowances import reservation as reservations
 from tidings.core.allowances import rows, windows, wording
 from tidings.core.allowances.mirror import Mirror
@@ -21,13 +23,15 @@ from tidings.core.people.people import People
 from tidings.core.settings import Allowance, PersonAllowance
 from tidings.core.settings import Allowances as Settings
 from tidings.core.store.store import Store, Transaction
-from tidings.core.store.wakeups import Spent
-from tidings.core.types import Inbound, encode
+from tidings.core.store.wakeups import Loosened, RunEnded, Spent
+from tidings.core.types import Audience, Inbound, encode, is_passing
 
 log = logging.getLogger(__name__)
 
-# How long a message waits before it is looked at again, while runs that have not ended hold the rest of an allowance.
+# How long a message waits before it is looked at again, while runs that have not ended hold the rest of an allowance;
+# and how many such messages are looked at in a second.
 WAIT_SECONDS = 1.0
+LOOKS = 50
 # After so many runs without any usage, a bot is taken for one that asks no model.
 FREE_RUNS = 3
 UNLIMITED = Allowance()
@@ -68,7 +72,13 @@ class Allowances(Part):
         self._watch = watch
         self.settings = settings
         self.mirror = Mirror()
+        # When the last of the messages that wait is looked at again.
+        self._next_look = 0.0
+        # By run: what it holds, if that has changed since it was claimed.
+        self._loosened: dict[str, bytes] = {}
         store.wakeups.subscribe(Spent, lambda due: self.mirror.take(due.rows))
+        store.wakeups.subscribe(Loosened, self._note_loosened)
+        store.wakeups.subscribe(RunEnded, self._drop_loosened)
 
     def renew(self, settings: Settings) -> None:
         """Applies new allowances to what comes from now on; the counts stay."""
@@ -80,6 +90,12 @@ class Allowances(Part):
             yesterday = windows.days_back(self._clock.wall(), self.settings.zone, 1)
             for scope in (Scope.PERSON, Scope.CHAT, Scope.BOT, Scope.GATEWAY):
                 self.mirror.take(await self._store.insist(lambda tx, scope=scope: rows.since(tx, scope, yesterday)))  # type: ignore[misc]
+
+    def _note_loosened(self, due: Loosened) -> None:
+        self._loosened[due.run] = due.reservation
+
+    def _drop_loosened(self, due: RunEnded) -> None:
+        self._loosened.pop(due.run, None)
 
     # Who is charged.
 
@@ -94,13 +110,17 @@ class Allowances(Part):
         """The person behind a message or an errand; what any of their identities has used counts."""
         asker, settings = inbound.asker, self.settings
         person, called = self._people.of_asker(asker), self._people.called(asker)
+        holder = self._people.answerable_for(asker)
+        if holder is not None:
+            asker, person, called = None, holder, (holder.id, *holder.identities)
         own = next((settings.people[name] for name in called if name in settings.people), None)
         allowance: PersonAllowance | None = own or settings.roles.get(person.role)
         # Written under the identity, which stays when people are linked or parted; a key and the machine have none.
         is_owned = asker is None or asker.sender.trusted or asker.sender.key == asker.sender.id
         name = person.id if asker is None or is_owned else names.name_of(asker.target, asker.sender)
         known = tuple(dict.fromkeys((name, *called, *map(names.without_account, person.identities))))
-        return self._payer(Scope.PERSON, known, allowance or UNLIMITED, allowance.zone if allowance else "")
+        payer = self._payer(Scope.PERSON, known, allowance or UNLIMITED, allowance.zone if allowance else "")
+        return payer._replace(heard_as=person.id)
 
     def _chat(self, inbound: Inbound) -> Payer:
         said = inbound.asker or inbound
@@ -114,7 +134,7 @@ class Allowances(Part):
 
     def _payer(self, scope: Scope, called: tuple[str, ...], allowance: Allowance, zone: str = "") -> Payer:
         zone = zone or self.settings.zone
-        return Payer(scope, called[0], called, windows.day_of(self._clock.wall(), zone), zone, allowance)
+        return Payer(scope, called[0], called, windows.day_of(self._clock.wall(), zone), zone, allowance, called[0])
 
     # At the door.
 
@@ -128,7 +148,7 @@ class Allowances(Part):
         if not any(payer.allowance.messages for payer in payers):
             return None
         wall = self._clock.wall()
-        heard = rows.hear(tx, [(payer.scope, payer.name) for payer in payers], windows.minute_of(wall))
+        heard = rows.hear(tx, [(payer.scope, payer.heard_as) for payer in payers], windows.minute_of(wall))
         for payer in payers:
             if 0 < payer.allowance.messages < heard[payer.scope]:
                 until = windows.end_of_minute(wall)
@@ -170,7 +190,7 @@ class Allowances(Part):
         if over := self._over(payers, used):
             return over
         if any(_is_held(payer.allowance, used[payer.scope]) for payer in payers):
-            return Wait()
+            return self._wait()
         held = [_held(payer, used[payer.scope], found.get(bot, Counts())) for payer in payers]
         changes = [Change(each.key, runs=1, reserved_tokens=each.tokens, reserved_cost=each.cost) for each in held]
         after = rows.reserve(tx, changes)
@@ -180,33 +200,54 @@ class Allowances(Part):
         tx.announce(Spent((*others, *after)))
         return Start(encode(Reservation(rows=tuple(held))))
 
+    def _wait(self) -> Wait:
+        """Spreads the looks of many waiting messages over time, so that they do not keep the store busy."""
+        now = self._clock.now()
+        self._next_look = max(now + WAIT_SECONDS, self._next_look + 1 / LOOKS)
+        return Wait(self._next_look - now)
+
     # While it runs.
 
-    def rest(self, inbound: Inbound, reservation: bytes | None) -> Rest:
+    def loosen(self, tx: Transaction, reservation: bytes, used: Usage | None) -> bytes:
+        """Gives back what a run holds beyond what it has used so far; returns what it still holds."""
+        own, spent = reservations.read(reservation), used or Usage()
+        assert own is not None, "it holds something"
+        tokens = spent.input_tokens + spent.output_tokens
+        kept = [replace(held, tokens=min(held.tokens, tokens), cost=min(held.cost, spent.cost)) for held in own.rows]
+        changes = [
+            Change(now.key, reserved_tokens=now.tokens - held.tokens, reserved_cost=now.cost - held.cost)
+            for held, now in zip(own.rows, kept, strict=True)
+        ]
+        tx.announce(Spent(tuple(rows.reserve(tx, changes))))
+        return encode(Reservation(rows=tuple(kept)))
+
+    def rest(self, run: str, inbound: Inbound, reservation: bytes | None) -> Rest:
         """What the allowances leave to a run, all that it has used included: not what other runs used or hold."""
         if self.settings.is_empty:
             return Rest()
         tokens: int | None = None
         money: float | None = None
-        words, own = "", reservations.read(reservation)
+        own = reservations.read(self._loosened.get(run, reservation))
+        # Whose tokens are the fewest, and whose money.
+        fewest, least = None, None
         for payer in self.payers(inbound):
             held = own.of(payer.scope) if own else None
             used = self.mirror.sum(payer.day_keys(held.span if held else None))
             if limit := payer.allowance.tokens:
                 left = limit - used.tokens - (used.reserved_tokens - (held.tokens if held else 0))
                 if tokens is None or left < tokens:
-                    tokens, words = left, wording.rest_words(payer.scope)
+                    tokens, fewest = left, payer.scope
             if allowed := payer.allowance.money:
                 rest = allowed - used.cost - (used.reserved_cost - (held.cost if held else 0.0))
                 if money is None or rest < money:
-                    money, words = rest, words or wording.rest_words(payer.scope)
-        return Rest(tokens, money, words)
+                    money, least = rest, payer.scope
+        return Rest(tokens, money, wording.rest_words({each for each in (fewest, least) if each is not None}))
 
     # When it has ended.
 
-    def settle(self, tx: Transaction, inbound: Inbound, reservation: bytes | None, used: Usage | None) -> None:
+    def settle(self, tx: Transaction, inbound: Inbound, reservation: bytes | None, outcome: Outcome) -> None:
         """Charges what a run has used, and gives back what it had reserved, in the transaction that ends it."""
-        own, spent = reservations.read(reservation), used or Usage()
+        own, spent = reservations.read(reservation), outcome.usage or Usage()
         payers = self.payers(inbound)
         changes = [*_charges(payers, own, spent)]
         bot = (own.of(Scope.BOT) if own else None) or payers[2]
@@ -218,8 +259,15 @@ class Allowances(Part):
             peak_cost=spent.cost,
         )
         conversation, day = inbound.conversation.id, windows.day_of(self._clock.wall(), self.settings.zone)
-        talks = [Change(Key(Scope.CONVERSATION, conversation, span), 1, spent) for span in (day, ALL_TIME)]
-        after = rows.settle(tx, [*changes, peak, *talks])
+        # Nobody asks what was used in a conversation that is never continued, and there is one for each request.
+        spans = () if is_passing(conversation) else (day, ALL_TIME)
+        talks = [Change(Key(Scope.CONVERSATION, conversation, span), 1, spent) for span in spans]
+        if outcome.kind is OutcomeKind.CANCELLED and _is_forgotten(tx, own):
+            is_private = inbound.target.audience is Audience.PRIVATE
+            named = (Scope.PERSON, Scope.CHAT) if is_private else (Scope.PERSON,)
+            after = rows.settle(tx, [*(each for each in changes if each.key.scope not in named), peak])
+        else:
+            after = rows.settle(tx, [*changes, peak, *talks])
         if not self.settings.is_empty:
             self._look_at_gateway(tx, after)
             tx.announce(Spent(tuple(each for each in after if each.key.scope is not Scope.CONVERSATION)))
@@ -236,6 +284,12 @@ def _sum(found: Mapping[Key, Counts], keys: list[Key]) -> Counts:
     for key in keys:
         total += found.get(key, Counts())
     return total
+
+
+def _is_forgotten(tx: Transaction, own: Reservation | None) -> bool:
+    """Tells whether the person was forgotten during the run, so that no figure may bear their name again."""
+    held = own.of(Scope.PERSON) if own else None
+    return held is not None and not rows.read(tx, [held.key])
 
 
 def _is_held(allowance: Allowance, used: Counts) -> bool:

@@ -8,6 +8,8 @@ from tidings.core.desk.usage import ALL_TIME, Counts, Key, SpentRow
 
 # With more rows than this, those of earlier days are dropped.
 MANY = 10_000
+# In some zone it is tomorrow already, in another one still yesterday, and one day may be of a clock that was wrong.
+DAYS_KEPT = 4
 
 
 class Mirror:
@@ -20,8 +22,9 @@ class Mirror:
     def take(self, rows: Iterable[SpentRow]) -> None:
         self._rows.update(rows)
         if len(self._rows) > self._swept_at:
-            newest = max(key.span for key in self._rows)
-            self._rows = {key: counts for key, counts in self._rows.items() if key.span in (newest, ALL_TIME)}
+            newest = sorted({key.span for key in self._rows if key.span != ALL_TIME})[-DAYS_KEPT:]
+            kept = {*newest, ALL_TIME}
+            self._rows = {key: counts for key, counts in self._rows.items() if key.span in kept}
             self._swept_at = max(MANY, 2 * len(self._rows))
 
     def sum(self, keys: Iterable[Key]) -> Counts:

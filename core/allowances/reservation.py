@@ -47,6 +47,8 @@ class Payer(NamedTuple):
     span: str
     zone: str
     allowance: Allowance
+    # Under this name messages are counted by the minute: one for all identities of a person.
+    heard_as: str
 
     def day_keys(self, span: str | None = None) -> list[Key]:
         day = self.span if span is None else span

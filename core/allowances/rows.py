@@ -11,6 +11,7 @@ from tidings.core.desk.deliveries import Pruned
 from tidings.core.desk.usage import MINUTE, Counts, Figure, Key, Scope, SpentRow
 from tidings.core.store.pruning import FOR_EVER, REMOVED, Slice, Terms
 from tidings.core.store.store import Row, Transaction
+from tidings.core.types import Conversation
 
 # Always '' while one process uses a store.
 NODE = ""
@@ -51,6 +52,11 @@ INTO = (
 # A run reserves for a person, a chat, a bot and the gateway, and is settled with three rows more.
 RESERVE = INTO + ", ".join([ONE_ROW] * 4) + ADD
 SETTLE = INTO + ", ".join([ONE_ROW] * 7) + ADD
+# A conversation that is never continued has no figures of its own.
+SETTLE_PASSING = INTO + ", ".join([ONE_ROW] * 5) + ADD
+# Of a person who was forgotten meanwhile, only the group, the bot and the gateway are charged.
+SETTLE_IN_GROUP = RESERVE
+SETTLE_IN_PRIVATE = INTO + ", ".join([ONE_ROW] * 3) + ADD
 HEAR = (
     "INSERT INTO spending (scope, name, span, node, minute, messages) VALUES"
     " (?, ?, ?, ?, ?, 1), (?, ?, ?, ?, ?, 1), (?, ?, ?, ?, ?, 1), (?, ?, ?, ?, ?, 1)"
@@ -100,7 +106,16 @@ def reserve(tx: Transaction, changes: Sequence[Change]) -> list[SpentRow]:
 
 def settle(tx: Transaction, changes: Sequence[Change]) -> list[SpentRow]:
     """Adds what a run has used, and gives back what it reserved; returns the rows as they are then."""
-    return _spent(tx.all(SETTLE, *(part for change in changes for part in change.values)))
+    values = [part for change in changes for part in change.values]
+    match len(changes):
+        case 3:
+            return _spent(tx.all(SETTLE_IN_PRIVATE, *values))
+        case 4:
+            return _spent(tx.all(SETTLE_IN_GROUP, *values))
+        case 5:
+            return _spent(tx.all(SETTLE_PASSING, *values))
+        case _:
+            return _spent(tx.all(SETTLE, *values))
 
 
 def hear(tx: Transaction, names: Iterable[tuple[Scope, str]], minute: int) -> dict[Scope, int]:
@@ -155,11 +170,15 @@ def figure_of(name: str, counts: Counts, label: str = "") -> Figure:
 
 
 def forget(tx: Transaction, names: Sequence[str], conversations: Sequence[str]) -> None:
-    """Removes what a person and their conversations have used; the sums of bots and of the gateway stay."""
+    """Removes what a person, their conversations and private chats have used; other sums stay."""
     for name in names:
         tx.execute("DELETE FROM spending WHERE scope = 'person' AND name = ?", name)
     for conversation in conversations:
         tx.execute("DELETE FROM spending WHERE scope = 'conversation' AND name = ?", conversation)
+        if (place := Conversation.of(conversation)).member == "":
+            # It is a private chat, and mostly has the person's id.
+            name = f"{place.adapter}@{place.account}:{place.chat}"
+            tx.execute("DELETE FROM spending WHERE scope = 'chat' AND name = ?", name)
 
 
 def old_spending(tx: Transaction, after: int | str, terms: Terms) -> Slice:
@@ -195,7 +214,7 @@ def _counts(row: Row) -> Counts:
         input_tokens=int(row["input_tokens"]),
         output_tokens=int(row["output_tokens"]),
         requests=int(row["requests"]),
-        cost=float(row["cost"]),
+        cost=round(float(row["cost"]), 9),
         # Less than nothing is held of a row that was removed meanwhile; fractions may be off in the last digits.
         reserved_tokens=max(int(row["reserved_tokens"]), 0),
         reserved_cost=max(round(float(row["reserved_cost"]), 9), 0.0),

@@ -30,9 +30,9 @@ class Over(NamedTuple):
 
 OWNERS = {
     Scope.PERSON: "your allowance",
-    Scope.CHAT: "the allowance of this chat",
-    Scope.BOT: "the allowance of this bot",
-    Scope.GATEWAY: "the allowance of this gateway",
+    Scope.CHAT: "this chat's allowance",
+    Scope.BOT: "this bot's allowance",
+    Scope.GATEWAY: "this gateway's allowance",
 }
 USERS = {
     Scope.PERSON: "You have used",
@@ -56,9 +56,10 @@ def reason(over: Over) -> str:
     return f"{OWNERS[over.scope]} of {over.limit} is used up until {windows.clock_time(over.until, over.zone)}"
 
 
-def rest_words(scope: Scope) -> str:
-    """Why a run is cut, in words that follow "I stopped here:"."""
-    return f"{OWNERS[scope]} for today is used up"
+def rest_words(scopes: set[Scope]) -> str:
+    """Why a run is cut, in words that follow "I stopped here:"; tokens and money may be limited for two scopes."""
+    whose = OWNERS[next(iter(scopes))] if len(scopes) == 1 else "an allowance"
+    return f"{whose} for today is used up" if scopes else ""
 
 
 def lasting(seconds: float) -> str:
@@ -86,6 +87,8 @@ def dollars(amount: float) -> str:
 
 def amount(counts: Counts) -> str:
     """What was used, in words."""
+    if not (counts.requests or counts.tokens):
+        return f"{answers(counts.runs)} without a model"
     money = f"${counts.cost:.4f}" if counts.cost > 0 else "price unknown"
     return f"{counts.input_tokens:,} tokens in, {counts.output_tokens:,} out, for {answers(counts.runs)}; {money}"
 
@@ -99,5 +102,4 @@ def left(scope: Scope, allowance: Allowance, counts: Counts) -> str:
         lines.append(f"{max(allowance.tokens - counts.tokens, 0):,} of {tokens(allowance.tokens)}")
     if allowance.money:
         lines.append(f"{dollars(max(allowance.money - counts.cost, 0.0))} of {dollars(allowance.money)}")
-    named = OWNERS[scope].removeprefix("the ").capitalize() if scope is Scope.PERSON else OWNERS[scope].capitalize()
-    return f"{named}: {', '.join(lines)} left today" if lines else ""
+    return f"{OWNERS[scope].capitalize()}: {', '.join(lines)} left today" if lines else ""

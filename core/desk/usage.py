@@ -59,9 +59,10 @@ class Counts(Value, frozen=True, kw_only=True):
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             requests=self.requests + other.requests,
-            cost=self.cost + other.cost,
+            # Ten times a tenth is one, also in fractions of two.
+            cost=round(self.cost + other.cost, 9),
             reserved_tokens=self.reserved_tokens + other.reserved_tokens,
-            reserved_cost=self.reserved_cost + other.reserved_cost,
+            reserved_cost=round(self.reserved_cost + other.reserved_cost, 9),
             peak_tokens=max(self.peak_tokens, other.peak_tokens),
             peak_cost=max(self.peak_cost, other.peak_cost),
             told=max(self.told, other.told),

@@ -10,6 +10,7 @@ from tidings.core.allowances import wording
 from tidings.core.allowances.allowances import Allowances, Start, Wait
 from tidings.core.allowances.wording import Over
 from tidings.core.clock import Clock
+from tidings.core.desk.usage import Scope
 from tidings.core.inbound import inbox, joining
 from tidings.core.inbound.settlement import Ending, Settlement
 from tidings.core.outbound import outbox
@@ -35,12 +36,17 @@ class Affording:
 
         The row stays, and identifies a repetition; a client with a key of its own may repeat its request later.
         """
+        over = self.over(tx, inbound)
+        return self.turn_away(tx, inbound, over, pressed) if over else None
+
+    def over(self, tx: Transaction, inbound: Inbound) -> Over | None:
+        """Counts a message at the door, and tells which allowance it finds used up."""
         # An album counts once, and is never torn apart.
         if inbound.group and joining.album_leader(tx, inbound) is not None:
             return None
-        over = self._allowances.arrive(tx, inbound)
-        if over is None:
-            return None
+        return self._allowances.arrive(tx, inbound)
+
+    def turn_away(self, tx: Transaction, inbound: Inbound, over: Over, pressed: Inbound | None = None) -> Refused:
         if not inbound.digest:
             inbox.put_closed(tx, pressed or inbound, ids.new("run"), self._clock.now(), f"refused: {Refusal.ALLOWANCE}")
         told = self._tell(tx, inbound, over)
@@ -51,6 +57,9 @@ class Affording:
 
     def start(self, tx: Transaction, run: str, inbound: Inbound) -> Start | None:
         """Lets a run start with what it has reserved; None if it must wait for a second, or has just been ended."""
+        if inbound.errand and inbound.errand.caller:
+            # The caller waits for this run, which must not wait for what the caller holds.
+            self._settlement.loosen(tx, inbound.errand.caller)
         weighed = self._allowances.weigh(tx, inbound)
         if isinstance(weighed, Start):
             return weighed
@@ -78,8 +87,8 @@ class Affording:
         # Where nobody asked the bot anything, nobody is told that it cannot answer.
         if inbound.overheard or not self._settlement.may_push(inbound.target):
             return False
-        # The cause names the sender, so that each member of a group is told.
-        cause = f"{over.told_once} {inbound.sender.id}"
+        # Each member of a group is told of an allowance of their own, and all of them together of any other.
+        cause = f"{over.told_once} {inbound.sender.id}" if over.scope is Scope.PERSON else over.told_once
         body = Body(text=wording.sentence(over))
         notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, body, None, cause)
         # A platform that gave a handle for the reply waits for one.

@@ -119,6 +119,7 @@ class Asking:
             new = new._replace(delivery=ids.new("dlv"), target=place.target)
         approval_rows.add(tx, new)
         inbox.let_ask(tx, claimed, new.id)
+        self._settlement.loosen(tx, claimed.run)
         if place is not None:
             self._deliver(tx, new, claimed.inbound, place)
         tx.announce(wakeups.QuestionAsked(new.deadline))

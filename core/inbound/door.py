@@ -226,13 +226,13 @@ class Door:
         command = self._command_of(inbound)
         return command is not None and command.for_strangers
 
-    def _store_message(self, tx: Transaction, inbound: Inbound, reserved: bool) -> _Taken:
+    def _store_message(self, tx: Transaction, inbound: Inbound, reserved: bool, afforded: bool = False) -> _Taken:
         now, run, conversation = self._clock.now(), ids.new("run"), inbound.conversation.id
         if self._is_full(tx, inbound) and joining.album_leader(tx, inbound) is None:
             return self._refuse(tx, inbound, Refusal.BUSY, BUSY)
         if inbound.busy and inbound.about and inbox.live_run(tx, conversation) != inbound.about:
             return _Taken(Refused(reason=Refusal.ENDED))
-        if refused := self._affording.refuse(tx, inbound):
+        if not afforded and (refused := self._affording.refuse(tx, inbound)):
             return _Taken(refused)
         if self._may_push(inbound.target):
             notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=MAY_BE_LOST), None, "lost")
@@ -277,16 +277,19 @@ class Door:
         with tx.step() as obeying:
             obeyed = _asked(tx, obeying, inbound, name, handler)
             full = obeyed.again is not None and self._is_full(tx, obeyed.again)
-            if full:
+            over = self._affording.over(tx, obeyed.again) if obeyed.again is not None and not full else None
+            if full or over:
                 # The command is refused as a whole, so that it can be repeated later.
                 obeying.undo()
         if full:
             return self._refuse(tx, inbound, Refusal.BUSY, BUSY)
+        if over:
+            return _Taken(self._affording.turn_away(tx, inbound, over))
         inbox.put_closed(tx, inbound, run, now, f"obeyed: /{name}")
         if obeyed.reply and self._may_push(inbound.target):
             outbox.put(tx, Owed(ids.new("dlv"), Class.REPLY, inbound.target, Body(text=obeyed.reply), run), now)
         if obeyed.again is not None:
-            return self._store_message(tx, obeyed.again, reserved)
+            return self._store_message(tx, obeyed.again, reserved, afforded=True)
         return _Taken(Stored(run=run))
 
     def _press(self, tx: Transaction, press: Inbound, reserved: bool) -> _Taken:
@@ -322,7 +325,7 @@ class Door:
         if known is None and (refused := self._affording.refuse(tx, said, press)):
             return _Taken(refused)
         inbox.put_closed(tx, press, ids.new("run"), self._clock.now(), press.kind)
-        return _Taken(Duplicate(run=known.run)) if known else self._store_message(tx, said, reserved)
+        return _Taken(Duplicate(run=known.run)) if known else self._store_message(tx, said, reserved, afforded=True)
 
     def _answer_request(self, tx: Transaction, press: Inbound) -> _Taken:
         """Passes a press on a stranger's request to pairing; people who may not answer it are told so alone."""

@@ -435,8 +435,24 @@ def is_shown_in(tx: Transaction, run: str, handle: str) -> bool:
 
 
 def stop_asked(tx: Transaction, run: str) -> str | None:
-    row = tx.one("SELECT stop_asked FROM inbox WHERE run = ?", run)
-    return row["stop_asked"] if row else None
+    return stop_and_reservation(tx, run)[0]
+
+
+def stop_and_reservation(tx: Transaction, run: str) -> tuple[str | None, bytes | None]:
+    """Who asked the run to stop, and what it holds of allowances by now."""
+    row = tx.one("SELECT stop_asked, reservation FROM inbox WHERE run = ?", run)
+    return (row["stop_asked"], row["reservation"]) if row else (None, None)
+
+
+def reservation_at_work(tx: Transaction, run: str) -> tuple[bytes | None, Usage | None]:
+    """What a run at work holds of allowances, and what it had used by its last checkpoint."""
+    row = tx.one("SELECT reservation, usage FROM inbox WHERE run = ? AND state = 'running'", run)
+    return (row["reservation"], _used(row)) if row else (None, None)
+
+
+def keep_reservation(tx: Transaction, run: str, reservation: bytes) -> None:
+    tx.execute("UPDATE inbox SET reservation = ? WHERE run = ?", reservation, run)
+    tx.announce(wakeups.Loosened(run, reservation))
 
 
 def amend(tx: Transaction, change: Inbound) -> Row | None:

@@ -121,7 +121,7 @@ class Settlement:
         if outcome.usage is None and claimed.used is not None:
             # A run that is ended from outside has used what its last checkpoint says.
             outcome = msgspec.structs.replace(outcome, usage=claimed.used)
-        asked = inbox.stop_asked(tx, claimed.run)
+        asked, reservation = inbox.stop_and_reservation(tx, claimed.run)
         if asked is not None and outcome.kind is not OutcomeKind.CANCELLED:
             outcome = msgspec.structs.replace(outcome, kind=OutcomeKind.CANCELLED, reason=stops.reason(asked))
         if ending.heard and outcome.kind is OutcomeKind.COMPLETED:
@@ -135,9 +135,15 @@ class Settlement:
         else:
             # This exchange cannot be retried.
             tx.execute("UPDATE inbox SET undone = 1 WHERE run = ?", claimed.run)
-        if self._allowances and (claimed.attempt or claimed.reservation):
-            self._allowances.settle(tx, claimed.inbound, claimed.reservation, outcome.usage)
+        if self._allowances and (claimed.attempt or reservation):
+            self._allowances.settle(tx, claimed.inbound, reservation, outcome)
         return outcome
+
+    def loosen(self, tx: Transaction, run: str) -> None:
+        """Lets a run that waits, for people or for another run, hold no more of the allowances than it has used."""
+        reservation, used = inbox.reservation_at_work(tx, run)
+        if self._allowances and reservation:
+            inbox.keep_reservation(tx, run, self._allowances.loosen(tx, reservation, used))
 
     def can_push(self, target: Target) -> bool:
         """Tells whether a configured adapter can send messages there."""

@@ -75,6 +75,6 @@ class Turns:
             goes_on=claimed.said is not None,
             preferences=claimed.preferences,
             heard=heard,
-            rest=partial(self._allowances.rest, inbound, claimed.reservation),
+            rest=partial(self._allowances.rest, claimed.run, inbound, claimed.reservation),
         )
         return Prepared(self._bots.agents[bot], turn, session, abilities.of(inbound, self._can))

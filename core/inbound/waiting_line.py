@@ -48,6 +48,8 @@ class WaitingLine:
         self._bots: dict[Party, _BotLine] = {}
         # When a party last took a slot or gave one back, in the order of arrival; kept while anybody waits.
         self._served: dict[Party, int] = {}
+        # With more of these times than this, those that matter no longer are dropped.
+        self._served_most = OUTDATED
         slots.watch(self._moved)
 
     def __len__(self) -> int:
@@ -109,7 +111,7 @@ class WaitingLine:
             return
         self._count += 1
         self._served[party] = self._count
-        if len(self._served) > 2 * len(self._places) + OUTDATED:
+        if len(self._served) > self._served_most:
             self._forget_served()
         for line in self._bots.values():
             line.renew(party)
@@ -119,6 +121,8 @@ class WaitingLine:
         oldest = min(place for _, place in self._places.values())
         for party in [each for each, served in self._served.items() if served < oldest]:
             del self._served[party]
+        # While one conversation waits for very long, hardly any can be dropped: the next look is far away.
+        self._served_most = 2 * (len(self._served) + len(self._places)) + OUTDATED
 
     def _head(self, group: _Group) -> int | None:
         """The place of the group's first conversation, without those that wait elsewhere by now."""

@@ -134,6 +134,18 @@ class People(Part):
             return replace(found, role=role)
         return Person(id=identity, role=role, name=said.sender.name, identities=(identity,))
 
+    def answerable_for(self, asker: Asker | None) -> Person | None:
+        """The holder of a key who answers for a person whom the key's client names, and who may be made up.
+
+        None for people who are known themselves, and for those whom an owner's or an admin's key names.
+        """
+        if asker is None or asker.sender.key in ("", asker.sender.id):
+            return None
+        key = self.key(asker.sender.key)
+        is_known = self.is_known(names.name_of(asker.target, asker.sender))
+        holder = self.holder(key) if key and not is_known else None
+        return None if holder is None or holder.role.includes(Role.ADMIN) else holder
+
     def holder(self, key: Key) -> Person:
         """The person whose key this is; a removed person has the role of a stranger."""
         return self.with_id(key.person)

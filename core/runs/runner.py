@@ -33,6 +33,7 @@ from tidings.core.failpoints import fail_here
 from tidings.core.redaction import one_line, plain
 from tidings.core.runs import stops
 from tidings.core.runs.journal import Journal
+from tidings.core.runs.reported_usage import countable
 from tidings.core.runs.transcript import NOTHING, Said, Transcript
 from tidings.core.settings import Limits
 from tidings.core.types import File, Origin, make_storable
@@ -212,8 +213,9 @@ async def _record(event: object, journal: Journal, transcript: Transcript) -> No
             transcript.choices = tuple(plain(words) for words in choices)
             transcript.note(ChoicesOffered(transcript.choices), *transcript.choices)
         case Checkpoint():
-            transcript.usage = event.usage or transcript.usage
-            journal.save(event)
+            used = countable(event.usage)
+            transcript.usage = used or transcript.usage
+            journal.save(Checkpoint(event.data, used))
             await journal.flush()
         case _:
             raise TypeError(f"an agent may not yield {type(event).__name__}")
@@ -230,7 +232,7 @@ def _outcome(finished: Finished, transcript: Transcript, turn: Turn) -> Outcome:
     if kind is OutcomeKind.HALTED and silent:
         transcript.explain(f"(I stopped here: {reason or 'a limit was reached'}.)")
         text = transcript.text
-    usage: Usage | None = finished.usage or transcript.usage
+    usage: Usage | None = countable(finished.usage) or transcript.usage
     # An unfinished answer offers no buttons, and neither does silence.
     choices = transcript.choices if kind is OutcomeKind.COMPLETED and not silent else ()
     # This transcript does not know what an earlier attempt did.

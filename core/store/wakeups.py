@@ -145,6 +145,14 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
+class Loosened:
+    """A run that waits holds less of the allowances than before."""
+
+    run: str
+    reservation: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class MessageRefused:
     """The message at this target was refused without a word; it is only marked as failed."""
 
@@ -177,6 +185,7 @@ Due = (
     | PeopleChanged
     | AttentionChanged
     | Spent
+    | Loosened
     | MessageRefused
     | Changed
 )

@@ -127,6 +127,8 @@ def test_what_others_read_from_the_environment_is_no_mistake(tmp_path: Path) -> 
         ("[[rules]]\nchat = '1'", ["[rules #1]", "needs bot or busy"]),
         ("[[rules]]\nbot = 'rosa'", ["[rules #1] bot = 'rosa'", "there are: demo"]),
         ("bots = 3", ["[bots]", "must be a table"]),
+        ("[allowances.gateway]\nmoney = inf", ["[allowances.gateway] money = inf", "less than or equal to"]),
+        (f"[allowances.gateway]\ntokens = {10**30}", ["[allowances.gateway] tokens", "less than or equal to"]),
     ],
 )
 def test_a_wrong_value_is_one_line_with_file_key_and_what_is_allowed(
@@ -266,6 +268,20 @@ def test_what_is_hardly_meant_is_a_warning(tmp_path: Path) -> None:
     assert "[bot] model is not set, so the demo answers" in warning
     (warning,) = read(tmp_path, "[bots.rosa]\nname = 'rosalind'\nagent = 'echo'").warnings
     assert "[bots.rosa] name is ignored: the bot is called rosa" in warning
+
+
+@pytest.mark.parametrize(
+    ("toml", "words"),
+    [
+        ("[allowances.bots.rosa]\nruns = 1", "limits nothing: there is no such bot, only demo"),
+        ('[allowances.people."123"]\nruns = 1', "limits nothing: write platform:ID, such as telegram:123"),
+        ('[allowances.chats."-100"]\nruns = 1', "limits nothing: write platform:ID, such as telegram:123"),
+    ],
+)
+def test_an_allowance_of_nobody_is_a_warning(tmp_path: Path, toml: str, words: str) -> None:
+    (warning,) = read(tmp_path, toml).warnings
+    assert "[allowances." in warning
+    assert words in warning
 
 
 def test_a_key_may_be_named_by_its_variable_or_its_file(tmp_path: Path) -> None:

@@ -100,3 +100,26 @@ def test_a_slot_is_lent_once_however_many_runs_its_holder_waits_for() -> None:
         slots.take(who)
         assert not slots.may_take(who)
     assert slots.held("person") == 2
+
+
+class Counting(WaitingLine):
+    looks = 0
+
+    def _forget_served(self) -> None:
+        self.looks += 1
+        super()._forget_served()
+
+
+def test_one_that_waits_for_very_long_makes_nothing_slower_for_thousands_of_others() -> None:
+    slots = Slots(2)
+    line = Counting(slots)
+    held = slots.take(Parties("person 0", "chat 0", "bot"))
+    line.add("waits", Parties("person 0", "chat 00", "bot"))
+    for number in range(1, 2000):
+        who = Parties(f"person {number}", f"chat {number}", "bot")
+        line.add(f"conversation {number}", who)
+        assert line.pop() == (f"conversation {number}", who)
+        slots.take(who).give_back()
+    assert line.looks < 20
+    held.give_back()
+    assert line.pop() is not None

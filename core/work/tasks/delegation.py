@@ -109,6 +109,7 @@ class Delegation:
             requests=goal.requests,
             workspace=shared or str(Path(workspace_name(session.conversation))),
             asker=session.asker,
+            caller=session.run if goal.manner is None else "",
         )
         return Inbound(
             key=f"task/{task}",

@@ -53,3 +53,24 @@ async def test_a_member_sees_their_own_usage_and_the_owner_everybodys(tmp_path: 
 async def test_usage_needs_its_scope(tmp_path: Path) -> None:
     async with ApiWorld(tmp_path, Costly()) as api, tenants(api, "chat") as (ann, _):
         assert (await ann.get("/v1/usage")).status_code == 403
+
+
+async def test_users_whom_a_members_key_makes_up_share_the_members_allowance(tmp_path: Path) -> None:
+    async with (
+        ApiWorld(tmp_path, Costly(), allowances=members(runs=2)) as api,
+        tenants(api, "chat", "usage") as (ann, _),
+    ):
+        asked = [await ann.post("/v1/chat/completions", json={**HI, "user": f"user{each}"}) for each in range(4)]
+        assert [each.status_code for each in asked] == [200, 200, 429, 429]
+        assert (await ann.get("/v1/usage")).json()["total"]["runs"] == 2
+        for each in range(3):
+            said = await api.http.post("/v1/chat/completions", json={**HI, "user": f"user{each}"})
+            assert said.status_code == 200, "the owner's client knows its users"
+
+
+async def test_requests_leave_no_figures_of_conversations_that_are_never_continued(tmp_path: Path) -> None:
+    async with ApiWorld(tmp_path, Costly()) as api:
+        for _ in range(3):
+            assert (await api.http.post("/v1/chat/completions", json=HI)).status_code == 200
+        assert api.rows("SELECT 1 FROM spending WHERE scope = 'conversation'") == []
+        assert api.rows("SELECT runs FROM spending WHERE scope = 'gateway'")[0]["runs"] == 3

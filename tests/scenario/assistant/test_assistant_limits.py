@@ -424,7 +424,7 @@ async def test_a_run_is_cut_to_what_its_allowance_leaves_and_sums_up(tmp_path: P
     allowed = {"gateway": {"tokens": two_requests + 10}}
     async with World(tmp_path / "limited", assistant(provider), allowances=allowed) as world:
         text, kind, reason = await ask(world)
-    assert (kind, reason) == (OutcomeKind.HALTED, "the allowance of this gateway for today is used up")
+    assert (kind, reason) == (OutcomeKind.HALTED, "this gateway's allowance for today is used up")
     assert text == f"I looked for two files, and none is there.\n\n(I stopped here: {reason}.)"
     assert len(provider.requests) == asked + 3, "one request at most goes beyond the allowance"
 

@@ -1,15 +1,18 @@
 """Allowances: what people, chats, bots and the gateway may use, and what happens to what goes beyond."""
 
+import math
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.simulators.paper.simulator import Kind
 from tests.worlds.world import Echo, Gate, OwnedClock, Scripted, World, armed, handed
-from tidings.core.agent import Checkpoint, Event, Finished, TextDelta, Turn, Usage
+from tidings.core.agent import ApprovalAsked, Checkpoint, ChoicesOffered, Event, Finished, TextDelta, Turn, Usage
+from tidings.core.desk.work import Goal
 from tidings.core.roles import OWNER
-from tidings.core.settings import Allowances
+from tidings.core.settings import Allowances, Rule
 from tidings.core.types import Refusal, Refused, Stored, Target
 
 DAY = 86_400.0
@@ -210,6 +213,60 @@ async def test_background_work_counts_for_its_person_and_reports_that_nothing_is
         assert world.rows("SELECT runs FROM spending WHERE scope = 'gateway'")[0]["runs"] == 1
 
 
+async def test_a_retry_that_no_allowance_covers_takes_nothing_back(tmp_path: Path) -> None:
+    async with World(tmp_path, Costly(), clock=OwnedClock(), allowances=members(runs=1)) as world:
+        assert await ask(world, "hi") == "fine"
+        assert "today's allowance of 1 answer" in await ask(world, "/retry")
+        assert "Undone: “hi”" in await ask(world, "/undo"), "the answer was still there"
+
+
+async def test_a_press_and_a_retry_count_as_one_message_each(tmp_path: Path) -> None:
+    agent = Scripted("which?", ChoicesOffered(("this",)))
+    async with World(tmp_path, agent, clock=OwnedClock(), allowances=members(messages=3)) as world:
+        assert await ask(world) == "which?"
+        (question,) = world.paper.visible()
+        world.paper.presses(question.id, question.choices[0].id)
+        await world.until(lambda: world.paper.posts == ["which?"] * 2)
+        assert await ask(world, "/retry") == "which?"
+        assert "3 messages a minute" in await ask(world)
+
+
+async def test_hundreds_that_wait_for_a_rest_do_not_all_look_again_every_second(tmp_path: Path) -> None:
+    gate, clock = Gate(), OwnedClock()
+    async with World(tmp_path, Costly(gate=gate), clock=clock, allowances=gateway(tokens=1000 * CALL)) as world:
+        for chat in range(200):
+            world.paper.says("hi", chat=str(chat))
+        await gate.reached()
+        await world.until(lambda: not world.paper.unconfirmed)
+        await clock.advance(5)
+        row = world.rows("SELECT max(ready) - min(ready) AS spread FROM inbox WHERE state = 'waiting'")[0]
+        assert row["spread"] > 3.0
+        gate.open()
+        await world.until(lambda: world.paper.posts.count("fine") == 200)
+
+
+async def test_a_sign_of_waiting_goes_when_the_message_is_turned_away(tmp_path: Path) -> None:
+    gate, clock, kind = Gate(), OwnedClock(), Kind(keyed_for=3600.0, streaming="none", typing=False)
+    async with World(tmp_path, Costly(gate=gate), clock=clock, kind=kind, allowances=members(tokens=CALL)) as world:
+        keys = [world.paper.says(f"message {number}") for number in range(3)]
+        await gate.reached()
+        await clock.advance(120)
+        assert world.paper.message(keys[1]).reaction == world.paper.message(keys[2]).reaction == "⏳"
+        gate.open()
+        for key in keys:
+            await world.outcome(key)
+        await clock.advance(10)
+        assert [world.paper.message(key).reaction for key in keys] == ["✅", "❌", "❌"]
+
+
+async def test_a_run_that_two_allowances_limit_is_cut_in_the_name_of_neither(tmp_path: Path) -> None:
+    agent = Scripted("fine")
+    allowed = {"zone": "UTC", "roles": {"member": {"tokens": 10**6}}, "gateway": {"money": 1.0}}
+    async with World(tmp_path, agent, clock=OwnedClock(), allowances=allowed) as world:
+        await ask(world)
+        assert agent.turns[0].rest().words == "an allowance for today is used up"
+
+
 # Whose allowance it is.
 
 
@@ -221,6 +278,15 @@ async def test_two_people_in_one_group_have_their_own_allowance_and_each_is_told
         for sender in ("7", "8", "7"):
             await ask(world, chat="1", sender=sender)
         assert len([post for post in world.paper.posts if "allowance" in post]) == 2
+
+
+async def test_a_group_is_told_once_that_the_gateways_allowance_is_used_up(tmp_path: Path) -> None:
+    people = ["paper:7", "paper:8", "paper:9"]
+    async with World(tmp_path, Costly(), clock=OwnedClock(), allow=people, allowances=gateway(runs=1)) as world:
+        for sender in ("7", "7", "8", "9"):
+            await ask(world, chat="1", sender=sender)
+        assert len([post for post in world.paper.posts if "This gateway has used" in post]) == 1
+        assert "This gateway has used" in await ask(world, chat="9", sender="9"), "elsewhere it is new"
 
 
 async def test_a_chat_and_a_bot_have_allowances_of_their_own(tmp_path: Path) -> None:
@@ -250,6 +316,17 @@ async def test_linked_identities_share_one_allowance_also_for_what_was_used_befo
         people = {line.identities: line.id for line in await world.gateway.desk.people.all()}
         await world.gateway.desk.people.link(OWNER, people["paper:7",], "paper:8")
         assert "You have used today's allowance of 2 answers" in await ask(world, chat="8", sender="8")
+
+
+async def test_linked_identities_share_the_messages_of_a_minute(tmp_path: Path) -> None:
+    async with World(tmp_path, Costly(), clock=OwnedClock(), allow=[], allowances=members(messages=2)) as world:
+        for sender in ("7", "8"):
+            await world.admit(f"paper:{sender}")
+        people = {line.identities: line.id for line in await world.gateway.desk.people.all()}
+        await world.gateway.desk.people.link(OWNER, people["paper:7",], "paper:8")
+        answers = [await ask(world, chat=sender, sender=sender) for sender in ("7", "8", "7", "8")]
+        assert answers[:2] == ["fine"] * 2
+        assert ["2 messages a minute" in answer for answer in answers[2:]] == [True] * 2
 
 
 # Reservations.
@@ -319,6 +396,70 @@ async def test_what_a_run_uses_after_midnight_counts_for_the_day_on_which_it_beg
         assert (row["runs"], row["input_tokens"] + row["output_tokens"], row["reserved_tokens"]) == (1, CALL, 0)
 
 
+class Foreman(Costly):
+    """Lets another agent dig and waits for it; has used nothing before."""
+
+    async def run(self, turn: Turn) -> AsyncIterator[Event]:
+        if turn.message.text == "delegate":
+            begun = [await turn.desk.tasks.delegate(Goal(f"dig {each}", "dig", None)) for each in range(2)]
+            for each in begun:
+                yield TextDelta(f"{(await turn.desk.tasks.finish(each)).text} and ")
+        async for event in super().run(turn):
+            yield event
+
+
+async def test_a_run_that_waits_for_another_one_holds_nothing_that_the_other_one_needs(tmp_path: Path) -> None:
+    clock = OwnedClock()
+    async with World(tmp_path, Foreman(), clock=clock, allowances=gateway(tokens=3 * CALL)) as world:
+        began = clock.now()
+        assert await ask(world, "delegate") == "fine and fine and fine"
+        assert clock.now() < began + 10
+        assert reserved(world) == 0
+        (row,) = world.rows("SELECT * FROM spending WHERE scope = 'gateway'")
+        assert (row["runs"], row["input_tokens"] + row["output_tokens"]) == (3, 3 * CALL)
+
+
+async def test_a_run_that_asks_people_holds_only_what_it_has_used(tmp_path: Path) -> None:
+    used = Usage(input_tokens=CALL, requests=1)
+    asking = Scripted(Checkpoint(b"{}", used), ApprovalAsked("c", "dig", "dig here", "d"), finish=False)
+    bots = {"bot": Costly(), "digger": asking}
+    rules = [Rule(chat="9", bot="digger")]
+    allowed = gateway(tokens=10 * CALL)
+    async with World(tmp_path, bots, clock=OwnedClock(), owners=["paper:7"], rules=rules, allowances=allowed) as world:
+        world.paper.says("dig", chat="9")
+        await world.until(lambda: world.rows("SELECT 1 FROM inbox WHERE asking <> ''"))
+        assert {row["reserved_tokens"] for row in world.rows("SELECT * FROM spending WHERE scope = 'gateway'")} == {
+            CALL
+        }
+        world.paper.says("hi", chat="2")
+        await world.until(lambda: world.paper.posts_in("2") == ["fine"])
+        bots["digger"].steps = ("dug",)
+        world.paper.says("/deny", chat="9")
+        await world.until(lambda: not world.rows("SELECT 1 FROM inbox WHERE state IN ('waiting', 'running')"))
+        assert reserved(world) == 0
+
+
+async def test_a_person_who_is_forgotten_during_a_run_is_in_no_figure_afterwards(tmp_path: Path) -> None:
+    gate, allowed = Gate(), {"roles": {"member": {"tokens": 1000}}, "gateway": {"tokens": 1000}}
+    agent = Costly()
+    async with World(tmp_path, agent, clock=OwnedClock(), allow=[], allowances=allowed) as world:
+        await world.admit("paper:7")
+        await ask(world, chat="7")
+        agent.gate = gate
+        world.paper.says("again", chat="7")
+        await gate.reached()
+        await world.gateway.desk.people.forget(OWNER, "paper:7")
+        await world.until(lambda: not world.rows("SELECT 1 FROM inbox WHERE state IN ('waiting', 'running')"))
+        assert [
+            dict(r)
+            for r in world.rows(
+                "SELECT scope, name, span, runs, reserved_tokens FROM spending WHERE scope NOT IN ('bot', 'gateway')"
+            )
+        ] == []
+        assert reserved(world) == 0
+        assert world.rows("SELECT runs FROM spending WHERE scope = 'gateway'")[0]["runs"] == 2
+
+
 # The owner.
 
 
@@ -361,3 +502,39 @@ async def test_a_refusal_carries_the_words_and_the_seconds(tmp_path: Path) -> No
         assert refused.reason is Refusal.ALLOWANCE
         assert "today's allowance" in refused.words
         assert 0 < refused.seconds <= DAY
+
+
+# Figures that nothing can be counted with.
+
+
+ABSURD = {
+    "less than nothing": Usage(input_tokens=-5000, output_tokens=-1, requests=-1, cost=-3.0),
+    "more than the store can hold": Usage(input_tokens=10**30, requests=1),
+    "endless money": Usage(input_tokens=10, requests=1, cost=math.inf),
+    "no number": Usage(input_tokens=10, requests=1, cost=math.nan),
+    "a part of a token": Usage(input_tokens=1.5, requests=1),  # type: ignore[arg-type]
+    "words": Usage(input_tokens="many", requests=1),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("used", ABSURD.values(), ids=ABSURD)
+@pytest.mark.parametrize("step", [Checkpoint, Finished], ids=["checkpoint", "end"])
+async def test_absurd_usage_that_an_agent_reports_neither_stops_a_run_nor_gives_anything_back(
+    tmp_path: Path, used: Usage, step: type[Checkpoint | Finished]
+) -> None:
+    said = Checkpoint(b"{}", used) if step is Checkpoint else Finished(usage=used)
+    agent = Scripted("fine", said)
+    async with World(tmp_path, agent, clock=OwnedClock(), allowances=gateway(runs=10)) as world:
+        assert await ask(world) == "fine"
+        row = world.rows("SELECT * FROM spending WHERE scope = 'gateway'")[0]
+        assert 0 <= row["input_tokens"] <= 10**12
+        assert row["output_tokens"] >= 0
+        assert 0 <= row["cost"] <= 1e6
+
+
+async def test_ten_times_a_tenth_of_a_dollar_is_a_dollar(tmp_path: Path) -> None:
+    agent = Costly(cost=0.1)
+    async with World(tmp_path, agent, clock=OwnedClock(), allowances=members(money=1.0)) as world:
+        for _ in range(11):
+            await ask(world)
+        assert len(agent.calls) == 10
