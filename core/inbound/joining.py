@@ -102,15 +102,15 @@ def _resting(tx: Transaction, conversation: str, now: float) -> list[Row]:
 
 
 def album_leader(tx: Transaction, inbound: Inbound) -> Row | None:
-    """The waiting run that an album's later message becomes part of."""
+    """The waiting run that an album's later message becomes part of; what an agent has read grows no more."""
     rows = _album(tx, inbound) if inbound.group else ()
-    return next((row for row in rows if row["state"] == "waiting"), None)
+    return next((row for row in rows if row["state"] == "waiting" and not row["heard_by"]), None)
 
 
 def _album(tx: Transaction, inbound: Inbound) -> list[Row]:
     """The rows of this album so far; the same group from another person is another album."""
     rows = tx.all(
-        "SELECT run, accepted, state, message FROM inbox WHERE conversation = ? AND album = ? AND album <> ''"
+        "SELECT run, accepted, state, message, heard_by FROM inbox WHERE conversation = ? AND album = ? AND album <> ''"
         " AND state IN ('waiting', 'running', 'done') ORDER BY seq DESC",
         inbound.conversation.id,
         inbound.group,
@@ -169,6 +169,8 @@ def hand_over(tx: Transaction, run: str) -> None:
     heir = tx.one("SELECT run FROM inbox WHERE joined = ? ORDER BY seq LIMIT 1", run)
     if heir is None:
         return
+    # The checkpoint that holds what was handed over goes away with the first message.
+    tx.execute("UPDATE inbox SET steered = 0 WHERE joined = ?", run)
     tx.execute(
         "UPDATE inbox SET state = 'waiting', joined = NULL, followed = 1,"
         " ready = (SELECT r.ready FROM inbox r WHERE r.run = ?), mode = (SELECT r.mode FROM inbox r WHERE r.run = ?)"
@@ -188,11 +190,13 @@ def hear(tx: Transaction, run: str, fence: int, may_join: MayJoin) -> list[tuple
     They stay runs of their own until `contain` is called with the same fence.
     """
     row = tx.one(
-        "SELECT conversation, message FROM inbox WHERE run = ? AND fence = ? AND state = 'running'", run, fence
+        "SELECT run, conversation, message, album, followed FROM inbox"
+        " WHERE run = ? AND fence = ? AND state = 'running'",
+        *(run, fence),
     )
     if row is None:
         return []
-    first, heard = _message(row), list[tuple[str, Inbound]]()
+    first, heard = put_together(tx, row), list[tuple[str, Inbound]]()
     rows = tx.all(
         "SELECT run, message, album, followed FROM inbox WHERE conversation = ? AND state = 'waiting'"
         " AND mode = 'steer' AND attempt = 0 ORDER BY said, seq LIMIT ?",
@@ -238,15 +242,15 @@ def steering(tx: Transaction) -> list[str]:
 # Reading what has joined.
 
 
-def put_together(tx: Transaction, row: Row, *, followed: bool | None = None) -> Inbound:
+def put_together(tx: Transaction, row: Row, *, followed: bool | None = None, with_steered: bool = False) -> Inbound:
     """The message of a run with all that joined it before the run began; `row` has run, message, album and followed.
 
-    `followed` is what holds by now, if the row was read before.
+    `followed` is what holds by now, if the row was read before. `with_steered` adds what came while it was at work.
     """
     first = _message(row)
     if not (row["album"] or (row["followed"] if followed is None else followed)):
         return first
-    later = _joined(tx, row["run"], steered=False)
+    later = followers(tx, row["run"]) if with_steered else _joined(tx, row["run"], steered=False)
     if not later:
         return first
     files = tuple(file for each in (first, *later) for file in each.attachments)
