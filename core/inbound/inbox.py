@@ -354,9 +354,10 @@ def message_of(tx: Transaction, run: str) -> Inbound:
     return found
 
 
-def find_message(tx: Transaction, run: str) -> Inbound | None:
+def find_message(tx: Transaction, run: str, *, with_steered: bool = False) -> Inbound | None:
+    """As `message_of`, or None; `with_steered` adds what was handed to the run while it was at work."""
     row = tx.one("SELECT run, message, album, followed FROM inbox WHERE run = ?", run)
-    return joining.put_together(tx, row) if row else None
+    return joining.put_together(tx, row, with_steered=with_steered) if row else None
 
 
 def finish(tx: Transaction, claimed: Claim, outcome: Outcome, now: float) -> None:

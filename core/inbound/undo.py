@@ -62,6 +62,10 @@ def again(taken: Inbound, command: Inbound) -> Inbound:
         group="",
         parts=(),
         digest="",
+        # Somebody waits for it now, and not for the run that it was once meant for.
+        overheard=False,
+        busy=None,
+        about="",
         attended=False,
     )
 
@@ -82,7 +86,8 @@ def _last_exchange(tx: Transaction, conversation: str, generation: int) -> tuple
         if row["run"] in runs[-1:]:
             continue
         runs.append(row["run"])
-        message = inbox.message_of(tx, row["run"])
+        message = inbox.find_message(tx, row["run"], with_steered=True)
+        assert message is not None, "the history was joined with its run"
         if message.origin is Origin.PERSON:
             return runs, message
     return None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.scenario.spine.test_busy import ADA, BEN, GROUP, Listener, says, world_of
-from tests.worlds.world import Gate, Scripted, handed
+from tests.worlds.world import Gate, Scripted, World, handed
 from tidings.core.agent import Checkpoint, Finished, TextDelta, Turn
 from tidings.core.settings import Rule
 
@@ -36,6 +36,16 @@ async def test_a_message_to_the_bot_is_not_handed_to_a_run_that_may_stay_silent(
         gate.open()
         await world.settled()
         assert world.posts == ["answer to bot, what time is it?"]
+
+
+async def test_what_is_repeated_by_command_is_answered(tmp_path: Path) -> None:
+    async with World(tmp_path, Scripted("[SILENT]")) as world:
+        world.paper.open_chat("1")
+        await world.receive(handed("lunch?", private=False, overheard=True))
+        await world.settled()
+        await world.receive(handed("/retry", private=False))
+        await world.settled()
+        assert len(world.posts) == 1
 
 
 BOTS_OF_PEOPLE = (Rule(person=f"paper:{ADA}", bot="trusted"), Rule(bot="plain"))
@@ -112,3 +122,17 @@ async def test_what_was_handed_to_a_run_is_kept_when_its_message_is_deleted_afte
         held.open()
         await world.settled()
         assert [turn.message.text for turn in again.turns] == ["b\nc"]
+
+
+async def test_a_retry_keeps_what_was_handed_over(tmp_path: Path) -> None:
+    agent = Listener()
+    gate = agent.gate()
+    async with world_of(tmp_path, agent, "steer") as world:
+        world.paper.says("a")
+        await gate.reached()
+        await says(world, "b")
+        gate.open()
+        await world.settled()
+        await says(world, "/retry")
+        await world.settled()
+        assert agent.turns[-1].message.text == "a\nb"
