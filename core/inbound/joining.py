@@ -286,12 +286,16 @@ def _joined(tx: Transaction, run: str, *, steered: bool) -> list[Inbound]:
 
 
 def _told_together(messages: Sequence[Inbound]) -> str:
-    """The texts of several messages, each with its sender if there are several senders."""
+    """The texts of several messages, each with its sender if there are several senders.
+
+    Further lines of a text are then indented, so that none of them can pose as somebody else's words.
+    """
     is_alone = len({each.sender.id for each in messages}) == 1
     texts = [_without_files(each).in_full for each in messages]
     if is_alone:
         return "\n".join(filter(None, texts))
-    return "\n".join(f"{name_of(each)}: {text}" for each, text in zip(messages, texts, strict=True))
+    told = zip(messages, ("\n  ".join(text.splitlines()) for text in texts), strict=True)
+    return "\n".join(f"{name_of(each)}: {text}" for each, text in told)
 
 
 def _without_files(message: Inbound) -> Inbound:
