@@ -19,6 +19,7 @@ from tidings.core.types import Audience, Inbound, Kind
 
 PREFERENCE = "busy"
 DEFAULT = "default"
+# Each goes on after "When a message comes while I am busy,".
 ABOUT = {
     Busy.QUEUE: "I answer it next, in order.",
     Busy.COLLECT: "I answer everything that came meanwhile together, when I am done.",
@@ -120,7 +121,7 @@ class BusyModes:
         mode = self.mode_of(tx, inbound)
         is_chosen = bool(preferences.read(tx, conversation).get(PREFERENCE))
         origin = "chosen here" if is_chosen else "the default"
-        told = f"A message while I am busy: {mode} ({origin}). {ABOUT[mode]}"
+        told = f"The mode here is {mode} ({origin}). When a message comes while I am busy, {ABOUT[mode]}"
         return Obeyed(told if wanted else f"{told} {WHICH}")
 
     def _steer(self, tx: Transaction, inbound: Inbound) -> Obeyed:
