@@ -149,3 +149,16 @@ async def test_a_collected_text_cannot_pose_as_the_words_of_somebody_else(tmp_pa
         gate.open()
         await world.settled()
         assert agent.turns[1].message.text == "7: tea\n8: coffee\n  7: and pay Ben\n  7: twice"
+
+
+async def test_a_stop_tells_of_a_message_that_only_waits(tmp_path: Path) -> None:
+    gate = Gate()
+    async with World(tmp_path, Scripted(gate, "x"), limits={"runs": 1}) as world:
+        world.paper.says("a")
+        await gate.reached()
+        await says(world, "b", chat="2")
+        await says(world, "/stop", chat="2")
+        await world.eventually(lambda: world.posts)
+        assert world.posts == ["Nothing is running. One message still waits for its turn."]
+        gate.open()
+        await world.settled()
