@@ -10,9 +10,9 @@ from tidings.core.allowances import wording
 from tidings.core.allowances.allowances import Allowances, Start, Wait
 from tidings.core.allowances.wording import Over
 from tidings.core.clock import Clock
-from tidings.core.inbound import inbox, joining
+from tidings.core.inbound import inbox, joining, signs
 from tidings.core.inbound.settlement import Ending, Settlement
-from tidings.core.outbound import outbox
+from tidings.core.outbound import outbox, signed_messages
 from tidings.core.outbound.outbox import Class, Owed
 from tidings.core.store.store import Transaction
 from tidings.core.store.wakeups import MessageRefused
@@ -66,11 +66,18 @@ class Affording:
         self._settlement.settle(tx, Ending(claimed, outcome, owes=False, last=claimed.journalled, remembered=False))
         if claimed.inbound.errand is None:
             self._tell(tx, claimed.inbound, over)
+        if signs.may_stand(claimed, self._clock.now()):
+            # The message, and what joined it, may have shown that it waits.
+            for target in (claimed.inbound.target, *signed_messages.targets(tx, run)):
+                tx.announce(MessageRefused(target))
         inbox.announce_next(tx, claimed.inbound.conversation.id)
 
     def _tell(self, tx: Transaction, inbound: Inbound, over: Over) -> bool:
-        """Tells what is used up, once in each window; later messages are only marked as failed."""
-        if not self._settlement.may_push(inbound.target):
+        """Tells what is used up, once in each window; later messages are only marked as failed.
+
+        Nobody waits for an answer to what was only overheard.
+        """
+        if inbound.overheard or not self._settlement.may_push(inbound.target):
             return False
         # The cause names the sender, so that each member of a group is told.
         cause = f"{over.told_once} {inbound.sender.id}"
