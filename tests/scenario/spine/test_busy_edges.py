@@ -162,3 +162,15 @@ async def test_a_stop_tells_of_a_message_that_only_waits(tmp_path: Path) -> None
         assert world.posts == ["Nothing is running. One message still waits for its turn."]
         gate.open()
         await world.settled()
+
+
+async def test_talk_that_was_only_overheard_is_refused_without_a_word(tmp_path: Path) -> None:
+    gate = Gate()
+    async with World(tmp_path, Scripted(gate, "x"), limits={"queued_per_conversation": 1}) as world:
+        await world.receive(handed("bot?", private=False))
+        await gate.reached()
+        for text in ("lunch?", "soup?", "now?"):
+            await world.receive(handed(text, private=False, overheard=True))
+        gate.open()
+        await world.settled()
+        assert world.posts == ["x", "x"]
