@@ -202,10 +202,12 @@ def hear(tx: Transaction, run: str, fence: int, may_join: MayJoin) -> list[tuple
         " AND mode = 'steer' AND attempt = 0 ORDER BY said, seq LIMIT ?",
         *(row["conversation"], MOST_MESSAGES),
     )
+    length = 0
     for each in rows:
         message = put_together(tx, each)
+        length += len(message.text)
         # The person may have lost a role since.
-        if not may_join(first, message):
+        if not may_join(first, message) or (heard and length > MOST_CHARACTERS):
             break
         tx.execute("UPDATE inbox SET heard_by = ?, heard_fence = ? WHERE run = ?", run, fence, each["run"])
         heard.append((each["run"], message))

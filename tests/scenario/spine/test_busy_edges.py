@@ -174,3 +174,17 @@ async def test_talk_that_was_only_overheard_is_refused_without_a_word(tmp_path: 
         gate.open()
         await world.settled()
         assert world.posts == ["x", "x"]
+
+
+async def test_a_flood_is_not_handed_to_one_run(tmp_path: Path) -> None:
+    agent = Listener()
+    gate = agent.gate()
+    async with world_of(tmp_path, agent, "steer", limits={"message_characters": 90_000}) as world:
+        world.paper.says("a")
+        await gate.reached()
+        for letter in "bcd":
+            await world.receive(handed(letter * 90_000))
+        gate.open()
+        await world.settled()
+        assert [text[0] for text in agent.heard] == ["b", "c"]
+        assert [turn.message.text[0] for turn in agent.turns] == ["a", "d"]
