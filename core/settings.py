@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal, TypeVar
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from tidings.core.busy import Busy
 from tidings.core.roles import GIVEN, Permission, Role
@@ -28,6 +28,11 @@ LOWEST = {
     Permission.PEOPLE: Role.ADMIN,
     Permission.OPERATE: Role.OWNER,
 }
+
+
+T = TypeVar("T")
+# A setting that may be left to others; people may write that as "", too.
+Unset = Annotated[T | None, BeforeValidator(lambda given: None if given == "" else given)]
 
 
 class Access(Section):
@@ -382,8 +387,8 @@ class Rule(Section):
     thread: str = Field("", description="The id of the thread in that chat; empty means the whole chat.")
     person: str = Field("", description='A person, as "platform:ID"; their other linked identities count too.')
     bot: str = Field("", description="The name of the bot that answers there; empty leaves that to later rules.")
-    busy: Busy | Literal[""] = Field(
-        "", description="What becomes of messages that come while an answer is running there: see [limits] busy."
+    busy: Unset[Busy] = Field(
+        None, description="What becomes of messages that come while an answer is running there: see [limits] busy."
     )
     assignees: tuple[str, ...] | None = Field(
         None,

@@ -230,6 +230,7 @@ class ApiService:
             alone=True,
             busy=Busy.STEER,
             about=run.id,
+            forget=run.message.forget,
             digest=hashlib.sha256(body + run.id.encode()).hexdigest(),
         )
         match admission := await self._receive(inbound):

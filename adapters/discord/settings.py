@@ -24,7 +24,7 @@ class DiscordAccount(Account):
         ' "mentioned" (only mentioned or commanded), "all" or "never".',
     )
     chats: dict[str, Rule] = Field(
-        {}, description='The same for single channels by their id, such as { "1234567890" = "all" }.'
+        {}, description='The same for single channels by their id, such as { "123456789012345678" = "all" }.'
     )
     threads: bool = Field(
         False, description="Whether a mention in a channel opens a thread, and the conversation lives there."

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import Field, SecretStr
 
 from tidings.bots.assistant.settings import Assistant, ModelChoice
 from tidings.core.busy import Busy
 from tidings.core.errors import ConfigError
+from tidings.core.settings import Unset
 
 PREFIX = "TIDINGS_"
 DEMO, ASSISTANT = "demo", "assistant"
@@ -26,8 +27,8 @@ class Bot(Assistant):
         "empty is the assistant where a model is set, else the demo.",
     )
     name: str = Field("", description="The bot's name; empty means the agent's name.")
-    busy: Busy | Literal[""] = Field(
-        "", description="What becomes of messages that come while this bot answers, if not as [limits] busy says."
+    busy: Unset[Busy] = Field(
+        None, description="What becomes of messages that come while this bot answers, if not as [limits] busy says."
     )
 
     @property

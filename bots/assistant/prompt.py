@@ -8,6 +8,8 @@ import secrets
 from collections.abc import Sequence
 from importlib.resources import files
 
+from msgspec.structs import replace
+
 from tidings.core.redaction import one_line
 from tidings.core.types import Audience, Inbound, Origin
 
@@ -26,7 +28,7 @@ _OPENING = r"<\ufe64\uff1c"
 # at the next opening sign, so that no text is read twice.
 _BETWEEN = rf"[^\w>{_OPENING}]*+"
 _FENCE = re.compile(rf"(?<![{_OPENING}])[{_OPENING}]++(?={_BETWEEN}{_BETWEEN.join('untrusted')})", re.IGNORECASE)
-# The labels of other people's words in the history.
+# The labels of other people's words in the history; where several messages became one, they stand further down, too.
 _OF_OTHERS = re.compile(r"\((In reply|Forwarded from)\b")
 _ATTACHED = "\n(Attached: "
 # A placeholder for the mark in stored text; it is removed from people's words.
@@ -110,12 +112,12 @@ def news(text: str, source: str) -> str:
 
 def holds_words_of_others(text: str) -> bool:
     """Tells whether a message from the history quotes, passes on or attaches something."""
-    return bool(_OF_OTHERS.match(text)) or _ATTACHED in f"\n{text}"
+    return bool(_OF_OTHERS.search(text)) or _ATTACHED in f"\n{text}"
 
 
 def recalled(text: str) -> str:
     """An earlier message from the history; one that holds other people's words is fenced as a whole."""
-    if _OF_OTHERS.match(text):
+    if _OF_OTHERS.search(text):
         return fence(text, "an earlier message with words of others")
     return bare(text) if text.strip() else WORDLESS
 
@@ -125,7 +127,9 @@ def heard(message: Inbound) -> str:
     if message.origin is Origin.TASK and message.errand is None:
         return f"{NEWS}\n{fence(message.text, 'a report')}\n{GO_ON}"
     if message.parts:
-        return "\n".join(heard(part) for part in message.parts)
+        # Whether the bot may stay silent holds for all of them together.
+        told = [heard(replace(part, overheard=False)) for part in message.parts]
+        return "\n".join([*told, OVERHEARD] if message.overheard else told)
     lines = []
     if message.target.audience is not Audience.PRIVATE and message.sender.name:
         lines.append(f'(From{SIGN} "{label(message.sender.name)}")')

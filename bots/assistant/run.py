@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
+from msgspec import structs
 from pydantic_ai import exceptions as errors
 from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, UserPromptPart
 from pydantic_ai.models import ModelRequestParameters
@@ -196,6 +197,9 @@ class Work:
             return
         said, self._meanwhile = self._meanwhile, []
         for message in said:
+            if not self._turn.message.overheard:
+                # Somebody waits for this answer, whatever others say beside it.
+                message = structs.replace(message, overheard=False)
             self._memory.taint.hear(message, is_peer=Permission.WORK in context.current().permissions)
             heard = await attachments.take(self._turn, images=built.images, message=message)
             self._memory.hear(heard.content)

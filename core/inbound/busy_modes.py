@@ -19,6 +19,7 @@ from tidings.core.types import Audience, Inbound, Kind
 
 PREFERENCE = "busy"
 DEFAULT = "default"
+# Each goes on after "When a message comes while I am busy,".
 ABOUT = {
     Busy.QUEUE: "I answer it next, in order.",
     Busy.COLLECT: "I answer everything that came meanwhile together, when I am done.",
@@ -70,8 +71,8 @@ class BusyModes:
             joining.choose_mode(tx, run, Busy.COLLECT)
 
     def may_collect(self, first: Inbound, other: Inbound) -> bool:
-        """Tells whether one run may answer both: its tools must be open to both senders alike."""
-        return self._rank(first) == self._rank(other) and self._bots.find(first) == self._bots.find(other)
+        """Tells whether one run may answer both: its bot and its tools must be open to both senders alike."""
+        return self._rank(first) == self._rank(other) and self._is_for_same_bot(first, other)
 
     def may_steer(self, first: Inbound, other: Inbound) -> bool:
         """Tells whether a message may be handed to the run of another one.
@@ -80,11 +81,18 @@ class BusyModes:
         """
         if other.command or first.command or first.errand is not None:
             return False
+        # A run that nobody waits for may stay silent, and somebody waits for the answer to this message.
+        if first.overheard and not other.overheard:
+            return False
         # The answer must be seen where the message was written.
         here, there = first.target, other.target
         if here.lane != there.lane or Audience.ONE in (here.audience, there.audience):
             return False
-        return self._rank(other) >= self._rank(first) and self._bots.find(first) == self._bots.find(other)
+        return self._rank(other) >= self._rank(first) and self._is_for_same_bot(first, other)
+
+    def _is_for_same_bot(self, first: Inbound, other: Inbound) -> bool:
+        """Rules may give people in one chat different bots."""
+        return self._bots.find(first) == self._bots.find(other)
 
     def _rank(self, message: Inbound) -> int:
         return self.people.find(message).role.rank
@@ -113,7 +121,7 @@ class BusyModes:
         mode = self.mode_of(tx, inbound)
         is_chosen = bool(preferences.read(tx, conversation).get(PREFERENCE))
         origin = "chosen here" if is_chosen else "the default"
-        told = f"A message while I am busy: {mode} ({origin}). {ABOUT[mode]}"
+        told = f"The mode here is {mode} ({origin}). When a message comes while I am busy, {ABOUT[mode]}"
         return Obeyed(told if wanted else f"{told} {WHICH}")
 
     def _steer(self, tx: Transaction, inbound: Inbound) -> Obeyed:

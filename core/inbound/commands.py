@@ -111,7 +111,8 @@ class Commands:
             if self._stopping.stop_resting(tx, inbound, lambda run: self._may_stop(tx, person, run)):
                 return Obeyed("Stopped." if inbound.target.handle else "")
             waiting = inbox.waiting_in(tx, inbound.conversation.id)
-            more = f" {waiting} messages still wait for their turn." if waiting else ""
+            several = f" {waiting} messages still wait for their turn."
+            more = "" if not waiting else " One message still waits for its turn." if waiting == 1 else several
             return Obeyed(f"Nothing is running.{more}")
         if not all(self._may_stop(tx, person, run) for run in shown):
             return Obeyed(NOT_YOURS)

@@ -263,7 +263,8 @@ class Door:
         # A client that gave its own key and gets an answer right now may repeat the request with that key.
         if not inbound.digest:
             inbox.put_closed(tx, inbound, ids.new("run"), now, f"refused: {reason}")
-        if self._may_push(inbound.target):
+        # Nobody waits for an answer to what was only overheard.
+        if self._may_push(inbound.target) and not inbound.overheard:
             # The cause names the sender, so that each member of a group is told.
             cause = f"{reason} {inbound.sender.id}"
             notice = Owed(ids.new("dlv"), Class.NOTICE, inbound.target, Body(text=words), None, cause)

@@ -363,6 +363,7 @@ def message_of(tx: Transaction, run: str, *, steered: bool = False) -> Inbound:
 
 
 def find_message(tx: Transaction, run: str, *, steered: bool = False) -> Inbound | None:
+    """As `message_of`, or None; `steered` adds what was handed to the run while it was at work."""
     row = tx.one("SELECT run, message, album, followed FROM inbox WHERE run = ?", run)
     return joining.put_together(tx, row, steered=steered) if row else None
 

@@ -102,9 +102,8 @@ def _resting(tx: Transaction, conversation: str, now: float) -> list[Row]:
 
 
 def album_leader(tx: Transaction, inbound: Inbound) -> Row | None:
-    """The waiting run that an album's later message becomes part of."""
+    """The waiting run that an album's later message becomes part of; what an agent has read grows no more."""
     rows = _album(tx, inbound) if inbound.group else ()
-    # What a run has heard already gets no further parts, because its checkpoint would not hold them.
     return next((row for row in rows if row["state"] == "waiting" and not row["heard_by"]), None)
 
 
@@ -204,22 +203,26 @@ def hear(tx: Transaction, run: str, fence: int, now: float, may_join: MayJoin) -
     They stay runs of their own until `contain` is called with the same fence.
     """
     row = tx.one(
-        "SELECT conversation, message FROM inbox WHERE run = ? AND fence = ? AND state = 'running'", run, fence
+        "SELECT run, conversation, message, album, followed FROM inbox"
+        " WHERE run = ? AND fence = ? AND state = 'running'",
+        *(run, fence),
     )
     if row is None:
         return Messages([])
-    first, heard = _message(row), list[tuple[str, Inbound]]()
+    first, heard = put_together(tx, row), list[tuple[str, Inbound]]()
     rows = tx.all(
         "SELECT run, message, album, followed, ready FROM inbox WHERE conversation = ? AND state = 'waiting'"
         " AND mode = 'steer' AND attempt = 0 ORDER BY said, seq LIMIT ?",
         *(row["conversation"], MOST_MESSAGES),
     )
+    length = 0
     for each in rows:
         if each["album"] and each["ready"] > now:
             return Messages(heard, more=True)
         message = put_together(tx, each)
+        length += len(message.text)
         # The person may have lost a role since.
-        if not may_join(first, message):
+        if not may_join(first, message) or (heard and length > MOST_CHARACTERS):
             break
         tx.execute("UPDATE inbox SET heard_by = ?, heard_fence = ? WHERE run = ?", run, fence, each["run"])
         heard.append((each["run"], message))
@@ -310,14 +313,16 @@ def _joined(tx: Transaction, run: str, *, steered: bool) -> list[Inbound]:
 
 
 def _told_together(messages: Sequence[Inbound]) -> str:
-    """The texts of several messages, each with its sender if there are several senders."""
+    """The texts of several messages, each with its sender if there are several senders.
+
+    Further lines of a text are then indented, so that none of them can pose as somebody else's words.
+    """
     is_alone = len({each.sender.id for each in messages}) == 1
     texts = [_without_files(each).in_full for each in messages]
     if is_alone:
         return "\n".join(filter(None, texts))
-    # Further lines are indented, so that no line of a text can pose as somebody else's words.
-    lined = [text.replace("\n", "\n  ") for text in texts]
-    return "\n".join(f"{name_of(each)}: {text}" for each, text in zip(messages, lined, strict=True))
+    told = zip(messages, ("\n  ".join(text.splitlines()) for text in texts), strict=True)
+    return "\n".join(f"{name_of(each)}: {text}" for each, text in told)
 
 
 def _without_files(message: Inbound) -> Inbound:

@@ -24,8 +24,8 @@ OFF = ("off", "stop")
 HELP = """\
 /listen 10m – for ten minutes, everything you write here is for me, without a mention
 /listen 10m all – the same for everybody here (for owners and admins); /listen 10m ID for one person
-/listen off – I answer only when I am addressed
-/listen – to whom I listen"""
+/listen off – I stop listening
+/listen – who I am listening to"""
 IN_PRIVATE = "There is no need for /listen here: in a private chat, everything you write is for me."
 HIDDEN = (
     "I can't: as far as I know, messages here that do not mention me are not shown to me. The person who runs me can"
@@ -33,7 +33,9 @@ HIDDEN = (
 )
 TOO_LONG = "I can listen for 24 hours at most. Please give a shorter time, such as /listen 24h."
 NOT_OTHERS = "You can only let me listen to yourself: /listen {time}. An owner or admin can do it for others."
-NOBODY = "I listen to nobody in particular here: I answer when I am addressed."
+NOBODY = "I am not listening to anybody in particular here."
+# What the bot hears besides is up to the settings of the chat.
+ENDED = "I have stopped listening. From now on, mention me when you mean me."
 STILL_ALL = "I still listen to everybody until {until}; an owner or admin can end that."
 
 
@@ -90,7 +92,7 @@ class ListenCommand:
         left = [each for each in known if each not in mine and each.sender == EVERYBODY]
         if left:
             return STILL_ALL.format(until=self._until(left[0]))
-        return "From now on I answer only when I am addressed." if mine else NOBODY
+        return ENDED if mine else NOBODY
 
     def _tell(self, tx: Transaction, inbound: Inbound) -> str:
         known = self._attention.all_in(tx, inbound)

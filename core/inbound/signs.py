@@ -53,7 +53,8 @@ PAGE = 100
 SWEPT = 500
 
 BUSY_HERE = "I'm still busy with an earlier message."
-BUSY_ELSEWHERE = "I'm busy with other conversations right now."
+# How many are ahead elsewhere is not known, so no place is named.
+BUSY_ELSEWHERE = "I'm busy with other conversations right now. I'll answer you as soon as I can."
 NEXT = "Yours is next."
 IN_LINE = "Yours is number {place} in line."
 
@@ -333,13 +334,14 @@ def _tell(tx: Transaction, sign: _Sign, now: float) -> None:
     row = tx.one("SELECT said, seq FROM inbox WHERE run = ? AND state = 'waiting'", sign.run)
     if row is None or inbox.question_of(tx, sign.conversation):
         return
-    ahead = tx.one(
-        "SELECT count(*) AS n FROM inbox WHERE conversation = ? AND state = 'waiting' AND (said, seq) < (?, ?)",
-        *(sign.conversation, row["said"], row["seq"]),
-    )
-    place = 1 + (ahead["n"] if ahead else 0)
-    busy = BUSY_ELSEWHERE if inbox.live_run(tx, sign.conversation) is None else BUSY_HERE
-    text = f"{busy} {NEXT if place == 1 else IN_LINE.format(place=place)}"
+    text = BUSY_ELSEWHERE
+    if inbox.live_run(tx, sign.conversation) is not None:
+        ahead = tx.one(
+            "SELECT count(*) AS n FROM inbox WHERE conversation = ? AND state = 'waiting' AND (said, seq) < (?, ?)",
+            *(sign.conversation, row["said"], row["seq"]),
+        )
+        place = 1 + (ahead["n"] if ahead else 0)
+        text = f"{BUSY_HERE} {NEXT if place == 1 else IN_LINE.format(place=place)}"
     cause = f"waiting in {sign.conversation}"
     notice = Owed(ids.new("dlv"), Class.NOTICE, sign.target, Body(text=text), None, cause)
     outbox.put_notice(tx, notice, now, every=WORDS_EVERY_SECONDS)

@@ -62,6 +62,10 @@ def again(taken: Inbound, command: Inbound) -> Inbound:
         group="",
         parts=(),
         digest="",
+        # Somebody waits for it now, and not for the run that it was once meant for.
+        overheard=False,
+        busy=None,
+        about="",
         attended=False,
     )
 

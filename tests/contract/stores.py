@@ -162,8 +162,9 @@ class StoreContract:
         heard: list[object] = []
         store.wakeups.subscribe(Lane, heard.append)
         store.wakeups.subscribe(Conversation, heard.append)
-        await store.write(announcing("a", Lane("x"), Conversation("x"), Lane("x"), Lane("y")))
-        assert heard == [Lane("x"), Conversation("x"), Lane("y")]
+        waits = Conversation("x", 0.0, inbound())
+        await store.write(announcing("a", Lane("x"), waits, Lane("x"), Lane("y")))
+        assert heard == [Lane("x"), waits, Lane("y")]
         await store.write(announcing("b", Lane("x")))
         assert heard[3:] == [Lane("x")]
 

@@ -125,6 +125,8 @@ def test_what_others_read_from_the_environment_is_no_mistake(tmp_path: Path) -> 
         ("[bot.rails]\nsame_call = [4, 2]", ["[bot.rails] same_call", "must halt later than it warns"]),
         ("[bot.mcp.wiki]", ["[bot.mcp] wiki", "needs either a command or a url"]),
         ("[[rules]]\nchat = '1'", ["[rules #1]", "needs bot or busy"]),
+        ("[[rules]]\nbusy = 'loud'", ["[rules #1] busy = 'loud' must be 'queue', 'collect', 'steer' or 'interrupt'"]),
+        ("[bots.a]\nbusy = 'loud'", ["[bots.a] busy = 'loud' must be 'queue', 'collect', 'steer' or 'interrupt'"]),
         ("[[rules]]\nbot = 'rosa'", ["[rules #1] bot = 'rosa'", "there are: demo"]),
         ("bots = 3", ["[bots]", "must be a table"]),
         ("[allowances.gateway]\nmoney = inf", ["[allowances.gateway] money = inf", "less than or equal to"]),

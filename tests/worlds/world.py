@@ -78,7 +78,7 @@ SETTLE_SECONDS = 30.0
 # Longer than any call of the paper adapter hangs.
 REST_SECONDS = 6.0
 # Between two writes of a chain lie no more reads than this.
-STORE_ROUNDS = 3
+STORE_ROUNDS = 7
 # So many turns of the loop lead from one unit of work to the next.
 LOOP_TURNS = 12
 

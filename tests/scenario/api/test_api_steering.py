@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +90,17 @@ async def test_requests_are_never_joined_whatever_the_mode(tmp_path: Path) -> No
         gate.open()
         ends = [(await told_of(api, run))[-1]["output"] for run in (first, second, third)]
         assert ends == ["answer to a", "answer to b", "answer to c"]
+
+
+async def test_what_is_said_to_a_run_that_is_not_stored_is_not_stored_either(tmp_path: Path) -> None:
+    agent = Listener(hears=False)
+    gate = agent.gate()
+    async with ApiWorld(tmp_path, agent) as api:
+        asked = asyncio.create_task(api.http.post("/v1/responses", json={"input": "a", "store": False}))
+        await gate.reached()
+        said = await api.http.post(f"/v1/runs/{agent.turns[0].run}/steer", json={"input": "b"})
+        gate.open()
+        await asked
+        own = said.json()["message_id"]
+        await told_of(api, own)
+        assert [row["forget"] for row in api.rows("SELECT forget FROM inbox WHERE run = ?", own)] == [1]

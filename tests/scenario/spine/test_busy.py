@@ -341,9 +341,11 @@ async def test_busy_tells_and_changes_the_mode_of_the_chat(tmp_path: Path) -> No
             await says(world, text)
         await world.settled()
         told, chosen, unknown, back = world.posts
-        assert told.startswith("A message while I am busy: queue (the default).")
+        assert told.startswith(
+            "The mode here is queue (the default). When a message comes while I am busy, I answer it next"
+        )
         assert "queue, collect, steer, interrupt" in told
-        assert chosen.startswith("A message while I am busy: steer (chosen here).")
+        assert chosen.startswith("The mode here is steer (chosen here).")
         assert unknown.startswith("I don't know “loud”.")
         assert "(the default)" in back
 

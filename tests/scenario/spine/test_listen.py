@@ -116,7 +116,7 @@ async def test_an_admin_lets_it_listen_to_everybody_guests_too_but_never_to_bots
         # A member cannot end what an admin gave to all.
         assert "I still listen to everybody until" in await asks(world, "/listen off")
         assert await taken(world, sender="7")
-        assert "only when I am addressed" in await asks(world, "/listen off", sender="6")
+        assert "I have stopped listening" in await asks(world, "/listen off", sender="6")
         assert not await taken(world, sender="7")
         await world.settled()
 

@@ -337,10 +337,13 @@ async def test_with_reactions_words_come_only_after_a_minute(tmp_path: Path, clo
     async with World(tmp_path, Turns(first=gate).agent(), kind=mute(), clock=clock, limits={"runs": 1}) as world:
         await busy(world, gate)
         world.paper.says("elsewhere", chat="2")
+        world.paper.says("further back", chat="3")
         await clock.advance(59.0)
         assert notices(world) == []
         await clock.advance(2.0)
-        assert notices(world) == ["I'm busy with other conversations right now. Yours is next."]
+        # Which of the two is next is not said.
+        told = "I'm busy with other conversations right now. I'll answer you as soon as I can."
+        assert notices(world) == [told, told]
         gate.open()
         await world.until(all_done(world))
 
@@ -436,3 +439,36 @@ async def test_what_is_only_overheard_has_no_sign_and_no_typing_until_it_is_answ
         await clock.advance(10.0)
         assert signs(world, key) == []
         assert world.posts == ["by the way, yes"]
+
+
+async def test_a_message_that_waited_in_vain_shows_so(tmp_path: Path, clock: OwnedClock) -> None:
+    """The allowance was used up while it waited: its person is told in words, and nothing says that it waits."""
+    gate = Gate()
+    members = {"roles": {"member": {"runs": 2}}}
+    agent = Turns(first=gate).agent()
+    async with World(tmp_path, agent, kind=mute(), clock=clock, allowances=members) as world:
+        await busy(world, gate)
+        keys = [world.paper.says(text) for text in ("second", "third", "fourth")]
+        await clock.advance(10.0)
+        assert [sign(world, key) for key in keys] == ["⏳", "⏳", "⏳"]
+        gate.open()
+        await world.until(all_done(world))
+        await clock.advance(5.0)
+        assert [sign(world, key) for key in keys] == ["✅", "❌", "❌"]
+
+
+async def test_talk_that_was_only_overheard_is_not_answered_with_an_allowance(
+    tmp_path: Path, clock: OwnedClock
+) -> None:
+    members = {"roles": {"member": {"runs": 1}}}
+    async with World(tmp_path, Turns().agent(), kind=mute(), clock=clock, allowances=members) as world:
+        world.paper.says("first")
+        await world.until(all_done(world))
+        for text in ("lunch?", "soup?"):
+            key = world.paper.says(text, private=False, addressed=False)
+            message = replace(handed(text, private=False), overheard=True)
+            await world.receive(replace(message, target=replace(message.target, reply_to=key)))
+            await clock.advance(10.0)
+            assert signs(world, key) == []
+            world.ignored.add(key)
+        assert world.posts == ["re first"]
