@@ -412,7 +412,7 @@ def _everywhere(digit: int, platforms: tuple[tuple[str, str], ...] = BUSY_PLATFO
 
 def _chosen() -> list[Step]:
     return [
-        Say(f"{letter}{tens}", where, f"/busy {mode}", chat=mode, reply=f"A message while I am busy: {mode} (chosen")
+        Say(f"{letter}{tens}", where, f"/busy {mode}", chat=mode, reply=f"The mode here is {mode} (chosen")
         for tens, mode in enumerate(BUSY_MODES, start=1)
         for letter, where in BUSY_PLATFORMS
     ]
