@@ -168,11 +168,11 @@ def test_a_file_that_was_named_must_be_there_and_readable(tmp_path: Path) -> Non
 
 
 def test_secrets_are_collected_and_never_shown(tmp_path: Path) -> None:
-    account = '[pigeon.accounts.work]\ntoken = "t-123"\nsigning_secret = "s-456"\napi_key = "misplaced"'
+    account = '[pigeon.accounts.work]\ntoken = "tok-of-work"\nsigning_secret = "s-456"\napi_key = "misplaced"'
     loaded = read(tmp_path, account)
-    assert set(loaded.secrets) == {"t-123", "s-456", "misplaced"}
+    assert set(loaded.secrets) == {"tok-of-work", "s-456", "misplaced"}
     assert "misplaced" not in repr(loaded.warnings)
-    assert "t-123" not in complaint(tmp_path, '[pigeon.accounts.work]\ntoken = ["t-123"]')
+    assert "tok-of-work" not in complaint(tmp_path, '[pigeon.accounts.work]\ntoken = ["tok-of-work"]')
 
 
 @pytest.mark.parametrize(

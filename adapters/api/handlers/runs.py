@@ -75,8 +75,9 @@ async def stop(api: ApiService, call: Call) -> web.StreamResponse:
 
 async def steer(api: ApiService, call: Call) -> web.StreamResponse:
     """Hands a message to a run at work; if the run ends before it reads the message, that is a run of its own."""
-    run = await api.own_run(call, call.names["run_id"])
     body = await read_json(call.request)
+    # Whose run it is comes before what is said to it: nothing is told about the runs of others.
+    run = await api.own_run(call, call.names["run_id"])
     words = validate(RunSteer, body).words
     if not words:
         raise Problem(400, "say in input what the run should take into account", "invalid_steer_input", param="input")

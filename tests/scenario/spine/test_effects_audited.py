@@ -120,7 +120,7 @@ async def test_what_the_journal_had_not_stored_is_audited_with_the_end_of_the_ru
     await store.write(lambda tx: inbox.put_unclaimed(tx, message, "run_1", 0.0))
     claimed = await store.write(lambda tx: inbox.claim(tx, message.conversation.id, 0.0, lambda first, other: False))
     assert claimed is not None
-    hearing = Hearing(store, claimed, lambda first, other: False)
+    hearing = Hearing(store, clock, claimed, lambda first, other: False)
     writer = Journal(store, clock, hearing, "run_1", person="psn_1", fence=claimed.fence, last=0)
     writer.add(pay())
     pending = await writer.close()
